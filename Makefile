@@ -1,0 +1,50 @@
+# Two commands matter: `make run` shows the product, `make test` proves it. Both set themselves up.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.ready
+.DEFAULT_GOAL := run
+.PHONY: run test lint format bench soak lock clean setup
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Equipoise needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: $(STAMP)
+	@$(BIN)/equipoise demo
+
+test: $(STAMP)
+	@tools/foreign-clients
+	$(BIN)/python -m pytest -m "not soak"
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	$(BIN)/equipoise bench broker
+
+soak: $(STAMP)
+	@tools/foreign-clients
+	$(BIN)/python -m pytest -m soak
+
+# Renews the pins after a change of pyproject.toml. No index address is written into the file.
+lock:
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-header --all-extras --group dev pyproject.toml --output-file requirements.lock
+	rm -rf .venv-lock
+
+clean:
+	rm -rf .venv .venv-lock build dist

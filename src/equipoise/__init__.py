@@ -1,0 +1,1 @@
+"""Consumer groups you can see, test and trust."""

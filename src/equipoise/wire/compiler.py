@@ -1,0 +1,442 @@
+"""Tables to functions: for each message class and version, a decoder and an encoder made of straight-line Python.
+
+What makes the result fast: runs of fixed-size fields, with the length byte that follows them, are one
+`Struct` call; objects are made by `object.__new__` and filled slot by slot; encoders append pieces to a list,
+so that record data is never copied. What makes it safe: a position only moves forward, a count is never
+larger than the bytes that are left nor than the caller's budget of array elements (one byte on the wire can
+be a hundred in memory), and the end must be met exactly.
+
+When a function fails, a slower twin that notes where it stands is compiled from the same table and run once,
+only to name the field in the error.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from equipoise.wire.errors import ProtocolError, UsageError
+from equipoise.wire.primitives import Fault, check_null, long_uvarint, skip_tags, uvarint, write_uvarint
+from equipoise.wire.schema import Field, Message, Struct, WireType
+
+Decoder = Callable[[bytes | bytearray, int, int], Any]
+Encoder = Callable[[Any, list[Any]], None]
+
+_FORMATS = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
+}
+_DECODE_FAULTS = (Fault, struct.error, IndexError, UnicodeDecodeError)
+_ENCODE_FAULTS = (struct.error, AttributeError, TypeError, UnicodeEncodeError)
+_BOUND_COUNT = [
+    "if n > end - p: raise Fault(p + n, end)",
+    "left -= n",
+    "if left < 0: raise Fault(-left, 0, 'elements too many')",
+]
+_SHORT_UVARINTS = [bytes((n,)) for n in range(128)]
+
+
+@cache
+def decoder(cls: type[Message], version: int) -> Decoder:
+    """`decode(buf, pos, budget)`: the message that fills `buf` from `pos` on, or ProtocolError.
+
+    `budget` bounds the elements of all its arrays together.
+    """
+    _check_version(cls, version)
+    return _Decoding(cls, version).function()
+
+
+@cache
+def encoder(cls: type[Message], version: int) -> Encoder:
+    """`encode(message, pieces)`: appends the message's bytes to `pieces`."""
+    _check_version(cls, version)
+    return _Encoding(cls, version).function()
+
+
+def compile_init(cls: type[Struct]) -> Callable[..., None]:
+    """A keyword-only `__init__`; an array that is not given is a list of its own."""
+    names: dict[str, Any] = {"missing": object()}
+    parameters, body = [], []
+    for name, row in cls.fields.items():
+        value = name
+        if row.required:
+            parameters.append(name)
+        elif row.default == []:
+            parameters.append(f"{name}=missing")
+            value = f"[] if {name} is missing else {name}"
+        else:
+            names[f"d_{name}"] = row.default
+            parameters.append(f"{name}=d_{name}")
+        body.append(f"    self.{name} = {value}")
+    star = "*, " if parameters else ""
+    source = f"def __init__(self, {star}{', '.join(parameters)}):\n" + "\n".join(body or ["    pass"])
+    exec(compile(source, f"<{cls.__name__}.__init__>", "exec"), names)
+    init: Callable[..., None] = names["__init__"]
+    return init
+
+
+def _check_version(cls: type[Message], version: int) -> None:
+    if version not in cls.versions:
+        raise UsageError(f"{cls.__name__} has versions {cls.versions}, not {version}")
+
+
+class _Source:
+    """Lines of a function under construction, and the run of fixed-size fields not yet written out."""
+
+    def __init__(self, cls: type[Message], version: int, trace: bool = False) -> None:
+        self.cls = cls
+        self.version = version
+        self.flexible = version in cls.flexible
+        self.trace = trace
+        self.lines: list[str] = []
+        self.indent = 2
+        self.names: dict[str, Any] = {}
+        self.run: list[tuple[str, str]] = []
+
+    def emit(self, line: str) -> None:
+        self.lines.append("    " * self.indent + line)
+
+    def constant(self, value: Any) -> str:
+        name = f"c{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def carried(self, cls: type[Struct]) -> tuple[list[tuple[str, Field]], list[tuple[str, Field]]]:
+        """The fields of `cls` in this version: those in order, and those in the tagged section."""
+        here = [(name, row) for name, row in cls.fields.items() if self.version in row.versions]
+        return [f for f in here if f[1].tag is None], [f for f in here if f[1].tag is not None]
+
+    def build(self, head: str, tail: list[str]) -> Any:
+        name = f"{self.cls.__name__} v{self.version}"
+        source = "\n".join([head, "    try:", *self.lines, *tail])
+        exec(compile(source, f"<{name} {type(self).__name__[1:].lower()}>", "exec"), self.names)
+        return self.names["function"]
+
+
+class _Decoding(_Source):
+    """Writes `function(buf, p, left)`. Locals: `end`, `n` (a length just read), `oD` and `aD` by depth."""
+
+    def function(self) -> Decoder:
+        head = "def function(buf, p, left):\n    start = p; budget = left\n    end = len(buf)\n    view = memoryview(buf)"
+        self.names |= {
+            "new": object.__new__,
+            "Fault": Fault,
+            "faults": _DECODE_FAULTS,
+            "explain": self.explain,
+            "check_null": check_null,
+            "long_uvarint": long_uvarint,
+            "uvarint": uvarint,
+            "skip_tags": skip_tags,
+            "unpack_from": struct.unpack_from,
+            "at": self.at,
+        }
+        if self.trace:
+            self.where = ""
+        self.struct(self.cls, 0, "")
+        self.note("the end")
+        self.emit("if p != end: raise Fault(p, end)")
+        self.emit("return o0")
+        tail = ["    except faults as fault:", "        raise explain(buf, start, budget, fault) from None"]
+        function: Decoder = self.build(head, tail)
+        return function
+
+    def explain(self, buf: bytes | bytearray, start: int, budget: int, fault: Exception) -> Exception:
+        if self.trace:
+            return fault
+        twin = _Decoding(self.cls, self.version, trace=True)
+        try:
+            twin.function()(buf, start, budget)
+        except _DECODE_FAULTS as found:
+            fault = found
+        what = str(fault) if isinstance(fault, Fault | UnicodeDecodeError) else "its bytes are missing"
+        return ProtocolError(f"{self.cls.__name__} v{self.version}: {twin.where}: {what}")
+
+    def at(self, path: str, p: int, end: int) -> None:
+        """Called by the tracing twin before each field: the field before it must not have run over."""
+        if p > end:
+            raise Fault(p, end)
+        self.where = path
+
+    def struct(self, cls: type[Struct], depth: int, path: str) -> None:
+        self.emit(f"o{depth} = new({self.constant(cls)})")
+        ordered, tagged = self.carried(cls)
+        carried = {name for name, _ in ordered}
+        for name, row in cls.fields.items():
+            if name not in carried:
+                self.emit(f"o{depth}.{name} = {self.default(row)}")
+        for name, row in ordered:
+            self.field(row.type, self.version in row.nullable, f"o{depth}.{name}", depth, _join(path, name))
+        if self.flexible:
+            self.note(_join(path, "tagged fields"))
+            self.tags(tagged, depth, path)
+        self.flush()
+
+    def default(self, row: Field) -> str:
+        return "[]" if row.default == [] else self.constant(row.default)
+
+    def field(self, type: WireType, nullable: bool, target: str, depth: int, path: str) -> None:
+        self.note(path)
+        if isinstance(type, list):
+            self.array(type[0], nullable, target, depth, path)
+        elif type in _FORMATS:
+            self.run.append((_FORMATS[type], target))
+        elif isinstance(type, str):
+            self.text(type, nullable, target)
+        else:
+            self.nested(type, nullable, target, depth, path)
+        if self.trace:
+            self.flush()
+
+    def note(self, path: str) -> None:
+        if self.trace:
+            self.flush()
+            self.emit(f"at({path!r}, p, end)")
+
+    def text(self, type: str, nullable: bool, target: str) -> None:
+        self.length("h" if type == "string" else "i")
+        value = {"string": "buf[p:q].decode()", "bytes": "bytes(buf[p:q])", "records": "view[p:q]"}[type]
+        self.unless_null(nullable, target, [f"q = p + n; {target} = {value}; p = q"])
+
+    def unless_null(self, nullable: bool, target: str, lines: list[str]) -> None:
+        self.emit("if n < 0:")
+        if nullable:
+            self.emit(f"    {target} = check_null(n)")
+            self.emit("else:")
+            lines = ["    " + line for line in lines]
+        else:
+            self.emit("    raise Fault(n)")
+        for line in lines:
+            self.emit(line)
+
+    def length(self, fixed: str) -> None:
+        """Leaves the length in `n`, -1 for null."""
+        self.run.append(("B" if self.flexible else fixed, "n"))
+        self.flush()
+        if self.flexible:
+            self.emit("if n > 127: n, p = long_uvarint(buf, p, n)")
+            self.emit("n -= 1")
+
+    def array(self, of: WireType, nullable: bool, target: str, depth: int, path: str) -> None:
+        self.length("i")
+        if isinstance(of, str) and of in _FORMATS and of != "uuid":
+            code, size = _FORMATS[of], struct.calcsize(">" + _FORMATS[of])
+            line = f"{target} = list(unpack_from(f'>{{n}}{code}', buf, p)); p += n * {size}"
+            self.unless_null(nullable, target, [*_BOUND_COUNT, line])
+            return
+        self.unless_null(nullable, target, _BOUND_COUNT)
+        self.indent += nullable
+        self.emit(f"a{depth} = []; {target} = a{depth}")
+        self.emit("for _ in range(n):")
+        self.indent += 1
+        if isinstance(of, str):
+            self.field(of, False, f"i{depth}", depth, path + "[]")
+            self.flush()
+            self.emit(f"a{depth}.append(i{depth})")
+        else:
+            self.struct(of, depth + 1, path + "[]")
+            self.emit(f"a{depth}.append(o{depth + 1})")
+        self.indent -= 1 + nullable
+
+    def nested(self, of: type[Struct], nullable: bool, target: str, depth: int, path: str) -> None:
+        if nullable:
+            self.run.append(("b", "n"))
+            self.flush()
+            self.emit("if n < 0:")
+            self.emit(f"    {target} = None")
+            self.emit("else:")
+            self.indent += 1
+        self.flush()
+        self.struct(of, depth + 1, path)
+        self.emit(f"{target} = o{depth + 1}")
+        self.indent -= nullable
+
+    def tags(self, tagged: list[tuple[str, Field]], depth: int, path: str) -> None:
+        self.run.append(("B", "n"))
+        self.flush()
+        if not tagged:
+            self.emit("if n: p = skip_tags(buf, p, n)")
+            return
+        self.emit("if n > 127: n, p = long_uvarint(buf, p, n)")
+        self.emit("if n > end - p: raise Fault(p + n, end)")
+        self.emit("for _ in range(n):")
+        self.indent += 1
+        self.emit(f"tag, p = uvarint(buf, p); n, p = uvarint(buf, p); stop{depth} = p + n")
+        self.emit(f"if stop{depth} > end: raise Fault(stop{depth}, end)")
+        for name, row in tagged:
+            self.emit(f"if tag == {row.tag}:")
+            self.indent += 1
+            self.field(row.type, self.version in row.nullable, f"o{depth}.{name}", depth, _join(path, name))
+            self.flush()
+            self.emit(f"if p != stop{depth}: raise Fault(p, stop{depth})")
+            self.emit("continue")
+            self.indent -= 1
+        self.emit(f"p = stop{depth}")
+        self.indent -= 1
+
+    def flush(self) -> None:
+        if not self.run:
+            return
+        form = ">" + "".join(code for code, _ in self.run)
+        targets = ", ".join(target for _, target in self.run)
+        self.run = []
+        if form == ">B":
+            self.emit(f"{targets} = buf[p]; p += 1")
+            return
+        fixed = struct.Struct(form)
+        self.emit(f"{targets}, = {self.constant(fixed.unpack_from)}(buf, p); p += {fixed.size}")
+
+
+class _Encoding(_Source):
+    """Writes `function(o0, pieces)`. Locals: `w` (append to the pieces), `v` a value, `b` its bytes, `oD` by depth."""
+
+    def function(self) -> Encoder:
+        head = "def function(o0, pieces):\n    w = pieces.append"
+        self.names |= {
+            "faults": _ENCODE_FAULTS,
+            "explain": self.explain,
+            "short": _SHORT_UVARINTS,
+            "write_uvarint": write_uvarint,
+            "i16": struct.Struct(">h").pack,
+            "i32": struct.Struct(">i").pack,
+            "pack": struct.pack,
+            "at": self.at,
+        }
+        if self.trace:
+            self.where = ""
+        self.struct(self.cls, 0, "")
+        tail = ["    except faults as fault:", "        raise explain(o0, fault) from None"]
+        function: Encoder = self.build(head, tail)
+        return function
+
+    def explain(self, message: Message, fault: Exception) -> Exception:
+        if self.trace:
+            return fault
+        twin = _Encoding(self.cls, self.version, trace=True)
+        try:
+            twin.function()(message, [])
+        except _ENCODE_FAULTS as found:
+            fault = found
+        return UsageError(f"{self.cls.__name__} v{self.version}: {twin.where}: cannot be encoded: {fault}")
+
+    def at(self, path: str) -> None:
+        self.where = path
+
+    def struct(self, cls: type[Struct], depth: int, path: str) -> None:
+        ordered, tagged = self.carried(cls)
+        for name, row in ordered:
+            nullable = self.version in row.nullable
+            self.field(row.type, nullable, f"o{depth}.{name}", depth, _join(path, name))
+        if self.flexible and tagged:
+            self.tags(tagged, depth, path)
+        elif self.flexible:
+            self.run.append(("x", ""))
+        self.flush()
+        if not ordered and not self.flexible:
+            self.emit("pass")
+
+    def field(self, type: WireType, nullable: bool, source: str, depth: int, path: str) -> None:
+        if self.trace:
+            self.flush()
+            self.emit(f"at({path!r})")
+        if isinstance(type, list):
+            self.array(type[0], nullable, source, depth, path)
+        elif type in _FORMATS:
+            self.run.append((_FORMATS[type], source))
+        elif isinstance(type, str):
+            self.text(type, nullable, source)
+        else:
+            self.nested(type, nullable, source, depth, path)
+
+    def text(self, type: str, nullable: bool, source: str) -> None:
+        self.flush()
+        self.emit(f"v = {source}")
+        self.unless_null(nullable, "h" if type == "string" else "i")
+        self.emit("b = v.encode()" if type == "string" else "b = v")
+        self.length("b", "h" if type == "string" else "i")
+        self.emit("w(b)")
+        self.indent -= nullable
+
+    def unless_null(self, nullable: bool, fixed: str) -> None:
+        """Writes the null of a string, bytes or array, and opens the branch for a value."""
+        if nullable:
+            null = self.constant(b"\0" if self.flexible else struct.pack(">" + fixed, -1))
+            self.emit(f"if v is None: w({null})")
+            self.emit("else:")
+            self.indent += 1
+
+    def length(self, of: str, fixed: str) -> None:
+        if self.flexible:
+            self.emit(f"n = len({of}) + 1")
+            self.emit("w(short[n] if n < 128 else write_uvarint(n))")
+        else:
+            self.emit(f"w({'i16' if fixed == 'h' else 'i32'}(len({of})))")
+
+    def array(self, of: WireType, nullable: bool, source: str, depth: int, path: str) -> None:
+        self.flush()
+        self.emit(f"v = {source}")
+        self.unless_null(nullable, "i")
+        self.length("v", "i")
+        if isinstance(of, str) and of in _FORMATS and of != "uuid":
+            self.emit(f"w(pack(f'>{{len(v)}}{_FORMATS[of]}', *v))")
+        else:
+            self.emit(f"for o{depth + 1} in v:")
+            self.indent += 1
+            if isinstance(of, str):
+                self.field(of, False, f"o{depth + 1}", depth + 1, path + "[]")
+                self.flush()
+            else:
+                self.struct(of, depth + 1, path + "[]")
+            self.indent -= 1
+        self.indent -= nullable
+
+    def nested(self, of: type[Struct], nullable: bool, source: str, depth: int, path: str) -> None:
+        self.flush()
+        self.emit(f"o{depth + 1} = {source}")
+        if nullable:
+            self.emit(f"if o{depth + 1} is None: w({self.constant(bytes((255,)))})")
+            self.emit("else:")
+            self.indent += 1
+            self.run.append(("b", "1"))
+        self.struct(of, depth + 1, path)
+        self.indent -= nullable
+
+    def tags(self, tagged: list[tuple[str, Field]], depth: int, path: str) -> None:
+        """A tagged field that has its default value is left out, as Kafka does."""
+        self.flush()
+        outer, inner = f"w{depth}", f"t{depth}"
+        self.emit(f"{outer} = w; {inner} = []")
+        for name, row in sorted(tagged, key=lambda item: item[1].tag or 0):
+            self.emit(f"if o{depth}.{name} != {self.constant(row.default)}:")
+            self.indent += 1
+            self.emit(f"part{depth} = []; w = part{depth}.append")
+            self.field(row.type, self.version in row.nullable, f"o{depth}.{name}", depth, _join(path, name))
+            self.flush()
+            self.emit(f"b = b''.join(part{depth})")
+            self.emit(f"{inner}.append(write_uvarint({row.tag}) + write_uvarint(len(b)) + b)")
+            self.indent -= 1
+        self.emit(f"w = {outer}; w(write_uvarint(len({inner})))")
+        self.emit(f"for b in {inner}: w(b)")
+
+    def flush(self) -> None:
+        if not self.run:
+            return
+        form = ">" + "".join(code for code, _ in self.run)
+        values = ", ".join(value for _, value in self.run if value)
+        self.run = []
+        if not values:
+            self.emit(f"w({self.constant(struct.pack(form))})")
+        else:
+            self.emit(f"w({self.constant(struct.Struct(form).pack)}({values}))")
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

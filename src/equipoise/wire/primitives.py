@@ -1,0 +1,73 @@
+"""The variable-length parts of Kafka's encoding, and the fault that compiled decoders raise."""
+
+from __future__ import annotations
+
+Buffer = bytes | bytearray | memoryview
+
+_MAX_SHIFT = 28  # five bytes of seven bits: the longest uvarint that fits 32 bits
+
+
+class Fault(Exception):
+    """Bytes that do not follow their table. Rendered when the field is known."""
+
+    def __init__(self, found: int, end: int | None = None, what: str = "bytes are missing") -> None:
+        super().__init__(found, end)
+        self.found = found
+        self.end = end
+        self.what = what
+
+    def __str__(self) -> str:
+        if self.end is None:
+            return f"length {self.found} is not allowed"
+        if self.found > self.end:
+            return f"{self.found - self.end} {self.what}"
+        return f"{self.end - self.found} bytes are left over"
+
+
+def check_null(length: int) -> None:
+    """-1 means null; any other negative length is a fault."""
+    if length != -1:
+        raise Fault(length)
+
+
+def long_uvarint(buf: Buffer, p: int, first: int) -> tuple[int, int]:
+    """The uvarint whose first byte, with its continuation bit set, was just read; and the position after it."""
+    value, shift = first & 0x7F, 7
+    while True:
+        byte = buf[p]
+        p += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, p
+        shift += 7
+        if shift > _MAX_SHIFT:
+            raise Fault(value)
+
+
+def uvarint(buf: Buffer, p: int) -> tuple[int, int]:
+    byte = buf[p]
+    return (byte, p + 1) if byte < 0x80 else long_uvarint(buf, p + 1, byte)
+
+
+def write_uvarint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def skip_tags(buf: Buffer, p: int, first: int) -> int:
+    """The position after a tagged section whose count began with the byte `first`."""
+    count = first
+    if first > 0x7F:
+        count, p = long_uvarint(buf, p, first)
+    end = len(buf)
+    if count > end - p:
+        raise Fault(p + count, end)
+    for _ in range(count):
+        _, p = uvarint(buf, p)
+        size, p = uvarint(buf, p)
+        p += size
+    return p

@@ -1,0 +1,169 @@
+"""The header of a record batch (magic 2), and what can be known of a batch without decoding its records.
+
+A batch is stored and served as it came. Base offset and leader epoch stand before the part that the CRC
+covers, so the broker stamps them in place; everything else is the producer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER_SIZE = 61
+LOG_OVERHEAD = 12  # base offset and length: what stands before the part counted by `batch_length`
+CRC_START = 21  # the CRC covers attributes to the end of the batch
+MAGIC = 2
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_OFFSET_AND_LENGTH = Struct(">qi")
+_BASE_OFFSET = Struct(">q")
+_LEADER_EPOCH = Struct(">i")
+_MIN_RECORD_SIZE = 7  # length, attributes, two deltas, key and value lengths, header count: a byte each
+
+
+class Codec(IntEnum):
+    """Compression of a batch, the low three bits of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes before the records, in the order of the wire."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return self.batch_length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record; sequences wrap to 0 after 2^31-1."""
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def codec(self) -> Codec:
+        try:
+            return Codec(self.attributes & 0x07)
+        except ValueError:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"codec {self.attributes & 0x07} is none of none, gzip, snappy, lz4, zstd (0-4)",
+            ) from None
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & 0x08)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & 0x10)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & 0x20)
+
+
+def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """The header at `pos`. The caller knows that 61 bytes are there."""
+    return BatchHeader._make(_HEADER.unpack_from(buf, pos))
+
+
+def write_header(buf: bytearray, pos: int, header: BatchHeader) -> None:
+    _HEADER.pack_into(buf, pos, *header)
+
+
+def crc_of(buf: Buffer, pos: int, size: int) -> int:
+    """The CRC32C that the batch of `size` bytes at `pos` must carry."""
+    return crc32c(memoryview(buf)[pos + CRC_START : pos + size])
+
+
+def stamp(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
+    """Gives the batch at `pos` its place in the log. Neither field is under the CRC."""
+    _BASE_OFFSET.pack_into(buf, pos, base_offset)
+    _LEADER_EPOCH.pack_into(buf, pos + LOG_OVERHEAD, leader_epoch)
+
+
+def iter_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+    """Each complete batch in `buf[pos:end]` as (position, header); stops before a torn one.
+
+    Made for our own log and for fetched data, where the last batch may be cut by the size limit.
+    """
+    end = len(buf) if end is None else end
+    while end - pos >= HEADER_SIZE:
+        header = read_header(buf, pos)
+        if header.batch_length < HEADER_SIZE - LOG_OVERHEAD or pos + header.size > end:
+            return
+        yield pos, header
+        pos += header.size
+
+
+def validate(buf: Buffer, pos: int, end: int) -> BatchHeader:
+    """The header of a batch that a producer sent, checked as far as no record needs decoding.
+
+    Raises KafkaError with the code that Kafka answers.
+    """
+    if end - pos < HEADER_SIZE:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"a record batch needs {HEADER_SIZE} bytes of header, {end - pos} are there"
+        )
+    magic = buf[pos + 16]
+    if magic != MAGIC:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            f"record batch magic is {magic}; only 2 is accepted: use a client of Kafka 0.11 or newer",
+        )
+    header = read_header(buf, pos)
+    if header.batch_length < HEADER_SIZE - LOG_OVERHEAD or header.size > end - pos:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"batch_length {header.batch_length} does not fit the {end - pos} bytes that are there",
+        )
+    _check_contents(header)
+    if crc_of(buf, pos, header.size) != header.crc:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the batch's CRC32C does not match its bytes")
+    return header
+
+
+def _check_contents(header: BatchHeader) -> None:
+    """Counts and deltas that contradict each other would poison offsets for all readers."""
+    count = header.record_count
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"record_count {count} and last_offset_delta {header.last_offset_delta} contradict each other",
+        )
+    if header.codec is Codec.NONE and count * _MIN_RECORD_SIZE > header.size - HEADER_SIZE:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"record_count {count} is more than {header.size - HEADER_SIZE} bytes of records can hold",
+        )
