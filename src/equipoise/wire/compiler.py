@@ -1,4 +1,4 @@
-"""Tables to functions: for each message class and version, a decoder and an encoder made of straight-line Python.
+"""Tables to functions: for each message class and version, a decoder and an encoder of straight-line Python.
 
 What makes the result fast: runs of fixed-size fields, with the length byte that follows them, are one
 `Struct` call; objects are made by `object.__new__` and filled slot by slot; encoders append pieces to a list,
@@ -46,13 +46,15 @@ _SHORT_UVARINTS = [bytes((n,)) for n in range(128)]
 
 
 @cache
-def decoder(cls: type[Message], version: int) -> Decoder:
+def decoder(cls: type[Message], version: int, exact: bool = True) -> Decoder:
     """`decode(buf, pos, budget)`: the message that fills `buf` from `pos` on, or ProtocolError.
 
-    `budget` bounds the elements of all its arrays together.
+    `budget` bounds the elements of all its arrays together. Without `exact`, bytes behind the message are ignored.
     """
     _check_version(cls, version)
-    return _Decoding(cls, version).function()
+    decoding = _Decoding(cls, version)
+    decoding.end_test = "!=" if exact else ">"
+    return decoding.function()
 
 
 @cache
@@ -125,8 +127,9 @@ class _Source:
 class _Decoding(_Source):
     """Writes `function(buf, p, left)`. Locals: `end`, `n` (a length just read), `oD` and `aD` by depth."""
 
+    end_test = "!="
+
     def function(self) -> Decoder:
-        head = "def function(buf, p, left):\n    start = p; budget = left\n    end = len(buf)\n    view = memoryview(buf)"
         self.names |= {
             "new": object.__new__,
             "Fault": Fault,
@@ -143,18 +146,19 @@ class _Decoding(_Source):
             self.where = ""
         self.struct(self.cls, 0, "")
         self.note("the end")
-        self.emit("if p != end: raise Fault(p, end)")
+        self.emit(f"if p {self.end_test} end: raise Fault(p, end)")
         self.emit("return o0")
         tail = ["    except faults as fault:", "        raise explain(buf, start, budget, fault) from None"]
+        head = "def function(buf, p, left):\n    start, budget, end = p, left, len(buf)"
         function: Decoder = self.build(head, tail)
         return function
 
     def explain(self, buf: bytes | bytearray, start: int, budget: int, fault: Exception) -> Exception:
         if self.trace:
             return fault
-        twin = _Decoding(self.cls, self.version, trace=True)
+        twin, decode = _tracing_decoder(self.cls, self.version)
         try:
-            twin.function()(buf, start, budget)
+            decode(buf, start, budget)
         except _DECODE_FAULTS as found:
             fault = found
         what = str(fault) if isinstance(fault, Fault | UnicodeDecodeError) else "its bytes are missing"
@@ -203,7 +207,7 @@ class _Decoding(_Source):
 
     def text(self, type: str, nullable: bool, target: str) -> None:
         self.length("h" if type == "string" else "i")
-        value = {"string": "buf[p:q].decode()", "bytes": "bytes(buf[p:q])", "records": "view[p:q]"}[type]
+        value = {"string": "buf[p:q].decode()", "bytes": "bytes(buf[p:q])", "records": "memoryview(buf)[p:q]"}[type]
         self.unless_null(nullable, target, [f"q = p + n; {target} = {value}; p = q"])
 
     def unless_null(self, nullable: bool, target: str, lines: list[str]) -> None:
@@ -295,8 +299,15 @@ class _Decoding(_Source):
         self.emit(f"{targets}, = {self.constant(fixed.unpack_from)}(buf, p); p += {fixed.size}")
 
 
+@cache
+def _tracing_decoder(cls: type[Message], version: int) -> tuple[_Decoding, Decoder]:
+    """Kept, so that a peer that sends garbage again and again does not make us compile again and again."""
+    twin = _Decoding(cls, version, trace=True)
+    return twin, twin.function()
+
+
 class _Encoding(_Source):
-    """Writes `function(o0, pieces)`. Locals: `w` (append to the pieces), `v` a value, `b` its bytes, `oD` by depth."""
+    """Writes `function(o0, pieces)`. Locals: `w` adds a piece, `v` a value, `b` its bytes, `oD` by depth."""
 
     def function(self) -> Encoder:
         head = "def function(o0, pieces):\n    w = pieces.append"
@@ -360,10 +371,19 @@ class _Encoding(_Source):
         self.flush()
         self.emit(f"v = {source}")
         self.unless_null(nullable, "h" if type == "string" else "i")
-        self.emit("b = v.encode()" if type == "string" else "b = v")
-        self.length("b", "h" if type == "string" else "i")
-        self.emit("w(b)")
+        if type == "records":
+            self.records()
+        else:
+            self.emit("b = v.encode()" if type == "string" else "b = v")
+            self.length("len(b)", "h" if type == "string" else "i")
+            self.emit("w(b)")
         self.indent -= nullable
+
+    def records(self) -> None:
+        """Batches may come in several pieces, as they lie in the log; none is copied."""
+        self.emit("b = v if type(v) is list else (v,)")
+        self.length("sum(map(len, b))", "i")
+        self.emit("for v in b: w(v)")
 
     def unless_null(self, nullable: bool, fixed: str) -> None:
         """Writes the null of a string, bytes or array, and opens the branch for a value."""
@@ -375,16 +395,16 @@ class _Encoding(_Source):
 
     def length(self, of: str, fixed: str) -> None:
         if self.flexible:
-            self.emit(f"n = len({of}) + 1")
+            self.emit(f"n = {of} + 1")
             self.emit("w(short[n] if n < 128 else write_uvarint(n))")
         else:
-            self.emit(f"w({'i16' if fixed == 'h' else 'i32'}(len({of})))")
+            self.emit(f"w({'i16' if fixed == 'h' else 'i32'}({of}))")
 
     def array(self, of: WireType, nullable: bool, source: str, depth: int, path: str) -> None:
         self.flush()
         self.emit(f"v = {source}")
         self.unless_null(nullable, "i")
-        self.length("v", "i")
+        self.length("len(v)", "i")
         if isinstance(of, str) and of in _FORMATS and of != "uuid":
             self.emit(f"w(pack(f'>{{len(v)}}{_FORMATS[of]}', *v))")
         else:

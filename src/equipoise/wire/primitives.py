@@ -31,7 +31,7 @@ def check_null(length: int) -> None:
 
 
 def long_uvarint(buf: Buffer, p: int, first: int) -> tuple[int, int]:
-    """The uvarint whose first byte, with its continuation bit set, was just read; and the position after it."""
+    """The uvarint whose first byte, continuation bit set, was just read; and the position after it."""
     value, shift = first & 0x7F, 7
     while True:
         byte = buf[p]

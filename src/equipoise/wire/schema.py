@@ -20,6 +20,8 @@ from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
 WireType = Any  # a name above, a Struct subclass, or a list of one of them
 
+Records = bytes | memoryview | list[memoryview]  # a list: batches in pieces, as they lie in a log
+
 ZERO_UUID = bytes(16)
 TRUSTED = 1 << 31  # a budget of array elements that no frame can use up
 _ZEROS: dict[str, Any] = {
@@ -96,7 +98,7 @@ def _zero(type: WireType) -> Any:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class _Table(type):
-    """Turns a class body of `field(...)` rows into a slotted class. `__init__` is compiled when first called."""
+    """Turns a body of `field(...)` rows into a slotted class. `__init__` is compiled when first called."""
 
     fields: dict[str, Field]
 
@@ -156,7 +158,7 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, buf: bytes | bytearray, version: int, pos: int = 0, budget: int = TRUSTED) -> Self:
-        """The message that fills `buf` from `pos` to its end. Raises ProtocolError naming the field at fault."""
+        """The message that fills `buf` from `pos` to its end. Raises ProtocolError naming the field."""
         from equipoise.wire.compiler import decoder
 
         message: Self = decoder(cls, version)(buf, pos, budget)

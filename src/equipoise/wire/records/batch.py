@@ -26,7 +26,12 @@ _HEADER = Struct(">qiibIhiqqqhii")
 _OFFSET_AND_LENGTH = Struct(">qi")
 _BASE_OFFSET = Struct(">q")
 _LEADER_EPOCH = Struct(">i")
-_MIN_RECORD_SIZE = 7  # length, attributes, two deltas, key and value lengths, header count: a byte each
+MIN_RECORD_SIZE = 7  # length, attributes, two deltas, key and value lengths, header count: a byte each
+_MAX_OFFSET = 2**63 - 1
+
+
+def corrupt(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, message)
 
 
 class Codec(IntEnum):
@@ -98,7 +103,7 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     return BatchHeader._make(_HEADER.unpack_from(buf, pos))
 
 
-def write_header(buf: bytearray, pos: int, header: BatchHeader) -> None:
+def write_header(buf: bytearray | memoryview, pos: int, header: BatchHeader) -> None:
     _HEADER.pack_into(buf, pos, *header)
 
 
@@ -127,34 +132,66 @@ def iter_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[
         pos += header.size
 
 
+def complete_batches(buf: Buffer, *, verify_crc: bool = True) -> Iterator[tuple[int, BatchHeader]]:
+    """Each complete batch of fetched data as (position, header), checked; stops before a torn last one.
+
+    Unlike `iter_headers` it trusts nothing: bytes that cannot be a batch raise KafkaError.
+    """
+    pos, end = 0, len(buf)
+    while end - pos >= HEADER_SIZE:
+        header = read_header(buf, pos)
+        if header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
+            raise corrupt(f"batch_length {header.batch_length} at byte {pos} is shorter than a batch's header")
+        if pos + header.size > end:
+            return
+        check_readable(header)
+        if verify_crc:
+            check_crc(buf, pos, header)
+        yield pos, header
+        pos += header.size
+
+
+def check_readable(header: BatchHeader) -> None:
+    """Refuses headers that no reader can make sense of: an unknown format, offsets that run backwards."""
+    if header.magic != MAGIC:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT if 0 <= header.magic < MAGIC else ErrorCode.CORRUPT_MESSAGE,
+            f"record batch magic is {header.magic}; only {MAGIC} (Kafka 0.11 and newer) can be read",
+        )
+    if header.last_offset_delta < 0 or header.last_offset > _MAX_OFFSET:
+        raise corrupt(f"base_offset {header.base_offset} and last_offset_delta {header.last_offset_delta} are no range")
+    if header.record_count < 0:
+        raise corrupt(f"record_count {header.record_count} is negative")
+
+
+def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
+    crc = crc_of(buf, pos, header.size)
+    if crc != header.crc:
+        raise corrupt(f"the batch carries CRC32C {header.crc:08x}, but its bytes give {crc:08x}")
+
+
 def validate(buf: Buffer, pos: int, end: int) -> BatchHeader:
     """The header of a batch that a producer sent, checked as far as no record needs decoding.
 
     Raises KafkaError with the code that Kafka answers.
     """
     if end - pos < HEADER_SIZE:
-        raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"a record batch needs {HEADER_SIZE} bytes of header, {end - pos} are there"
-        )
-    magic = buf[pos + 16]
-    if magic != MAGIC:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"record batch magic is {magic}; only 2 is accepted: use a client of Kafka 0.11 or newer",
-        )
+        raise corrupt(f"a record batch needs {HEADER_SIZE} bytes of header, {end - pos} are there")
     header = read_header(buf, pos)
-    if header.batch_length < HEADER_SIZE - LOG_OVERHEAD or header.size > end - pos:
+    if header.magic != MAGIC:
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"batch_length {header.batch_length} does not fit the {end - pos} bytes that are there",
+            ErrorCode.INVALID_RECORD if 0 <= header.magic < MAGIC else ErrorCode.CORRUPT_MESSAGE,
+            f"record batch magic is {header.magic}; only 2 is accepted: use a client of Kafka 0.11 or newer",
         )
-    _check_contents(header)
-    if crc_of(buf, pos, header.size) != header.crc:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the batch's CRC32C does not match its bytes")
+    if header.batch_length < HEADER_SIZE - LOG_OVERHEAD or header.size > end - pos:
+        raise corrupt(f"batch_length {header.batch_length} does not fit the {end - pos} bytes that are there")
+    check_crc(buf, pos, header)
+    _check_counts(header)
+    _check_producer(header)
     return header
 
 
-def _check_contents(header: BatchHeader) -> None:
+def _check_counts(header: BatchHeader) -> None:
     """Counts and deltas that contradict each other would poison offsets for all readers."""
     count = header.record_count
     if count <= 0 or header.last_offset_delta != count - 1:
@@ -162,8 +199,21 @@ def _check_contents(header: BatchHeader) -> None:
             ErrorCode.INVALID_RECORD,
             f"record_count {count} and last_offset_delta {header.last_offset_delta} contradict each other",
         )
-    if header.codec is Codec.NONE and count * _MIN_RECORD_SIZE > header.size - HEADER_SIZE:
+    if header.codec is Codec.NONE and count * MIN_RECORD_SIZE > header.size - HEADER_SIZE:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
             f"record_count {count} is more than {header.size - HEADER_SIZE} bytes of records can hold",
+        )
+
+
+def _check_producer(header: BatchHeader) -> None:
+    """What only a broker may write, and a producer id without the sequence that gives it meaning."""
+    if header.is_control:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "control batches are written by brokers, not by producers")
+    if header.is_log_append_time:
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "the timestamp type LogAppendTime is the broker's to set")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"producer_id {header.producer_id} comes with base_sequence {header.base_sequence}: it must be >= 0",
         )

@@ -1,0 +1,189 @@
+"""The broker's settings, under Kafka's names, with Kafka's defaults and bounds.
+
+Each row is a typed attribute; its Kafka name is the attribute with dots. Rows marked `topic=` are also the
+default of that topic config. The last rows are our own; SUPPORTED.md lists all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from equipoise.wire.errors import UsageError
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+DAY_MS = 86_400_000
+
+
+def setting(default: Any, doc: str, low: int | None = None, high: int = LONG_MAX, **more: Any) -> Any:
+    """A row. `topic` names the topic config it is the default of; `choices` and `list_of` the words allowed."""
+    return dataclasses.field(default=default, metadata={"doc": doc, "low": low, "high": high, **more})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    node_id: int = setting(1, "This broker's id in Metadata.", 0, INT_MAX)
+    broker_rack: str = setting("", "Rack named in Metadata; empty for none.")
+    num_partitions: int = setting(1, "Partitions of a topic created without a count.", 1, INT_MAX)
+    default_replication_factor: int = setting(1, "Replicas of a topic created without a factor.", 1, 1)
+    auto_create_topics_enable: bool = setting(True, "Whether Metadata creates the topics it names.")
+    delete_topic_enable: bool = setting(True, "Whether DeleteTopics is allowed.")
+    message_max_bytes: int = setting(1_048_588, "Largest record batch accepted.", 0, INT_MAX, topic="max.message.bytes")
+    fetch_max_bytes: int = setting(57_671_680, "Most bytes in one Fetch answer.", 1024, INT_MAX)
+    compression_type: str = setting(
+        "producer",
+        "Only `producer`: batches are stored as they came.",
+        choices=("producer",),
+        topic="compression.type",
+    )
+    log_retention_ms: int = setting(
+        7 * DAY_MS, "Age at which segments are deleted; -1 never.", -1, topic="retention.ms"
+    )
+    log_retention_bytes: int = setting(
+        -1, "Size above which old segments are deleted; -1 never.", -1, topic="retention.bytes"
+    )
+    log_retention_check_interval_ms: int = setting(300_000, "Time between two rounds of retention.", 1)
+    log_segment_bytes: int = setting(1 << 30, "Size at which a segment is rolled.", 14, INT_MAX, topic="segment.bytes")
+    log_roll_ms: int = setting(7 * DAY_MS, "Age at which a segment is rolled.", 1, topic="segment.ms")
+    log_cleanup_policy: str = setting(
+        "delete", "delete, compact, or both with a comma.", topic="cleanup.policy", list_of=("delete", "compact")
+    )
+    log_cleaner_delete_retention_ms: int = setting(
+        DAY_MS, "How long a compacted log keeps its tombstones.", 0, topic="delete.retention.ms"
+    )
+    log_cleaner_min_cleanable_ratio: float = setting(
+        0.5, "Share of a log that must be dirty before it is compacted.", 0, 1, topic="min.cleanable.dirty.ratio"
+    )
+    log_cleaner_min_compaction_lag_ms: int = setting(
+        0, "Age below which records are not compacted.", 0, topic="min.compaction.lag.ms"
+    )
+    log_cleaner_max_compaction_lag_ms: int = setting(
+        LONG_MAX, "Age at which records are compacted at the latest.", 1, topic="max.compaction.lag.ms"
+    )
+    log_cleaner_backoff_ms: int = setting(15_000, "Time between two rounds of compaction.", 1)
+    log_index_interval_bytes: int = setting(
+        4096, "Bytes between two index entries.", 0, INT_MAX, topic="index.interval.bytes"
+    )
+    log_message_timestamp_type: str = setting(
+        "CreateTime",
+        "Whose clock stamps records.",
+        choices=("CreateTime", "LogAppendTime"),
+        topic="message.timestamp.type",
+    )
+    log_message_timestamp_after_max_ms: int = setting(
+        3_600_000,
+        "How far a timestamp may lie in the future.",
+        0,
+        topic="message.timestamp.after.max.ms",
+    )
+    log_message_timestamp_before_max_ms: int = setting(
+        LONG_MAX, "How far a timestamp may lie in the past.", 0, topic="message.timestamp.before.max.ms"
+    )
+    min_insync_replicas: int = setting(1, "With one broker, always 1.", 1, 1, topic="min.insync.replicas")
+    producer_id_expiration_ms: int = setting(DAY_MS, "Idle time after which a producer is forgotten.", 1, INT_MAX)
+    offsets_topic_num_partitions: int = setting(50, "Partitions of __consumer_offsets.", 1, INT_MAX)
+    socket_request_max_bytes: int = setting(104_857_600, "Largest frame accepted.", 1, INT_MAX)
+    max_connections: int = setting(INT_MAX, "Connections at a time.", 0, INT_MAX)
+    connections_max_idle_ms: int = setting(600_000, "Silence after which a connection is closed; -1 never.", -1)
+    max_incremental_fetch_session_cache_slots: int = setting(1000, "Fetch sessions kept at a time.", 0, INT_MAX)
+    advertised_listeners: str = setting(
+        "", "HOST:PORT told to clients; empty: the address each client has reached us at."
+    )
+    flush: str = setting(
+        "commit",
+        "commit: records count as written (acks=all, consumers) after a group commit with fdatasync. never: at once.",
+        choices=("commit", "never"),
+    )
+    request_receive_timeout_ms: int = setting(30_000, "Silence in the middle of a frame that ends a connection.", 1)
+    max_in_flight_requests_per_connection: int = setting(
+        1000, "Requests of one connection being answered; more are read when some have left.", 1, INT_MAX
+    )
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, object]) -> BrokerConfig:
+        """Settings by Kafka name, as text or values. UsageError names the setting at fault and the nearest match."""
+        known = rows()
+        values = {}
+        for name, value in _resolve_aliases(settings).items():
+            if name not in known:
+                raise UsageError(f"unknown setting {name!r}{nearest(name, [*known, *_ALIASES])}")
+            values[known[name].name] = parse_value(name, value, known[name])
+        return cls(**values)
+
+
+# Kafka's coarser spellings: the finer one wins when both are given.
+_ALIASES = {
+    "broker.id": ("node.id", 1),
+    "log.retention.hours": ("log.retention.ms", 3_600_000),
+    "log.retention.minutes": ("log.retention.ms", 60_000),
+    "log.roll.hours": ("log.roll.ms", 3_600_000),
+}
+
+
+def _resolve_aliases(settings: Mapping[str, object]) -> dict[str, object]:
+    resolved: dict[str, object] = {}
+    for alias, (name, unit) in _ALIASES.items():
+        if alias in settings:
+            count = _convert(alias, settings[alias], int)
+            resolved[name] = count * unit if count >= 0 else count
+    return resolved | {name: value for name, value in settings.items() if name not in _ALIASES}
+
+
+def kafka_name(attribute: str) -> str:
+    return attribute.replace("_", ".")
+
+
+def rows() -> dict[str, dataclasses.Field[Any]]:
+    """Every setting by its Kafka name, in the order of the table."""
+    return {kafka_name(row.name): row for row in dataclasses.fields(BrokerConfig)}
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message about a name nobody knows."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else "; SUPPORTED.md lists the names"
+
+
+def parse_value(name: str, value: object, row: dataclasses.Field[Any]) -> Any:
+    """Text or value to the type of the row's default, within its bounds."""
+    parsed = _convert(name, value, type(row.default))
+    choices = row.metadata.get("choices")
+    if choices and parsed not in choices:
+        raise UsageError(f"{name}={value}: must be one of {', '.join(choices)}")
+    words = row.metadata.get("list_of")
+    if words:
+        return _words(name, str(parsed), words)
+    low, high = row.metadata["low"], row.metadata["high"]
+    if low is not None and not low <= parsed <= high:
+        raise UsageError(f"{name}={value}: must be between {low} and {high}")
+    return parsed
+
+
+def _words(name: str, text: str, allowed: tuple[str, ...]) -> str:
+    words = [word.strip() for word in text.split(",")]
+    if not set(words) <= set(allowed):
+        raise UsageError(f"{name}={text}: must be one or more of {', '.join(allowed)}, with commas")
+    return ",".join(dict.fromkeys(words))
+
+
+def _convert(name: str, value: object, kind: type) -> Any:
+    text = str(value).strip()
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise UsageError(f"{name}={value}: must be true or false")
+        return text.lower() == "true"
+    if kind is str:
+        return text
+    try:
+        return kind(text)
+    except ValueError:
+        raise UsageError(f"{name}={value}: must be a number") from None
+
+
+def render(value: object) -> str:
+    """A value as Kafka's tools write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,255 @@
+"""One client's connection: bytes to frames, frames to handlers, replies back in the order of the requests.
+
+A request behind a parked one is served at once; only its reply waits for its turn. Memory is bounded: one
+receive buffer is shared by all connections, a large frame is received into a buffer of its own size, and a
+client that does not read its replies is not read from either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, Any, cast
+
+from equipoise.broker.parking import Parked, Release
+from equipoise.wire.apis.headers import decode_request_header
+from equipoise.wire.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from equipoise.broker.handlers import Route
+    from equipoise.broker.server import Server
+    from equipoise.wire.schema import Message
+
+log = logging.getLogger(__name__)
+
+_SIZE = Struct(">i")
+_REPLY_HEAD = Struct(">ii")
+_REPLY_HEAD_FLEXIBLE = Struct(">iix")
+_MIN_FRAME = 10  # the header of a request without client id
+_JOIN_BELOW = 65536  # replies up to this size leave as one piece: one copy is cheaper than many buffers
+_WRITE_HIGH_WATER = 1 << 20
+
+
+class Call:
+    """A request being served, and the place its reply has in the connection's order."""
+
+    __slots__ = ("client_id", "connection", "correlation_id", "parked", "pieces", "route", "version")
+
+    def __init__(self, connection: Connection, route: Route, correlation_id: int, client_id: str) -> None:
+        self.connection = connection
+        self.route = route
+        self.version = route.version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.parked: Parked | None = None
+        self.pieces: list[Any] | None = None  # the reply, once it is there; empty: there will be none
+
+    def reply(self, response: Message) -> None:
+        """The one way out for every reply; it leaves when those before it have left."""
+        self.pieces = self._encode(response)
+        self.connection.drain()
+
+    def no_reply(self) -> None:
+        """For a Produce with acks=0, to which the protocol has no answer."""
+        self.pieces = []
+        self.connection.drain()
+
+    def _encode(self, response: Message) -> list[Any]:
+        pieces: list[Any] = [b""]
+        self.route.encode(response, pieces)
+        size = sum(map(len, pieces)) + 4
+        if self.route.flexible_reply:
+            pieces[0] = _REPLY_HEAD_FLEXIBLE.pack(size + 1, self.correlation_id)
+        else:
+            pieces[0] = _REPLY_HEAD.pack(size, self.correlation_id)
+        return pieces
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.client_software = ("", "")  # name and version, if the client's ApiVersions told
+        self.peer = "?"
+        self.local_host = ""
+        self.last_active = server.clock.now()
+        self._transport = cast(asyncio.Transport, None)
+        self._head = b""  # the first bytes of a frame whose size is not known yet
+        self._frame: bytearray | None = None  # a frame partly received
+        self._filled = 0
+        self._backlog: deque[bytes | bytearray] = deque()  # frames received and not yet served
+        self._calls: deque[Call] = deque()  # calls without reply, and those behind them
+        self._out: list[Any] = []
+        self._corked = False
+        self._write_paused = False
+        self._read_paused = False
+
+    # -- the transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
+        peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        self.peer = peer[0] if peer else "?"
+        self.local_host = local[0] if local else ""
+        self.server.connected(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.server.disconnected(self)
+        self._backlog.clear()
+        self.release_parked(Release.DISCONNECTED)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        return self.server.receive_buffer
+
+    def buffer_updated(self, count: int) -> None:
+        self.last_active = self.server.clock.now()
+        if self._frame is None:
+            self._split(count)
+        else:
+            self._filled += count
+            if self._filled == len(self._frame):
+                self._backlog.append(self._frame)
+                self._frame = None
+        self._serve_backlog()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._serve_backlog()
+
+    # -- frames
+
+    def _split(self, count: int) -> None:
+        """Cuts what came into frames; the beginning of one more stays in `_head` or `_frame`."""
+        view = self.server.receive_buffer[:count]
+        if self._head:
+            view = memoryview(self._head + bytes(view))
+            self._head = b""
+        p, end = 0, len(view)
+        while end - p >= 4:
+            (size,) = _SIZE.unpack_from(view, p)
+            if not _MIN_FRAME <= size <= self.server.config.socket_request_max_bytes:
+                self._refuse(_describe_size(size, self.server.config.socket_request_max_bytes))
+                return
+            p += 4
+            if end - p < size:
+                self._frame = bytearray(size)
+                self._filled = end - p
+                self._frame[: self._filled] = view[p:]
+                return
+            # A Produce frame is written to when its batches get their offsets; any other is read faster as bytes.
+            is_produce = view[p] == 0 and view[p + 1] == 0
+            self._backlog.append(bytearray(view[p : p + size]) if is_produce else bytes(view[p : p + size]))
+            p += size
+        self._head = bytes(view[p:])
+
+    @property
+    def has_partial_frame(self) -> bool:
+        return self._frame is not None or bool(self._head)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request is in the works, so that silence is not idleness."""
+        return bool(self._calls)
+
+    # -- calls
+
+    def _serve_backlog(self) -> None:
+        self._corked = True
+        while self._backlog and not self._is_full():
+            self._serve(self._backlog.popleft())
+        self._corked = False
+        self._flush()
+        self._regulate_reading()
+
+    def _is_full(self) -> bool:
+        return self._write_paused or len(self._calls) >= self.server.config.max_in_flight_requests_per_connection
+
+    def _regulate_reading(self) -> None:
+        if self._transport.is_closing():
+            return
+        full = bool(self._backlog) or self._is_full()
+        if full and not self._read_paused:
+            self._transport.pause_reading()
+        elif self._read_paused and not full:
+            self._transport.resume_reading()
+        self._read_paused = full
+
+    def _serve(self, frame: bytes | bytearray) -> None:
+        try:
+            api_key, version, correlation_id, client_id, pos = decode_request_header(frame)
+            route = self.server.route(api_key, version)
+            call = Call(self, route, correlation_id, client_id or "")
+            response = route.handle(self.server, route.decode(frame, pos), call)
+        except ProtocolError as error:
+            self._refuse(str(error))
+        except Exception:
+            log.exception("%s: a request failed; its connection is closed", self.peer)
+            self.close()
+        else:
+            self._settle(call, response)
+
+    def _settle(self, call: Call, response: Message | None) -> None:
+        if response is not None:
+            call.pieces = call._encode(response)
+        if not self._calls and call.pieces is not None:
+            self._out += call.pieces
+        else:
+            self._calls.append(call)
+
+    def drain(self) -> None:
+        """Sends the replies that are there and whose turn it is."""
+        calls = self._calls
+        while calls and calls[0].pieces is not None:
+            self._out += calls.popleft().pieces or ()
+        if not self._corked:
+            self._flush()
+            if self._backlog or self._read_paused:
+                self._serve_backlog()
+
+    def _flush(self) -> None:
+        out = self._out
+        if not out:
+            return
+        self._out = []
+        if self._transport.is_closing():
+            return
+        if len(out) == 1 or sum(map(len, out)) <= _JOIN_BELOW:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+
+    # -- the end
+
+    def release_parked(self, reason: Release) -> None:
+        for call in list(self._calls):
+            if call.parked is not None:
+                call.parked.release(reason)
+
+    def _refuse(self, why: str) -> None:
+        log.warning("%s: connection closed: %s", self.peer, why)
+        self._backlog.clear()
+        self.close()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+
+def _describe_size(size: int, limit: int) -> str:
+    if size < _MIN_FRAME:
+        return f"a frame of {size} bytes; the smallest request has {_MIN_FRAME}: this is not Kafka's protocol"
+    if size >> 24 == 0x16:
+        return "a TLS handshake; this listener speaks plain text: set security.protocol=PLAINTEXT"
+    return f"a frame of {size} bytes; socket.request.max.bytes is {limit}"

@@ -1,0 +1,167 @@
+"""Fetch (1). Waits for `min_bytes` until `max_wait_ms` is over, woken by appends; answers whole batches.
+
+The first batch is always sent, however large, so that no limit can stop a consumer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.broker.access import Operation
+from equipoise.broker.fetch_sessions import Plan, Wanted
+from equipoise.broker.parking import Parked, Release
+from equipoise.broker.topics import check_leader_epoch
+from equipoise.wire.apis.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.broker.connection import Call
+    from equipoise.broker.server import Server
+    from equipoise.broker.topics import Partition
+
+VERSIONS = "4-18"
+_FIRST_VERSION_WITH_IDS = 13
+_READ_COMMITTED = 1
+
+
+def handle(server: Server, request: FetchRequest, call: Call) -> FetchResponse | None:
+    try:
+        plan = _plan(server, request, call)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code, responses=[])
+    reading = _Reading(server, request, call, plan)
+    if request.max_wait_ms <= 0 or not plan.wanted or reading.is_enough():
+        return reading.response()
+    reading.park()
+    return None
+
+
+def _plan(server: Server, request: FetchRequest, call: Call) -> Plan:
+    by_id = call.version >= _FIRST_VERSION_WITH_IDS
+    wanted = [
+        Wanted(
+            topic.topic_id if by_id else topic.topic,
+            asked.partition,
+            asked.fetch_offset,
+            asked.partition_max_bytes,
+            asked.current_leader_epoch,
+        )
+        for topic in request.topics
+        for asked in topic.partitions
+    ]
+    forgotten = [
+        (topic.topic_id if by_id else topic.topic, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]
+    return server.fetch_sessions.plan(
+        request.session_id, request.session_epoch, wanted, forgotten, by_id, server.clock.now()
+    )
+
+
+class _Reading:
+    """One Fetch: looked at when it comes, perhaps parked, answered once."""
+
+    def __init__(self, server: Server, request: FetchRequest, call: Call, plan: Plan) -> None:
+        self.server = server
+        self.request = request
+        self.call = call
+        self.plan = plan
+        self.parked: Parked | None = None
+        self.watched: list[Partition] = []
+
+    # -- waiting
+
+    def is_enough(self) -> bool:
+        """Whether there are `min_bytes` to read, or an error to tell."""
+        available = 0
+        for wanted in self.plan.wanted:
+            try:
+                partition = self.find(wanted)
+                available += partition.available(wanted.fetch_offset, wanted.max_bytes)
+            except KafkaError:
+                return True
+            if available >= self.request.min_bytes:
+                return True
+        return False
+
+    def park(self) -> None:
+        self.parked = Parked(self.call, self.server.clock, self.request.max_wait_ms, self.answer)
+        self.watched = [self.find(wanted) for wanted in self.plan.wanted]
+        for partition in self.watched:
+            partition.watch(self.check)
+
+    def check(self) -> None:
+        if self.parked is not None and self.is_enough():
+            self.parked.release(Release.READY)
+
+    def answer(self, reason: Release) -> FetchResponse:
+        for partition in self.watched:
+            partition.unwatch(self.check)
+        if reason is Release.DISCONNECTED:
+            return FetchResponse(responses=[])
+        return self.response()
+
+    # -- answering
+
+    def response(self) -> FetchResponse:
+        left = min(self.request.max_bytes, self.server.config.fetch_max_bytes)
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        is_first = True
+        for wanted in self.plan.wanted:
+            data = self.read(wanted, left, is_first)
+            size = sum(map(len, data.records)) if isinstance(data.records, list) else 0
+            if size:
+                left -= size
+                is_first = False
+            if self.plan.incremental and not self.has_news(wanted, data):
+                continue
+            self.topic(topics, wanted.topic).partitions.append(data)
+            self.note(wanted, data, size)
+        return FetchResponse(session_id=self.plan.session_id, responses=list(topics.values()))
+
+    def topic(self, topics: dict[str | bytes, FetchableTopicResponse], key: str | bytes) -> FetchableTopicResponse:
+        found = topics.get(key)
+        if found is None:
+            found = topics[key] = FetchableTopicResponse(partitions=[])
+            if isinstance(key, str):
+                found.topic = key
+            else:
+                found.topic_id = key
+        return found
+
+    def read(self, wanted: Wanted, left: int, is_first: bool) -> PartitionData:
+        try:
+            partition = self.find(wanted)
+            log = partition.log
+            records = partition.read(wanted.fetch_offset, min(wanted.max_bytes, left), at_least_one=is_first)
+        except KafkaError as error:
+            return _failed(wanted, error.code)
+        return PartitionData(
+            partition_index=wanted.index,
+            error_code=ErrorCode.NONE,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.high_watermark,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if self.request.isolation_level == _READ_COMMITTED else None,
+            records=records,
+        )
+
+    def find(self, wanted: Wanted) -> Partition:
+        partition = self.server.find_partition(self.call, Operation.READ, wanted.topic, wanted.index)
+        check_leader_epoch(wanted.leader_epoch)
+        return partition
+
+    def has_news(self, wanted: Wanted, data: PartitionData) -> bool:
+        told = wanted.high_watermark, wanted.log_start_offset
+        return bool(data.records or data.error_code) or told != (data.high_watermark, data.log_start_offset)
+
+    def note(self, wanted: Wanted, data: PartitionData, size: int) -> None:
+        """Remembers what the session's client now knows."""
+        wanted.high_watermark, wanted.log_start_offset = data.high_watermark, data.log_start_offset
+        if self.plan.session is not None and size:
+            self.plan.session.rotate(wanted.key)
+
+
+def _failed(wanted: Wanted, code: ErrorCode) -> PartitionData:
+    return PartitionData(partition_index=wanted.index, error_code=code, high_watermark=-1, records=b"")

@@ -1,0 +1,86 @@
+"""Metadata (3). Creates the topics it names when both the client and `auto.create.topics.enable` allow it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.broker.access import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from equipoise.broker.topics import LEADER_EPOCH, Topic
+from equipoise.wire.apis.k03_metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from equipoise.broker.connection import Call
+    from equipoise.broker.server import Server
+
+VERSIONS = "0-13"
+
+
+def handle(server: Server, request: MetadataRequest, call: Call) -> MetadataResponse:
+    host, port = server.address_for(call.connection)
+    broker = MetadataResponseBroker(node_id=server.node_id, host=host, port=port, rack=server.rack)
+    response = MetadataResponse(
+        brokers=[broker],
+        cluster_id=server.cluster_id,
+        controller_id=server.node_id,
+        topics=[_describe(server, topic, request) for topic in _asked(server, request, call.version)],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+def _asked(server: Server, request: MetadataRequest, version: int) -> list[Topic | MetadataResponseTopic]:
+    if request.topics is None or (version == 0 and not request.topics):
+        return list(server.topics)
+    may_create = request.allow_auto_topic_creation and server.config.auto_create_topics_enable
+    return [_find(server, asked, may_create) for asked in request.topics]
+
+
+def _find(server: Server, asked: MetadataRequestTopic, may_create: bool) -> Topic | MetadataResponseTopic:
+    try:
+        if asked.name is None:
+            return server.topics.require_id(asked.topic_id)
+        known = server.topics.get(asked.name)
+        if known is None and may_create:
+            return server.topics.create(asked.name, server.config.num_partitions, {})
+        server.topics.check_name(asked.name)
+        return known or server.topics.require(asked.name)
+    except KafkaError as error:
+        return MetadataResponseTopic(
+            error_code=error.code, name=asked.name, topic_id=asked.topic_id or ZERO_UUID, partitions=[]
+        )
+
+
+def _describe(server: Server, topic: Topic | MetadataResponseTopic, request: MetadataRequest) -> MetadataResponseTopic:
+    if isinstance(topic, MetadataResponseTopic):
+        return topic
+    node = [server.node_id]
+    described = MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=ErrorCode.NONE,
+                partition_index=index,
+                leader_id=server.node_id,
+                leader_epoch=LEADER_EPOCH,
+                replica_nodes=node,
+                isr_nodes=node,
+            )
+            for index in range(len(topic.partitions))
+        ],
+    )
+    if request.include_topic_authorized_operations:
+        described.topic_authorized_operations = TOPIC_OPERATIONS
+    return described

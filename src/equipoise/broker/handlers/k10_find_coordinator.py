@@ -1,0 +1,53 @@
+"""FindCoordinator (10). One broker coordinates every group; the partition of `__consumer_offsets` says which shard.
+
+v1 to v3 say "NONE" as the message of a success, as Kafka does; from v4 on keys are answered one by one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.broker.access import Kind, Operation, Resource
+from equipoise.wire.apis.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.broker.connection import Call
+    from equipoise.broker.server import Server
+
+VERSIONS = "0-6"
+GROUP, TRANSACTION = 0, 1
+_FIRST_BATCHED = 4
+
+
+def handle(server: Server, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
+    if call.version >= _FIRST_BATCHED:
+        found = [_find(server, call, request.key_type, key) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = _find(server, call, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message or "NONE",
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+def _find(server: Server, call: Call, key_type: int, key: str) -> Coordinator:
+    try:
+        if key_type == TRANSACTION:
+            # No code says "not served"; this one makes every client give up at once instead of asking again.
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "transactions are not served; produce without transactional.id",
+            )
+        if key_type != GROUP:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is not served; 0 is a group's")
+        server.authorize(call, Operation.DESCRIBE, Resource(Kind.GROUP, key))
+    except KafkaError as error:
+        return Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or error.code.name
+        )
+    host, port = server.address_for(call.connection)
+    return Coordinator(key=key, node_id=server.node_id, host=host, port=port, error_code=ErrorCode.NONE)

@@ -1,0 +1,89 @@
+"""CreateTopics (19). Topic by topic; a name given twice in one request is refused, as on Kafka."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from equipoise.broker.access import CLUSTER, Operation
+from equipoise.broker.topic_config import describe
+from equipoise.broker.topics import Topic
+from equipoise.wire.apis.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.broker.connection import Call
+    from equipoise.broker.server import Server
+
+VERSIONS = "2-7"
+_DEFAULT = -1
+
+
+def handle(server: Server, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
+    times = Counter(topic.name for topic in request.topics)
+    answers = []
+    for asked in {topic.name: topic for topic in request.topics}.values():
+        try:
+            server.authorize(call, Operation.CREATE, CLUSTER)
+            if times[asked.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{asked.name} stands {times[asked.name]} times here")
+            answers.append(_create(server, asked, request.validate_only))
+        except KafkaError as error:
+            answers.append(
+                CreatableTopicResult(name=asked.name, error_code=error.code, error_message=str(error), configs=None)
+            )
+    return CreateTopicsResponse(topics=answers)
+
+
+def _create(server: Server, asked: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+    count = _partition_count(server, asked)
+    configs = {row.name: row.value for row in asked.configs if row.value is not None}
+    topic = server.topics.create(asked.name, count, configs, validate_only=validate_only)
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=ErrorCode.NONE,
+        num_partitions=count,
+        replication_factor=1,
+        configs=_configs(server, topic),
+    )
+
+
+def _partition_count(server: Server, asked: CreatableTopic) -> int:
+    if asked.assignments:
+        return _assigned_count(server, asked)
+    if asked.replication_factor not in (1, _DEFAULT):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor is {asked.replication_factor}; there is one broker: ask for 1, or -1 for the default",
+        )
+    return server.config.num_partitions if asked.num_partitions == _DEFAULT else asked.num_partitions
+
+
+def _assigned_count(server: Server, asked: CreatableTopic) -> int:
+    if asked.num_partitions != _DEFAULT or asked.replication_factor != _DEFAULT:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "with an assignment, partition count and replication factor must be -1"
+        )
+    indexes = sorted(row.partition_index for row in asked.assignments)
+    if indexes != list(range(len(indexes))) or any(row.broker_ids != [server.node_id] for row in asked.assignments):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"partitions must be 0 to {len(indexes) - 1}, each on broker {server.node_id}, the only one",
+        )
+    return len(indexes)
+
+
+def _configs(server: Server, topic: Topic) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            name=row.name, value=row.value, read_only=False, config_source=row.source, is_sensitive=False
+        )
+        for row in describe(server.topics.defaults, topic.configs)
+    ]

@@ -1,0 +1,44 @@
+"""DeleteRecords (21): the log begins anew at the given offset; -1 stands for the high watermark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.broker.access import Operation
+from equipoise.wire.apis.k21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.broker.connection import Call
+    from equipoise.broker.server import Server
+
+VERSIONS = "0-2"
+HIGH_WATERMARK = -1
+
+
+def handle(server: Server, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
+    topics = [
+        DeleteRecordsTopicResult(
+            name=topic.name, partitions=[_delete(server, call, topic.name, one) for one in topic.partitions]
+        )
+        for topic in request.topics
+    ]
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _delete(server: Server, call: Call, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    answer = DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index, low_watermark=-1, error_code=ErrorCode.NONE
+    )
+    try:
+        partition = server.find_partition(call, Operation.DELETE, topic, asked.partition_index)
+        answer.low_watermark = partition.delete_records(None if asked.offset == HIGH_WATERMARK else asked.offset)
+    except KafkaError as error:
+        answer.error_code = error.code
+    return answer

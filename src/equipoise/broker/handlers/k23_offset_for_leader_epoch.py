@@ -1,0 +1,48 @@
+"""OffsetForLeaderEpoch (23). One broker has led every partition in one epoch, so an epoch ends where the log does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.broker.access import Operation
+from equipoise.broker.topics import LEADER_EPOCH, check_leader_epoch
+from equipoise.wire.apis.k23_offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.broker.connection import Call
+    from equipoise.broker.server import Server
+
+VERSIONS = "2-4"
+
+
+def handle(server: Server, request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
+    topics = [
+        OffsetForLeaderTopicResult(
+            topic=topic.topic, partitions=[_end(server, call, topic.topic, asked) for asked in topic.partitions]
+        )
+        for topic in request.topics
+    ]
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _end(server: Server, call: Call, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = server.find_partition(call, Operation.DESCRIBE, topic, asked.partition)
+        check_leader_epoch(asked.current_leader_epoch)
+    except KafkaError as error:
+        return EpochEndOffset(error_code=error.code, partition=asked.partition)
+    if asked.leader_epoch != LEADER_EPOCH:
+        return EpochEndOffset(error_code=ErrorCode.NONE, partition=asked.partition)
+    return EpochEndOffset(
+        error_code=ErrorCode.NONE,
+        partition=asked.partition,
+        leader_epoch=LEADER_EPOCH,
+        end_offset=partition.log.high_watermark,
+    )

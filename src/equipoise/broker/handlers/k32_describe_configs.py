@@ -1,0 +1,70 @@
+"""DescribeConfigs (32) for topics and for this broker, each value with the place it comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.broker.access import CLUSTER, Kind, Operation, Resource
+from equipoise.broker.topic_config import ConfigRow, describe, describe_broker
+from equipoise.wire.apis.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.broker.connection import Call
+    from equipoise.broker.server import Server
+
+VERSIONS = "1-4"
+TOPIC, BROKER = 2, 4
+
+
+def handle(server: Server, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_describe(server, request, call, one) for one in request.resources])
+
+
+def _describe(
+    server: Server, request: DescribeConfigsRequest, call: Call, asked: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        error_code=ErrorCode.NONE, resource_type=asked.resource_type, resource_name=asked.resource_name
+    )
+    try:
+        rows = _rows(server, call, asked)
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, str(error)
+        return result
+    keys = None if asked.configuration_keys is None else set(asked.configuration_keys)
+    result.configs = [_result(row, request) for row in rows if keys is None or row.name in keys]
+    return result
+
+
+def _rows(server: Server, call: Call, asked: DescribeConfigsResource) -> list[ConfigRow]:
+    if asked.resource_type == TOPIC:
+        server.authorize(call, Operation.DESCRIBE_CONFIGS, Resource(Kind.TOPIC, asked.resource_name))
+        return describe(server.topics.defaults, server.topics.require(asked.resource_name).configs)
+    if asked.resource_type == BROKER:
+        server.authorize(call, Operation.DESCRIBE_CONFIGS, CLUSTER)
+        if asked.resource_name not in ("", str(server.node_id)):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {server.node_id}, not {asked.resource_name}")
+        return describe_broker(server.config)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {asked.resource_type} is not served: 2 topic, 4 broker")
+
+
+def _result(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = row.synonyms if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=row.name,
+        value=row.value,
+        read_only=row.read_only,
+        config_source=row.source,
+        is_sensitive=False,
+        synonyms=[DescribeConfigsSynonym(name=name, value=value, source=source) for name, value, source in synonyms],
+        config_type=row.type,
+        documentation=row.doc if request.include_documentation else None,
+    )

@@ -1,0 +1,64 @@
+"""IncrementalAlterConfigs (44): set, delete, append to and subtract from single configs of a topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.broker.handlers.k33_alter_configs import alter
+from equipoise.broker.topic_config import default_text, is_list
+from equipoise.broker.topics import Topic, Topics
+from equipoise.wire.apis.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.broker.connection import Call
+    from equipoise.broker.server import Server
+
+VERSIONS = "0-1"
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def handle(server: Server, request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAlterConfigsResponse:
+    answers = []
+    for asked in request.resources:
+
+        def change(topic: Topic, asked: AlterConfigsResource = asked) -> dict[str, str]:
+            return _changed(server.topics, topic, asked.configs)
+
+        answers.append(
+            alter(server, call, asked.resource_type, asked.resource_name, change, validate_only=request.validate_only)
+        )
+    return IncrementalAlterConfigsResponse(responses=answers)
+
+
+def _changed(topics: Topics, topic: Topic, changes: list[AlterableConfig]) -> dict[str, str]:
+    configs = dict(topic.configs)
+    for change in changes:
+        if change.config_operation == DELETE:
+            configs.pop(change.name, None)
+        elif change.value is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{change.name}: a value is needed")
+        elif change.config_operation == SET:
+            configs[change.name] = change.value
+        elif change.config_operation in (APPEND, SUBTRACT):
+            configs[change.name] = _combined(topics, configs, change, change.value)
+        else:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{change.name}: operation {change.config_operation} is none of 0 to 3"
+            )
+    return configs
+
+
+def _combined(topics: Topics, configs: dict[str, str], change: AlterableConfig, value: str) -> str:
+    if not is_list(change.name):
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{change.name} is not a list; use set")
+    now = configs.get(change.name, default_text(topics.defaults, change.name)).split(",")
+    given = [word.strip() for word in value.split(",")]
+    if change.config_operation == SUBTRACT:
+        return ",".join(word for word in now if word not in given)
+    return ",".join(word for word in [*now, *(word for word in given if word not in now)] if word)

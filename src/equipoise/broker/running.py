@@ -1,0 +1,169 @@
+"""A broker from start to stop: in a thread of this process (`Broker`), or as the process itself (`serve`)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from equipoise.broker.clock import LoopClock
+from equipoise.broker.config import BrokerConfig
+from equipoise.broker.server import Server, parse_address
+from equipoise.log.directory import DataDirectory, MemoryDirectory
+
+Result = TypeVar("Result")
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # not to be had on Windows; asyncio does the same work with more CPU
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+async def run_server(
+    config: BrokerConfig,
+    directory: DataDirectory | MemoryDirectory,
+    address: tuple[str, int],
+    ready: Callable[[Server], None],
+    stopping: asyncio.Event,
+) -> None:
+    """Serves until `stopping` is set. `ready` is called once connections are accepted."""
+    server = Server(config, directory, LoopClock(asyncio.get_running_loop()))
+    try:
+        await server.listen(*address)
+        ready(server)
+        await stopping.wait()
+    finally:
+        await server.stop()
+
+
+def open_directory(data: str | Path | None, config: BrokerConfig) -> DataDirectory | MemoryDirectory:
+    return (
+        MemoryDirectory()
+        if data is None
+        else DataDirectory(Path(data), node_id=config.node_id, flush="never" if config.flush == "never" else "commit")
+    )
+
+
+def serve(
+    listen: str, data: str | Path | None, settings: Mapping[str, object], announce: Callable[[str], None]
+) -> None:
+    """Runs a broker until SIGTERM or SIGINT. `announce` gets HOST:PORT when it accepts connections."""
+    config = BrokerConfig.parse(settings)
+    address = parse_address(listen)
+    directory = open_directory(data, config)
+
+    async def main() -> None:
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError):  # Windows: SIGINT raises KeyboardInterrupt
+                loop.add_signal_handler(signum, stopping.set)
+        await run_server(config, directory, address, lambda server: announce(server.address), stopping)
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(main())
+
+
+class Broker:
+    """A broker in this process, in a thread of its own, ready when entered.
+
+        with Broker() as broker:
+            producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+    Without `data` everything is kept in memory and gone afterwards. `settings` are Kafka's broker settings by name.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        data: str | Path | None = None,
+        listen: str = "127.0.0.1:0",
+    ) -> None:
+        self._config = BrokerConfig.parse(settings or {})
+        self._address = parse_address(listen)
+        self._data = data
+        self._thread: threading.Thread | None = None
+        self._started = threading.Event()
+        self._failure: Exception | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._server: Server | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """HOST:PORT for a client's `bootstrap.servers`."""
+        return self.server.address
+
+    @property
+    def server(self) -> Server:
+        """The running server. Touch it only on its loop: see `call`."""
+        if self._server is None:
+            raise RuntimeError("the broker is not running: use `with Broker() as broker:` or call start()")
+        return self._server
+
+    def start(self) -> Self:
+        self._started.clear()
+        self._failure = None
+        self._thread = threading.Thread(target=self._run, name="equipoise-broker", daemon=True)
+        self._thread.start()
+        self._started.wait()
+        self._raise_failure()
+        return self
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Flushes, closes all connections and ends the thread. Does nothing if the broker is not running."""
+        thread, self._thread = self._thread, None
+        if thread is None or self._loop is None or self._stopping is None:
+            return
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        thread.join()
+        self._server = None
+
+    def call(self, function: Callable[[Server], Result]) -> Result:
+        """Runs `function` on the broker's loop, where the state may be looked at, and returns what it returns."""
+
+        async def run() -> Result:
+            return function(self.server)
+
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
+                runner.run(self._main())
+        except Exception as failure:  # noqa: BLE001  it is raised by start(), in the thread that can act on it
+            self._failure = failure
+        finally:
+            self._started.set()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        directory = open_directory(self._data, self._config)
+        await run_server(self._config, directory, self._address, self._ready, self._stopping)
+
+    def _ready(self, server: Server) -> None:
+        self._server = server
+        self._started.set()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,146 @@
+"""The broker on its event loop: what handlers share, who is connected, and the work that is due by the clock."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from equipoise.broker.access import Authorizer, Kind, Operation, Resource, allow_all
+from equipoise.broker.config import BrokerConfig
+from equipoise.broker.connection import Call, Connection
+from equipoise.broker.fetch_sessions import FetchSessions
+from equipoise.broker.handlers import Route, find_route
+from equipoise.broker.housekeeping import Housekeeping
+from equipoise.broker.parking import Release
+from equipoise.broker.topics import LEADER_EPOCH, Partition, Topics
+from equipoise.log.flusher import Flusher
+from equipoise.wire.errors import KafkaError, UsageError
+from equipoise.wire.records.batch import BatchHeader
+
+if TYPE_CHECKING:
+    from equipoise.broker.clock import Clock
+    from equipoise.log.directory import DataDirectory, MemoryDirectory
+    from equipoise.log.partition import Appended
+
+log = logging.getLogger(__name__)
+
+_RECEIVE_BUFFER = 1 << 18
+ANONYMOUS = "User:ANONYMOUS"
+
+
+class Server:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        directory: DataDirectory | MemoryDirectory,
+        clock: Clock,
+        authorizer: Authorizer = allow_all,
+    ) -> None:
+        self.config = config
+        self.directory = directory
+        self.clock = clock
+        self.topics = Topics(directory, config)
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
+        self.connections: set[Connection] = set()
+        self.receive_buffer = memoryview(bytearray(_RECEIVE_BUFFER))
+        self.host, self.port = "", 0
+        self._authorizer = authorizer
+        self._routes: dict[tuple[int, int], Route] = {}
+        self._listener: asyncio.Server | None = None
+        self._housekeeping = Housekeeping(self)
+        self._flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
+
+    # -- what handlers ask
+
+    @property
+    def node_id(self) -> int:
+        return self.config.node_id
+
+    @property
+    def cluster_id(self) -> str:
+        return self.directory.cluster_id
+
+    @property
+    def rack(self) -> str | None:
+        return self.config.broker_rack or None
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def address_for(self, connection: Connection) -> tuple[str, int]:
+        """Where a client should connect to: as configured, or the address by which it has reached us."""
+        if self.config.advertised_listeners:
+            return parse_address(self.config.advertised_listeners)
+        return connection.local_host, self.port
+
+    def authorize(self, call: Call, operation: Operation, resource: Resource) -> None:
+        if not self._authorizer(ANONYMOUS, operation, resource):
+            raise KafkaError(resource.kind.value, f"{operation.name} on {resource.kind.name} {resource.name} is denied")
+
+    def find_partition(self, call: Call, operation: Operation, topic: str | bytes, index: int) -> Partition:
+        """The partition, if it is there and the caller may do this to it."""
+        partition = self.topics.partition(topic, index)
+        self.authorize(call, operation, Resource(Kind.TOPIC, partition.topic.name))
+        return partition
+
+    def route(self, api_key: int, version: int) -> Route:
+        found = self._routes.get((api_key, version))
+        if found is None:
+            found = self._routes[api_key, version] = find_route(api_key, version)
+        return found
+
+    def append(
+        self, partition: Partition, data: memoryview, batches: Sequence[tuple[int, BatchHeader]], now: int
+    ) -> Appended:
+        """Appends; who watches the partition is woken when the records can be read."""
+        appended = partition.log.append(data, batches, now, LEADER_EPOCH)
+        if partition.log.unsynced:
+            self._flusher.dirty(partition.log)
+        return appended
+
+    # -- connections
+
+    def connected(self, connection: Connection) -> None:
+        if len(self.connections) >= self.config.max_connections:
+            log.warning("%s: refused: max.connections is %d", connection.peer, self.config.max_connections)
+            connection.abort()
+            return
+        self.connections.add(connection)
+
+    def disconnected(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+
+    async def listen(self, host: str, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            self._listener = await loop.create_server(lambda: Connection(self), host, port, backlog=1024)
+        except OSError as error:
+            raise UsageError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}; choose another with --listen HOST:PORT "
+                "(port 0 takes a free one)"
+            ) from None
+        self.host, self.port = self._listener.sockets[0].getsockname()[:2]
+        self._housekeeping.start()
+
+    async def stop(self) -> None:
+        """Parked replies are answered, what is written is flushed, connections are closed."""
+        self._housekeeping.stop()
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self.connections):
+            connection.release_parked(Release.SHUTDOWN)
+            connection.close()
+        await self._housekeeping.finish()
+        self._flusher.close()
+        self.directory.close()
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """HOST:PORT, also [::1]:9092 and with a `PLAINTEXT://` before it."""
+    host, separator, port = text.rpartition("://")[2].rpartition(":")
+    if not separator or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"{text!r} is no address: write HOST:PORT, for instance 127.0.0.1:9092")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,129 @@
+"""Topic configs. A topic's effective settings are the broker's, with the topic's own put in their place."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from equipoise.broker.config import BrokerConfig, kafka_name, nearest, parse_value, render, rows
+from equipoise.log.config import LogConfig
+from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
+
+TOPIC_ROWS: dict[str, dataclasses.Field[Any]] = {
+    row.metadata["topic"]: row for row in rows().values() if "topic" in row.metadata
+}
+
+# Accepted and described, because tools set them; nothing here depends on them.
+NO_EFFECT: dict[str, str] = {
+    "file.delete.delay.ms": "60000",
+    "flush.messages": "9223372036854775807",
+    "flush.ms": "9223372036854775807",
+    "preallocate": "false",
+    "segment.index.bytes": "10485760",
+    "segment.jitter.ms": "0",
+    "unclean.leader.election.enable": "false",
+}
+
+
+class Source(IntEnum):
+    """Where a value comes from, in DescribeConfigs' numbers."""
+
+    DYNAMIC_TOPIC = 1
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class ConfigType(IntEnum):
+    BOOLEAN = 1
+    STRING = 2
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class ConfigRow(NamedTuple):
+    """One config as DescribeConfigs shows it."""
+
+    name: str
+    value: str
+    source: Source
+    read_only: bool
+    type: ConfigType
+    doc: str
+    synonyms: tuple[tuple[str, str, Source], ...]
+
+
+def effective(defaults: BrokerConfig, configs: Mapping[str, str]) -> BrokerConfig:
+    """The settings in force for a topic with these configs. KafkaError(INVALID_CONFIG) names the one at fault."""
+    values = {}
+    for name, text in configs.items():
+        if name in NO_EFFECT:
+            continue
+        row = TOPIC_ROWS.get(name)
+        if row is None:
+            known = [*TOPIC_ROWS, *NO_EFFECT]
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"unknown topic config {name!r}{nearest(name, known)}")
+        try:
+            values[row.name] = parse_value(name, text, row)
+        except UsageError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return dataclasses.replace(defaults, **values)
+
+
+def log_config(settings: BrokerConfig) -> LogConfig:
+    """What the log needs to know of a topic's effective settings."""
+    values = {name.replace(".", "_"): getattr(settings, row.name) for name, row in TOPIC_ROWS.items()}
+    values["cleanup_policy"] = frozenset(values["cleanup_policy"].split(","))
+    values["producer_id_expiration_ms"] = settings.producer_id_expiration_ms
+    wanted = {row.name for row in dataclasses.fields(LogConfig)}
+    return LogConfig(**{name: value for name, value in values.items() if name in wanted})
+
+
+def is_list(name: str) -> bool:
+    return name in TOPIC_ROWS and "list_of" in TOPIC_ROWS[name].metadata
+
+
+def default_text(defaults: BrokerConfig, name: str) -> str:
+    return render(getattr(defaults, TOPIC_ROWS[name].name))
+
+
+def describe(defaults: BrokerConfig, configs: Mapping[str, str]) -> list[ConfigRow]:
+    """Every topic config with its effective value and the values behind it, nearest first."""
+    described = []
+    for name, row in TOPIC_ROWS.items():
+        synonyms = _broker_synonyms(defaults, row)
+        if name in configs:
+            synonyms = ((name, configs[name], Source.DYNAMIC_TOPIC), *synonyms)
+        _, value, source = synonyms[0]
+        described.append(ConfigRow(name, value, source, False, _type(row), row.metadata["doc"], synonyms))
+    for name, default in NO_EFFECT.items():
+        source = Source.DYNAMIC_TOPIC if name in configs else Source.DEFAULT
+        value = configs.get(name, default)
+        described.append(
+            ConfigRow(name, value, source, False, ConfigType.STRING, "Without effect here.", ((name, value, source),))
+        )
+    return sorted(described)
+
+
+def describe_broker(config: BrokerConfig) -> list[ConfigRow]:
+    described = []
+    for name, row in rows().items():
+        synonyms = _broker_synonyms(config, row)
+        _, value, source = synonyms[0]
+        described.append(ConfigRow(name, value, source, True, _type(row), row.metadata["doc"], synonyms))
+    return described
+
+
+def _broker_synonyms(config: BrokerConfig, row: dataclasses.Field[Any]) -> tuple[tuple[str, str, Source], ...]:
+    name, value = kafka_name(row.name), getattr(config, row.name)
+    default = (name, render(row.default), Source.DEFAULT)
+    return (default,) if value == row.default else ((name, render(value), Source.STATIC_BROKER), default)
+
+
+def _type(row: dataclasses.Field[Any]) -> ConfigType:
+    if "list_of" in row.metadata:
+        return ConfigType.LIST
+    kinds = {bool: ConfigType.BOOLEAN, int: ConfigType.LONG, float: ConfigType.DOUBLE}
+    return kinds.get(type(row.default), ConfigType.STRING)

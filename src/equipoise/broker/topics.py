@@ -1,0 +1,242 @@
+"""Topics and their partitions: created, grown, deleted, found by name or id; and who waits on a partition."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from equipoise.broker.config import BrokerConfig
+from equipoise.broker.topic_config import effective, log_config
+from equipoise.log.config import LogConfig
+from equipoise.log.directory import TopicRecord
+from equipoise.log.partition import PartitionLog
+from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.records.batch import BatchHeader
+
+LEADER_EPOCH = 0  # one broker leads every partition from its first day
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__rebalances"})
+MAX_NEW_PARTITIONS = 10_000  # in one request, as on Kafka; each costs time on the loop
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def check_leader_epoch(epoch: int) -> None:
+    """Fences a client that has heard of another leader; -1 means it has heard of none."""
+    if epoch > LEADER_EPOCH:
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is ahead of {LEADER_EPOCH}")
+    if 0 <= epoch < LEADER_EPOCH:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch} is behind {LEADER_EPOCH}")
+
+
+class Partition:
+    """A partition's log, and the parked replies that look at it again whenever it changes."""
+
+    __slots__ = ("_watchers", "index", "log", "topic")
+
+    def __init__(self, topic: Topic, index: int, log: PartitionLog) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self._watchers: dict[Callable[[], None], None] = {}
+        log.subscribe(lambda _: self.wake())
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        self._watchers[callback] = None
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        self._watchers.pop(callback, None)
+
+    def wake(self) -> None:
+        for callback in list(self._watchers):
+            callback()
+
+    def read(self, offset: int, max_bytes: int, at_least_one: bool) -> list[memoryview]:
+        """Whole batches below the high watermark; `at_least_one` even if it is larger than `max_bytes`."""
+        batches = self.log.read(offset, max(max_bytes, 0), self.log.high_watermark)
+        if not at_least_one and sum(map(len, batches)) > max_bytes:
+            return []
+        return batches
+
+    def available(self, offset: int, max_bytes: int) -> int:
+        return sum(map(len, self.read(offset, max_bytes, at_least_one=True)))
+
+    def delete_records(self, before: int | None) -> int:
+        """Everything below `before` (None: the high watermark) goes; the new log start."""
+        target = self.log.high_watermark if before is None else before
+        if not 0 <= target <= self.log.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {target} is not within 0 and {self.log.high_watermark}"
+            )
+        if self.topic.settings.log_cleanup_policy == "compact":
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{self.topic.name} is compacted: its records stay")
+        return self.log.delete_records(target)
+
+
+class Topic:
+    def __init__(self, name: str, topic_id: bytes, configs: dict[str, str], settings: BrokerConfig) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.configs = configs
+        self.settings = settings
+        self.partitions: list[Partition] = []
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    def check_batch(self, header: BatchHeader, now: int) -> None:
+        """The topic's own limits on what a producer sends."""
+        limit = self.settings.message_max_bytes
+        if header.size > limit:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a batch of {header.size} bytes; max.message.bytes of {self.name} is {limit}",
+            )
+        if self.settings.log_message_timestamp_type == "CreateTime":
+            self._check_timestamp(header.max_timestamp - now, self.settings.log_message_timestamp_after_max_ms, "after")
+            if header.base_timestamp >= 0:
+                before = now - header.base_timestamp
+                self._check_timestamp(before, self.settings.log_message_timestamp_before_max_ms, "before")
+
+    def _check_timestamp(self, distance: int, limit: int, side: str) -> None:
+        if distance > limit:
+            raise KafkaError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"a timestamp lies {distance} ms {side} now; message.timestamp.{side}.max.ms is {limit}",
+            )
+
+
+class Directory(Protocol):
+    """What topics need of a data directory, on disk or in memory."""
+
+    def open_log(self, topic: str, partition: int, config: LogConfig) -> PartitionLog: ...
+    def load_topics(self) -> list[TopicRecord]: ...
+    def save_topics(self, topics: list[TopicRecord]) -> None: ...
+    def delete_topic(self, topic: str) -> None: ...
+    def next_producer_id(self) -> int: ...
+
+
+class Topics:
+    """Every topic of the broker. A change is on disk before it is seen."""
+
+    def __init__(self, directory: Directory, defaults: BrokerConfig) -> None:
+        self.directory = directory
+        self.defaults = defaults
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        for record in directory.load_topics():
+            settings = effective(defaults, record.configs)
+            self._add(Topic(record.name, record.topic_id, record.configs, settings), record.partitions)
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(list(self._by_name.values()))
+
+    def get(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def require(self, name: str) -> Topic:
+        found = self._by_name.get(name)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return found
+
+    def require_id(self, topic_id: bytes) -> Topic:
+        found = self._by_id.get(topic_id)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
+        return found
+
+    def partition(self, key: str | bytes, index: int) -> Partition:
+        """By topic name, or id, and number."""
+        topic = self.require(key) if isinstance(key, str) else self.require_id(key)
+        if not 0 <= index < len(topic.partitions):
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{topic.name} has partitions 0 to {len(topic.partitions) - 1}, not {index}",
+            )
+        return topic.partitions[index]
+
+    def check_name(self, name: str) -> None:
+        if name in (".", "..") or not _LEGAL_NAME.fullmatch(name):
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"{name!r} is no topic name: 1 to 249 of letters, digits, '.', '_' and '-', and not '.' or '..'",
+            )
+
+    def create(self, name: str, count: int, configs: dict[str, str], *, validate_only: bool = False) -> Topic:
+        self.check_name(name)
+        if name in self._by_name:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is already there")
+        self._check_collision(name)
+        self._check_count(count)
+        topic = Topic(name, uuid.uuid4().bytes, configs, effective(self.defaults, configs))
+        if not validate_only:
+            self._save(with_topic=(topic, count))
+            self._add(topic, count)
+        return topic
+
+    def grow(self, topic: Topic, count: int, *, validate_only: bool = False) -> None:
+        had = len(topic.partitions)
+        if count <= had:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, f"{topic.name} has {had} partitions; ask for more than that, not {count}"
+            )
+        self._check_count(count - had)
+        if not validate_only:
+            self._save(with_topic=(topic, count))
+            self._open_partitions(topic, count)
+
+    def set_configs(self, topic: Topic, configs: dict[str, str], *, validate_only: bool = False) -> None:
+        settings = effective(self.defaults, configs)
+        if validate_only:
+            return
+        topic.configs, topic.settings = configs, settings
+        self._save()
+        for partition in topic.partitions:
+            partition.log.config = log_config(settings)
+
+    def delete(self, topic: Topic) -> None:
+        if topic.is_internal:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
+        del self._by_name[topic.name], self._by_id[topic.topic_id]
+        self._save()
+        for partition in topic.partitions:
+            partition.log.delete()
+        self.directory.delete_topic(topic.name)
+
+    def _add(self, topic: Topic, count: int) -> None:
+        self._open_partitions(topic, count)
+        self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+
+    def _open_partitions(self, topic: Topic, count: int) -> None:
+        config = log_config(topic.settings)
+        for index in range(len(topic.partitions), count):
+            topic.partitions.append(Partition(topic, index, self.directory.open_log(topic.name, index, config)))
+
+    def _save(self, with_topic: tuple[Topic, int] | None = None) -> None:
+        records = {
+            topic.name: TopicRecord(topic.name, topic.topic_id, len(topic.partitions), topic.configs)
+            for topic in self._by_name.values()
+        }
+        if with_topic is not None:
+            topic, count = with_topic
+            records[topic.name] = TopicRecord(topic.name, topic.topic_id, count, topic.configs)
+        self.directory.save_topics(list(records.values()))
+
+    def _check_collision(self, name: str) -> None:
+        """Kafka's metric names make '.' and '_' one; a name that works here should work there."""
+        folded = name.replace(".", "_")
+        if folded == name and "_" not in name:
+            return
+        for other in self._by_name:
+            if other.replace(".", "_") == folded:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} collides with topic {other!r}")
+
+    def _check_count(self, count: int) -> None:
+        if count <= 0:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {count}")
+        if count > MAX_NEW_PARTITIONS:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"{count} new partitions; at most {MAX_NEW_PARTITIONS} in one request"
+            )

@@ -1,0 +1,260 @@
+"""Topics as an administrator sees them: listed, created, grown, described, deleted; on any Kafka cluster.
+
+Every call asks for fresh metadata and then talks to the broker that is in charge, so nothing here can be stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from equipoise.client.connection import Connection, KafkaConnectionError, error_from
+from equipoise.wire.apis.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from equipoise.wire.apis.k03_metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from equipoise.wire.apis.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from equipoise.wire.apis.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from equipoise.wire.apis.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from equipoise.wire.errors import UsageError
+
+LATEST, EARLIEST = -1, -2
+BROKER_DEFAULT = -1
+_TOPIC_RESOURCE = 2
+_SET_ON_TOPIC = 1
+_FIRST_DELETE_WITH_IDS = 6
+
+
+class BrokerDescription(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class ClusterDescription(NamedTuple):
+    cluster_id: str | None
+    controller_id: int
+    brokers: list[BrokerDescription]
+
+
+class PartitionDescription(NamedTuple):
+    partition: int
+    leader_id: int  # -1: there is none at the moment
+    replica_nodes: list[int]
+    isr_nodes: list[int]
+
+
+class TopicDescription(NamedTuple):
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: list[PartitionDescription]
+
+
+class Offsets(NamedTuple):
+    """The records of a partition: from `earliest` on, below `latest`."""
+
+    earliest: int
+    latest: int
+
+
+class Admin:
+    """What the broker refuses is raised as KafkaError, with the broker's own words where it sent some.
+
+    with Admin("127.0.0.1:9092") as admin:
+        admin.create_topic("orders", partitions=6, configs={"retention.ms": "3600000"})
+    """
+
+    def __init__(self, bootstrap_servers: str, *, client_id: str = "equipoise", timeout: float = 30.0) -> None:
+        self._client_id = client_id
+        self._timeout = timeout
+        self._open = ExitStack()
+        self._by_address: dict[tuple[str, int], Connection] = {}
+        self._bootstrap = self._reach(parse_bootstrap_servers(bootstrap_servers))
+
+    def close(self) -> None:
+        self._open.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def cluster(self) -> ClusterDescription:
+        return _cluster(self._metadata([]))
+
+    def topics(self) -> list[TopicDescription]:
+        """All topics, the cluster's own included, by name."""
+        return sorted(_describe(topic) for topic in self._metadata(None).topics)
+
+    def topic(self, name: str) -> TopicDescription:
+        return _describe(self._find(name)[1])
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = BROKER_DEFAULT,
+        configs: Mapping[str, str] | None = None,
+        *,
+        replication_factor: int = BROKER_DEFAULT,
+    ) -> None:
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=self._timeout_ms)
+        (result,) = self._controller().send(request, CreateTopicsResponse).topics
+        _check(result.error_code, result.error_message, f"topic {name!r} was not created")
+
+    def delete_topic(self, name: str) -> None:
+        controller = self._controller()
+        request = DeleteTopicsRequest(timeout_ms=self._timeout_ms)
+        if controller.version(DeleteTopicsRequest) < _FIRST_DELETE_WITH_IDS:
+            request.topic_names = [name]
+        else:
+            request.topics = [DeleteTopicState(name=name)]
+        (result,) = controller.send(request, DeleteTopicsResponse).responses
+        _check(result.error_code, result.error_message, f"topic {name!r} was not deleted")
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Raises the number of partitions to `total`."""
+        request = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=name, count=total)], timeout_ms=self._timeout_ms
+        )
+        (result,) = self._controller().send(request, CreatePartitionsResponse).results
+        _check(result.error_code, result.error_message, f"topic {name!r} was not given {total} partitions")
+
+    def configs(self, name: str) -> dict[str, str]:
+        """The configs that were set on this topic; all others have the broker's default."""
+        resource = DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name)
+        (result,) = self._bootstrap.send(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse).results
+        _check(result.error_code, result.error_message, f"the configs of topic {name!r} are not to be had")
+        return {row.name: row.value or "" for row in result.configs if row.config_source == _SET_ON_TOPIC}
+
+    def offsets(self, name: str) -> dict[int, Offsets]:
+        """Earliest and latest offset of each partition, each asked of the partition's leader."""
+        metadata, topic = self._find(name)
+        led: dict[int, list[int]] = {}
+        for partition in topic.partitions:
+            _check(partition.error_code, None, f"partition {partition.partition_index} of {name!r} has no leader")
+            led.setdefault(partition.leader_id, []).append(partition.partition_index)
+        found: dict[int, Offsets] = {}
+        for node_id, indexes in led.items():
+            leader = self._node(metadata, node_id)
+            earliest = _list_offsets(leader, name, indexes, EARLIEST)
+            latest = _list_offsets(leader, name, indexes, LATEST)
+            found |= {index: Offsets(earliest[index], latest[index]) for index in indexes}
+        return dict(sorted(found.items()))
+
+    @property
+    def _timeout_ms(self) -> int:
+        return int(self._timeout * 1000)
+
+    def _metadata(self, names: list[str] | None) -> MetadataResponse:
+        topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        return self._bootstrap.send(MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse)
+
+    def _find(self, name: str) -> tuple[MetadataResponse, MetadataResponseTopic]:
+        metadata = self._metadata([name])
+        (topic,) = metadata.topics
+        _check(topic.error_code, None, f"topic {name!r} is not to be had from {self._bootstrap.address}")
+        return metadata, topic
+
+    def _controller(self) -> Connection:
+        """A cluster that names no controller hands such requests on by itself, or answers NOT_CONTROLLER."""
+        metadata = self._metadata([])
+        is_known = any(broker.node_id == metadata.controller_id for broker in metadata.brokers)
+        return self._node(metadata, metadata.controller_id) if is_known else self._bootstrap
+
+    def _node(self, metadata: MetadataResponse, node_id: int) -> Connection:
+        for broker in metadata.brokers:
+            if broker.node_id == node_id:
+                return self._connection(broker.host, broker.port)
+        raise KafkaConnectionError(
+            f"{self._bootstrap.address} knows no broker {node_id}; it may be down: try again when it is back"
+        )
+
+    def _reach(self, addresses: list[tuple[str, int]]) -> Connection:
+        """The first of the servers that answers."""
+        failures = []
+        for host, port in addresses:
+            try:
+                return self._connection(host, port)
+            except KafkaConnectionError as error:
+                failures.append(str(error))
+        raise KafkaConnectionError("; ".join(failures))
+
+    def _connection(self, host: str, port: int) -> Connection:
+        known = self._by_address.get((host, port))
+        if known is None:
+            known = Connection(host, port, client_id=self._client_id, timeout=self._timeout)
+            self._by_address[host, port] = self._open.enter_context(known)
+        return known
+
+
+def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
+    """HOST:PORT, one or more with commas; an IPv6 host in brackets."""
+    addresses = []
+    for part in text.split(","):
+        host, separator, port = part.strip().rpartition(":")
+        if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise UsageError(f"{part!r} is no server: write HOST:PORT, for instance 127.0.0.1:9092")
+        addresses.append((host.strip("[]"), int(port)))
+    return addresses
+
+
+def _check(code: int, broker_says: str | None, otherwise: str) -> None:
+    if code:
+        raise error_from(code, broker_says or otherwise)
+
+
+def _cluster(metadata: MetadataResponse) -> ClusterDescription:
+    brokers = [BrokerDescription(one.node_id, one.host, one.port, one.rack) for one in metadata.brokers]
+    return ClusterDescription(metadata.cluster_id, metadata.controller_id, sorted(brokers))
+
+
+def _describe(topic: MetadataResponseTopic) -> TopicDescription:
+    partitions = [
+        PartitionDescription(one.partition_index, one.leader_id, one.replica_nodes, one.isr_nodes)
+        for one in topic.partitions
+    ]
+    return TopicDescription(topic.name or "", topic.topic_id, topic.is_internal, sorted(partitions))
+
+
+def _list_offsets(leader: Connection, name: str, indexes: list[int], timestamp: int) -> dict[int, int]:
+    asked = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in indexes]
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=asked)])
+    (topic,) = leader.send(request, ListOffsetsResponse).topics
+    for one in topic.partitions:
+        _check(one.error_code, None, f"the offsets of partition {one.partition_index} of {name!r} are not to be had")
+    return {one.partition_index: one.offset for one in topic.partitions}

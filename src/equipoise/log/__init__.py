@@ -1,0 +1,1 @@
+"""Records on disk or in memory: segments, recovery, retention, compaction, group commit."""

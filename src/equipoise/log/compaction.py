@@ -1,0 +1,217 @@
+"""Compaction: of each key the newest record survives. Offsets never change.
+
+Only rolled segments are touched, and their bytes never change, so the work can run on any thread: it reads
+them through views taken beforehand and writes new segments beside them. The log puts these in place.
+
+A tombstone is kept for delete.retention.ms from the first compaction that passed it, not from its own
+timestamp: only from then on may a reader find the tombstone and not the values before it. The log's
+checkpoint remembers, per compaction, up to which offset it came and when.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Sequence, Set
+from itertools import takewhile
+
+from equipoise.log.config import LogConfig
+from equipoise.log.medium import Files, Replacement
+from equipoise.log.segment import Segment
+from equipoise.wire.errors import KafkaError
+from equipoise.wire.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    BatchHeader,
+    Buffer,
+    crc_of,
+    iter_headers,
+    read_header,
+    write_header,
+)
+from equipoise.wire.records.build import Record, build_batch
+from equipoise.wire.records.read import read_records
+
+_log = logging.getLogger(__name__)
+_MAX_KEYS = 1_000_000  # about 200 MB; what does not fit is left for the next compaction, as in Kafka
+_LONG_KEY = 32
+_WRITE_BYTES = 1 << 20
+_CODEC_BITS = 0x07
+
+Cleaned = tuple[tuple[int, int], ...]
+
+
+def cleanable(segments: Sequence[Segment], config: LogConfig, cleaned: Cleaned, now: int) -> list[Segment]:
+    """The segments at the log's start that a compaction should work on now; none if it is not worth it."""
+    clean_until = cleaned[-1][0] if cleaned else 0
+    settled = now - config.min_compaction_lag_ms
+    ready = list(takewhile(lambda s: s.end_offset <= clean_until or s.largest_timestamp <= settled, segments))
+    dirty = [segment for segment in ready if segment.end_offset > clean_until]
+    if not config.compacts or not dirty:
+        return []
+    ratio = sum(segment.size for segment in dirty) / sum(segment.size for segment in ready)
+    overdue = now - min(segment.first_timestamp for segment in dirty) > config.max_compaction_lag_ms
+    return ready if overdue or ratio > config.min_cleanable_dirty_ratio else []
+
+
+class Compaction:
+    """One pass over `segments`. After `run`, `replacements` wait to be put in place and `cleaned` to be saved."""
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        config: LogConfig,
+        files: Files,
+        last_offsets: Set[int],
+        cleaned: Cleaned,
+        now: int,
+    ) -> None:
+        self.replacements: list[Replacement] = []
+        self.cleaned = cleaned
+        self._segments = segments
+        self._views = {segment: segment.storage.views(0, segment.size) for segment in segments}
+        self._config = config
+        self._files = files
+        self._last_offsets = last_offsets
+        self._now = now
+        expired = sum(time + config.delete_retention_ms <= now for _, time in cleaned)
+        self._unexpired = cleaned[max(expired - 1, 0) :]  # one expired entry says all
+        self._tombstones_end = cleaned[expired - 1][0] if expired else 0
+        self._newest: dict[bytes, int] = {}
+        self._end = 0  # the first offset of which `_newest` knows nothing
+
+    def run(self, pause: Callable[[], object] = lambda: None) -> None:
+        """Does the work, and calls `pause` after each batch to let other threads go on. Logs a failing disk."""
+        self._map_keys(pause)
+        try:
+            for group in self._groups():
+                self._rewrite(group, pause)
+        except OSError as error:
+            _log.warning("compaction stopped, it is tried again later: %s", error)
+        else:
+            self.cleaned = (*self._unexpired, (self._end, self._now))
+
+    def _batches(self, segment: Segment) -> Iterator[tuple[memoryview, BatchHeader]]:
+        for view in self._views[segment]:
+            for position, header in iter_headers(view):
+                yield view[position : position + header.size], header
+
+    def _map_keys(self, pause: Callable[[], object]) -> None:
+        """Learns the newest offset of each key, from what was not clean before."""
+        dirty_from = self.cleaned[-1][0] if self.cleaned else 0
+        for segment in self._segments:
+            for batch, header in self._batches(segment) if segment.end_offset > dirty_from else ():
+                if header.base_offset < dirty_from or header.is_control:
+                    continue
+                self._end = header.base_offset
+                if len(self._newest) >= _MAX_KEYS:
+                    return
+                for record in _records(batch, header):
+                    if record.key is not None:
+                        self._newest[_short(record.key)] = record.offset
+                pause()
+        self._end = self._segments[-1].end_offset
+
+    def _groups(self) -> Iterator[list[Segment]]:
+        """Neighbours that fit into one segment: what shrinks at each pass must not stay a file each."""
+        group: list[Segment] = []
+        for segment in self._segments:
+            if segment.base_offset >= self._end:
+                break
+            if group and sum(s.size for s in group) + segment.size > self._config.segment_bytes:
+                yield group
+                group = []
+            group.append(segment)
+        if group:
+            yield group
+
+    def _rewrite(self, group: Sequence[Segment], pause: Callable[[], object]) -> None:
+        base_offset = group[0].base_offset
+        new = Segment(base_offset, self._files.cleaned_storage(base_offset), self._config.index_interval_bytes)
+        parts: list[Buffer] = []
+        size = 0
+        for segment in group:
+            for part in self._survivors(segment, group[-1].end_offset):
+                parts.append(part)
+                size += len(part)
+                if size >= new.size + _WRITE_BYTES:
+                    _write(new, parts, segment.modified)
+                pause()
+        _write(new, parts, group[-1].modified)
+        if len(group) == 1 and new.size == group[0].size:
+            new.storage.delete()
+            return
+        new.storage.sync()
+        self.replacements.append(Replacement(group, new))
+
+    def _survivors(self, segment: Segment, end_offset: int) -> Iterator[Buffer]:
+        """The batches that stay; the last before `end_offset` always does: by it a segment says where it ends."""
+        for batch, header in self._batches(segment):
+            part = self._filtered(batch, header, must_stay=header.last_offset + 1 == end_offset)
+            if part is not None:
+                yield part
+
+    def _filtered(self, batch: memoryview, header: BatchHeader, *, must_stay: bool) -> Buffer | None:
+        if header.is_control or header.base_offset >= self._end:
+            return batch
+        try:
+            records = read_records(batch, 0, header)
+        except KafkaError:
+            return batch  # nobody can say which keys it holds
+        kept = [record for record in records if self._keeps(record)]
+        if kept:
+            return batch if len(kept) == len(records) else _rebuilt(header, kept)
+        # A producer's last batch says which sequence comes next.
+        if must_stay or (header.producer_id >= 0 and header.last_offset in self._last_offsets):
+            return _emptied(header)
+        return None
+
+    def _keeps(self, record: Record) -> bool:
+        if record.key is None or self._newest.get(_short(record.key), -1) > record.offset:
+            return False
+        return record.value is not None or record.offset >= self._tombstones_end
+
+
+def _records(batch: memoryview, header: BatchHeader) -> Sequence[Record]:
+    try:
+        return read_records(batch, 0, header)
+    except KafkaError as error:
+        _log.warning("the batch at offset %d cannot be compacted: %s", header.base_offset, error)
+        return ()
+
+
+def _short(key: bytes) -> bytes:
+    """Bounds the memory a key takes."""
+    return key if len(key) <= _LONG_KEY else hashlib.blake2b(key, digest_size=16).digest()
+
+
+def _rebuilt(header: BatchHeader, records: Sequence[Record]) -> bytearray:
+    """The batch with fewer records: its range of offsets and its producer's fields stay."""
+    return build_batch(
+        records,
+        base_offset=header.base_offset,
+        last_offset_delta=header.last_offset_delta,
+        codec=header.codec,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        leader_epoch=header.partition_leader_epoch,
+        transactional=header.is_transactional,
+        log_append_time=header.max_timestamp if header.is_log_append_time else None,
+    )
+
+
+def _emptied(header: BatchHeader) -> bytearray:
+    """The batch's header alone."""
+    batch = bytearray(HEADER_SIZE)
+    header = header._replace(
+        batch_length=HEADER_SIZE - LOG_OVERHEAD, attributes=header.attributes & ~_CODEC_BITS, record_count=0
+    )
+    write_header(batch, 0, header)
+    write_header(batch, 0, header._replace(crc=crc_of(batch, 0, HEADER_SIZE)))
+    return batch
+
+
+def _write(segment: Segment, parts: list[Buffer], now: int) -> None:
+    segment.append(parts, [read_header(part) for part in parts], now)
+    parts.clear()

@@ -1,0 +1,279 @@
+"""The log's files: segments read through mmap and written at their end, seals, checkpoints, fsync."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import mmap
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from equipoise.log.medium import Checkpoint, Replacement, Storage, TailNotCutError
+from equipoise.log.producers import Producers
+from equipoise.log.segment import Segment
+from equipoise.wire.errors import UsageError
+from equipoise.wire.records.batch import Buffer
+
+_log = logging.getLogger(__name__)
+_COPY_UP_TO = 64 << 10  # below this a copy by pread costs less than the page faults of a map
+_PARTS_A_CALL = 512  # IOV_MAX is 1024 on Linux
+fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+PRODUCERS = "producers.json"
+CHECKPOINT = "checkpoint.json"
+DELETED = "~deleted"  # no topic's name can hold a tilde
+
+
+class _Descriptor:
+    """Closes itself with its last holder: a segment may be deleted while the flusher's thread syncs it."""
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self.number = -1
+        self.number = os.open(path, flags, 0o644)
+
+    def __del__(self) -> None:
+        if self.number >= 0:
+            os.close(self.number)
+
+
+class FileStorage:
+    """One file, opened at first use and created by the first append."""
+
+    def __init__(self, path: Path, size: int = 0) -> None:
+        self.path = path
+        self.size = size
+        self.created = False  # since its directory was last synced
+        self._descriptor: _Descriptor | None = None
+        self._map: mmap.mmap | None = None
+
+    def descriptor(self) -> _Descriptor:
+        if self._descriptor is None:
+            self._descriptor = self._create() if self.size == 0 else _Descriptor(self.path, os.O_RDWR)
+        return self._descriptor
+
+    def _create(self) -> _Descriptor:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.created = True
+        return _Descriptor(self.path, os.O_RDWR | os.O_CREAT)
+
+    def fileno(self) -> int:
+        return self.descriptor().number
+
+    def append(self, parts: Sequence[Buffer]) -> None:
+        fd = self.fileno()
+        try:
+            end = _write_at(fd, self.size, parts)
+        except OSError:
+            self._cut_tail(fd)
+            raise
+        self.size = end
+
+    def _cut_tail(self, fd: int) -> None:
+        try:
+            os.ftruncate(fd, self.size)
+        except OSError as error:
+            raise TailNotCutError(error.errno, error.strerror) from error
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self.fileno(), size)
+        self.size = size
+
+    def peek(self, position: int, length: int) -> Buffer:
+        return os.pread(self.fileno(), min(length, self.size - position), position)
+
+    def views(self, start: int, end: int) -> list[memoryview]:
+        if end - start <= _COPY_UP_TO:
+            view = memoryview(os.pread(self.fileno(), end - start, start))
+        else:
+            view = memoryview(self._mapped(end))[start:end]
+        if len(view) < end - start:
+            raise self._too_short()
+        return [view]
+
+    def _mapped(self, end: int) -> mmap.mmap:
+        """The file's map, renewed when the file has outgrown it. A map lives on while a view of it does."""
+        if self._map is None or len(self._map) < end:
+            try:
+                self._map = mmap.mmap(self.fileno(), self.size, prot=mmap.PROT_READ)
+            except ValueError:
+                raise self._too_short() from None
+        return self._map
+
+    def _too_short(self) -> OSError:
+        return OSError(errno.EIO, f"the file has lost bytes, {self.size} were written", str(self.path))
+
+    def sync(self) -> None:
+        fdatasync(self.fileno())
+
+    def close(self) -> None:
+        self._map = None
+        self._descriptor = None
+
+    def delete(self) -> None:
+        """The seal goes last: without its segment it means nothing, and recovery removes it."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+        seal_path(self.path).unlink(missing_ok=True)
+
+
+def _write_at(fd: int, position: int, parts: Sequence[Buffer]) -> int:
+    """Writes all the parts, and returns where they end. The system may take less than it is given."""
+    left = [memoryview(part) for part in parts]
+    while left:
+        written = os.pwritev(fd, left[:_PARTS_A_CALL], position)
+        position += written
+        while left and written >= len(left[0]):
+            written -= len(left.pop(0))
+        if left:
+            left[0] = left[0][written:]
+    return position
+
+
+def seal_path(log_path: Path) -> Path:
+    return log_path.with_suffix(".seal")
+
+
+def sync_directory(path: Path) -> None:
+    """Makes the names in a directory durable."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_json(path: Path, content: object, *, durable: bool) -> None:
+    """Replaces a file as a whole. What can be rebuilt need not be durable: JSON that is torn is noticed."""
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(content, file, separators=(",", ":"))
+        file.flush()
+        if durable:
+            os.fsync(file.fileno())
+    temporary.replace(path)
+    if durable:
+        sync_directory(path.parent)
+
+
+def write_note(path: Path, content: object) -> None:
+    """Writes what only saves time at the next start."""
+    try:
+        write_json(path, content, durable=False)
+    except OSError as error:
+        _log.warning("%s not written, the next start will take longer: %s", path, error)
+
+
+def read_json(path: Path) -> Any:
+    """The content of a file, None if there is none. Raises UsageError if it is damaged."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise UsageError(f"{path} is damaged ({error}): restore it, or move the directory away") from None
+
+
+def read_note(path: Path) -> Any:
+    """The content of a file that `write_note` wrote, None if it cannot be had."""
+    try:
+        return read_json(path)
+    except UsageError as error:
+        _log.warning("not used: %s", error)
+        return None
+
+
+class DiskSyncTask:
+    """Syncs files, and the directories of new ones; then writes the notes that make the next start quick."""
+
+    def __init__(
+        self, files: PartitionFiles, end_offset: int, written: Sequence[Segment], finished: Sequence[Segment]
+    ) -> None:
+        self.end_offset = end_offset
+        self.sealed = [(segment, segment.size) for segment in finished]
+        self.notes: dict[Path, object] = {seal_path(_file_of(s.storage).path): s.seal() for s in finished}
+        self._files = files
+        self._descriptors: list[_Descriptor] = []
+        self._directories: set[Path] = set()
+        for segment in written:
+            self._add(_file_of(segment.storage))
+
+    def _add(self, storage: FileStorage) -> None:
+        self._descriptors.append(storage.descriptor())
+        if storage.created:
+            storage.created = False
+            self._directories |= {storage.path.parent, storage.path.parent.parent}
+
+    def run(self) -> None:
+        for descriptor in self._descriptors:
+            fdatasync(descriptor.number)
+        self._descriptors.clear()
+        for directory in self._directories:
+            sync_directory(directory)
+        for path, content in self.notes.items():
+            if not self._files.deleted:  # a new topic of the same name must not find them
+                write_note(path, content)
+
+
+def _file_of(storage: Storage) -> FileStorage:
+    assert isinstance(storage, FileStorage)
+    return storage
+
+
+class PartitionFiles:
+    """The directory of one partition. It comes to be with the first append."""
+
+    volatile = False
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.deleted = False
+
+    def storage(self, base_offset: int) -> FileStorage:
+        return FileStorage(self.path / f"{base_offset:020d}.log")
+
+    def cleaned_storage(self, base_offset: int) -> FileStorage:
+        path = self.path / f"{base_offset:020d}.log.cleaned"
+        path.unlink(missing_ok=True)
+        return FileStorage(path)
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.path / CHECKPOINT, checkpoint._asdict(), durable=True)
+
+    def replace(self, replacement: Replacement) -> None:
+        old, new = replacement
+        target, source = _file_of(old[0].storage), _file_of(new.storage)
+        seal_path(target.path).unlink(missing_ok=True)
+        source.path.replace(target.path)
+        source.path = target.path
+        target.close()
+        self._forget(old[1:])
+        write_note(seal_path(source.path), new.seal())
+        new.sealed_size = new.size
+
+    def _forget(self, merged: Sequence[Segment]) -> None:
+        """Removes what a renamed segment now holds. Not before the rename is durable; recovery sees the overlap."""
+        try:
+            sync_directory(self.path)
+            for segment in merged:
+                segment.storage.delete()
+        except OSError as error:
+            _log.warning("%s: merged segments are left for the next start to remove: %s", self.path, error)
+
+    def sync_task(
+        self, end_offset: int, written: Sequence[Segment], finished: Sequence[Segment], producers: Producers
+    ) -> DiskSyncTask:
+        task = DiskSyncTask(self, end_offset, written, finished)
+        if finished:
+            task.notes[self.path / PRODUCERS] = {"offset": end_offset, "producers": producers.to_json()}
+        return task
+
+    def delete(self) -> None:
+        """Only renames: a big file takes long to remove, see `DataDirectory.remove_deleted`."""
+        self.deleted = True
+        if self.path.exists():
+            self.path.rename(self.path.with_name(uuid4().hex + DELETED))

@@ -1,0 +1,47 @@
+"""A sparse index of one segment: where, every few kilobytes, a batch begins.
+
+Offsets, positions and "largest timestamp before here" all rise together, so one entry serves the three
+questions that are asked: by offset, by position and by time.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+
+_KEPT_IN_A_SEAL = 1024
+
+
+class SparseIndex:
+    """Entries (base offset, position, largest timestamp before it); the first always stands at position 0."""
+
+    __slots__ = ("offsets", "positions", "timestamps")
+
+    def __init__(self, entries: Iterable[Sequence[int]]) -> None:
+        self.offsets, self.positions, self.timestamps = array("q"), array("q"), array("q")
+        for entry in entries:
+            self.insert(len(self.offsets), *entry)
+
+    def insert(self, at: int, offset: int, position: int, timestamp_before: int) -> None:
+        self.offsets.insert(at, offset)
+        self.positions.insert(at, position)
+        self.timestamps.insert(at, timestamp_before)
+
+    def by_offset(self, offset: int) -> int:
+        """The last entry whose batch begins at or before `offset`."""
+        return max(bisect_right(self.offsets, offset) - 1, 0)
+
+    def by_position(self, position: int) -> int:
+        """The last entry at or before `position`."""
+        return bisect_right(self.positions, position) - 1
+
+    def by_timestamp(self, timestamp: int) -> int:
+        """The last entry with nothing as late as `timestamp` before it."""
+        return max(bisect_left(self.timestamps, timestamp) - 1, 0)
+
+    def thinned(self) -> list[list[int]]:
+        """At most about a thousand entries, evenly taken: enough to find the rest again by hopping."""
+        step = -(-len(self.offsets) // _KEPT_IN_A_SEAL)
+        columns = (self.offsets, self.positions, self.timestamps)
+        return [list(entry) for entry in zip(*(column[::step] for column in columns), strict=True)]

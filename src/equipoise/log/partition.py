@@ -1,0 +1,398 @@
+"""The log of one topic partition: append, read, find by time, retention, and what is durable of it.
+
+All of it runs on the event loop's thread. Two kinds of work may leave it: a `SyncTask` (see flusher) and a
+`Compaction`; both are begun here, run anywhere, and handed back here. No clock is read: `now` is passed in.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from typing import Literal, NamedTuple
+
+from equipoise.log.compaction import Compaction, cleanable
+from equipoise.log.config import LogConfig
+from equipoise.log.medium import Checkpoint, Files, SyncTask, TailNotCutError
+from equipoise.log.producers import Producers
+from equipoise.log.segment import Segment
+from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
+from equipoise.wire.records.batch import BatchHeader, crc_of, stamp, write_header
+from equipoise.wire.records.read import read_records
+
+_LOG_APPEND_TIME = 0x08  # in a batch's attributes
+
+_FROM_ZERO = Checkpoint()
+
+Batches = Sequence[tuple[int, BatchHeader]]
+Flush = Literal["commit", "never"]
+Listener = Callable[["PartitionLog"], object]
+
+
+class Appended(NamedTuple):
+    base_offset: int
+    last_offset: int
+    log_append_time: int  # -1 when the producer's timestamps stand
+    log_start_offset: int
+    duplicate: bool = False
+
+
+class PartitionLog:
+    """`high_watermark` is what consumers may read: with flush="commit" it moves when data is durable, else at once.
+
+    `offline` is None, or the reason why nothing can be appended until the log is opened again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: LogConfig,
+        files: Files,
+        segments: Sequence[Segment] = (),
+        producers: Producers | None = None,
+        checkpoint: Checkpoint = _FROM_ZERO,
+        flush: Flush = "never",
+    ) -> None:
+        self.name = name
+        self.config = config
+        self.offline: str | None = None
+        self.producers = producers or Producers()
+        self._files = files
+        self._flush = flush
+        self._checkpoint = checkpoint
+        self._segments = list(segments)
+        self._rolled: list[Segment] = []  # and not yet synced
+        self._listeners: list[Listener] = []
+        if not self._segments:
+            self._segments.append(self._new_segment(checkpoint.log_start_offset))
+        self.high_watermark = self.log_end_offset
+
+    @property
+    def log_start_offset(self) -> int:
+        return max(self._checkpoint.log_start_offset, self._segments[0].base_offset)
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._segments[-1].end_offset
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    def subscribe(self, listener: Listener) -> None:
+        """`listener(log)` is called whenever the high watermark moves or the log goes offline."""
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        self._listeners.remove(listener)
+
+    def _notify(self) -> None:
+        for listener in tuple(self._listeners):
+            listener(self)
+
+    # Appending
+
+    def append(self, data: bytearray | memoryview, batches: Batches, now: int, leader_epoch: int = 0) -> Appended:
+        """Writes validated batches that stand in `data`, which gets their offsets stamped in.
+
+        Raises KafkaError, and then the log is as it was.
+        """
+        self._check_online()
+        if not batches:
+            raise UsageError("an append needs at least one record batch")
+        duplicate = self.producers.duplicate_of(header for _, header in batches)
+        if duplicate is not None:
+            return self._appended(duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, True)
+        headers = list(self._numbered(batches, now, leader_epoch))
+        prepared = self.producers.prepare(headers, now)
+        if self.config.compacts:
+            _check_keys(data, batches)
+        positions = [position for position, _ in batches]
+        headers = [self._stamped(data, *batch) for batch in zip(positions, headers, strict=True)]
+        self._write(_parts(data, positions, headers), headers, now)
+        self.producers.commit(prepared)
+        if self._flush == "never":
+            self._advance(self.log_end_offset)
+        return self._appended(headers[0].base_offset, headers[-1].last_offset, now, False)
+
+    def _appended(self, base_offset: int, last_offset: int, time: int, duplicate: bool) -> Appended:
+        log_append_time = time if self.config.message_timestamp_type == "LogAppendTime" else -1
+        return Appended(base_offset, last_offset, log_append_time, self.log_start_offset, duplicate)
+
+    def _check_online(self) -> None:
+        if self.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+
+    def _numbered(self, batches: Batches, now: int, leader_epoch: int) -> Iterator[BatchHeader]:
+        offset = self.log_end_offset
+        for _, header in batches:
+            if self.config.message_timestamp_type == "LogAppendTime":
+                header = header._replace(attributes=header.attributes | _LOG_APPEND_TIME, max_timestamp=now)
+            yield header._replace(base_offset=offset, partition_leader_epoch=leader_epoch)
+            offset += header.last_offset_delta + 1
+
+    def _stamped(self, data: bytearray | memoryview, position: int, header: BatchHeader) -> BatchHeader:
+        """Only the time of append lies under the CRC."""
+        if self.config.message_timestamp_type == "CreateTime":
+            stamp(data, position, header.base_offset, header.partition_leader_epoch)
+            return header
+        write_header(data, position, header)
+        header = header._replace(crc=crc_of(data, position, header.size))
+        write_header(data, position, header)
+        return header
+
+    def _write(self, parts: Sequence[memoryview], headers: Sequence[BatchHeader], now: int) -> None:
+        size = sum(len(part) for part in parts)
+        latest = max(header.max_timestamp for header in headers)
+        if self._roll_is_due(size, latest if latest >= 0 else now):
+            self._roll()
+        try:
+            self._segments[-1].append(parts, headers, now)
+        except TailNotCutError as error:
+            self._go_offline(f"{self.name}: a failed write could not be undone ({error}); restart the broker")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline or "") from error
+        except OSError as error:
+            raise self._storage_error(f"{size} bytes not written", error) from error
+
+    def _roll_is_due(self, size: int, timestamp: int) -> bool:
+        active = self._segments[-1]
+        if not active.size:
+            return False
+        too_old = timestamp - active.first_timestamp > self.config.roll_ms
+        return too_old or active.size + size > self.config.segment_bytes
+
+    def _roll(self) -> None:
+        """Begins a new segment. Its file comes with the first append to it."""
+        old = self._segments[-1]
+        if self._files.volatile:
+            old.sealed_size = old.size
+        else:
+            self._rolled.append(old)
+        self._segments.append(self._new_segment(self.log_end_offset))
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        return Segment(base_offset, self._files.storage(base_offset), self.config.index_interval_bytes)
+
+    def _storage_error(self, what: str, error: OSError) -> KafkaError:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name}: {what}: {error}; free or mend the disk")
+
+    def _go_offline(self, reason: str) -> None:
+        self.offline = reason
+        self._notify()
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, limit_offset: int) -> list[memoryview]:
+        """Whole batches, from the one that holds `offset` to before `limit_offset`, of one segment.
+
+        No more than `max_bytes`, but one batch at least; nothing only if there is nothing below the limit.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name} holds offsets {self.log_start_offset} to {self.log_end_offset}, {offset} was asked for",
+            )
+        try:
+            for segment in self._segments[self._segment_of(offset) :]:
+                if segment.base_offset >= limit_offset:
+                    break
+                views = segment.read(offset, max_bytes, limit_offset)
+                if views:
+                    return views
+        except OSError as error:
+            raise self._storage_error(f"offset {offset} not read", error) from error
+        return []
+
+    def _segment_of(self, offset: int) -> int:
+        return max(bisect_right(self._segments, offset, key=attrgetter("base_offset")) - 1, 0)
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record with a timestamp of at least `timestamp`."""
+        found = (segment.find_timestamp(timestamp, self.log_start_offset) for segment in self._segments)
+        return next(filter(None, found), None)
+
+    def max_timestamp(self) -> tuple[int, int] | None:
+        """(timestamp, offset) of the record with the latest timestamp, the first of several."""
+        return max(self._segments, key=attrgetter("max_timestamp")).latest_record()
+
+    # Durability
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether the flusher has anything to do here."""
+        return bool(self._rolled) or self.high_watermark < self.log_end_offset
+
+    def begin_sync(self, *, closing: bool = False) -> SyncTask | None:
+        """What must be synced now, as work for another thread. Hand it back by `end_sync` or `sync_failed`."""
+        if self.offline is not None:
+            return None
+        self._rolled = [segment for segment in self._rolled if segment in self._segments]
+        finished, active = list(self._rolled), self._segments[-1]
+        if closing and not active.sealed:
+            finished.append(active)
+        written = list(finished)
+        if not closing and self.high_watermark < self.log_end_offset:
+            written.append(active)
+        if not written:
+            return None
+        try:
+            task = self._files.sync_task(self.log_end_offset, written, finished, self.producers)
+        except OSError as error:
+            self.sync_failed(error)
+            return None
+        self._rolled.clear()
+        return task
+
+    def end_sync(self, task: SyncTask) -> None:
+        for segment, size in task.sealed:
+            segment.sealed_size = size
+            segment.storage.close()
+        if self._flush == "commit" and self.offline is None:
+            self._advance(task.end_offset)
+
+    def sync_failed(self, error: OSError) -> None:
+        """After a failed fsync nobody knows what is on the disk: no more is promised."""
+        self._go_offline(f"{self.name}: data could not be made durable ({error}); mend the disk, restart the broker")
+
+    def _advance(self, high_watermark: int) -> None:
+        if high_watermark > self.high_watermark:
+            self.high_watermark = high_watermark
+            self._notify()
+
+    def flush(self, *, closing: bool = False) -> None:
+        """Makes everything durable, and waits for it."""
+        task = self.begin_sync(closing=closing)
+        if task is None:
+            return
+        try:
+            task.run()
+        except OSError as error:
+            self.sync_failed(error)
+            self._check_online()
+        self.end_sync(task)
+
+    def close(self) -> None:
+        """Leaves the files so that the next start need not look at the data. No sync or compaction may be under way."""
+        try:
+            self.flush(closing=True)
+        finally:
+            self._shut("closed")
+
+    def delete(self) -> None:
+        self._shut("deleted")
+        self._files.delete()
+
+    def _shut(self, how: str) -> None:
+        self._go_offline(f"{self.name} is {how}")
+        for segment in self._segments:
+            segment.storage.close()
+
+    # Deleting
+
+    def delete_records(self, before: int) -> int:
+        """Removes all below offset `before`, durably. Returns the log's start offset."""
+        self._check_online()
+        if before > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name} can delete up to its high watermark {self.high_watermark}, {before} was asked for",
+            )
+        if before > self.log_start_offset:
+            self._save(self._checkpoint._replace(log_start_offset=before))
+            self._drop(sum(segment.end_offset <= before for segment in self._segments[:-1]))
+        return self.log_start_offset
+
+    def enforce_retention(self, now: int) -> int:
+        """Deletes segments that are too old or too many, and forgets idle producers. Returns how many segments."""
+        self.producers.expire(now, self.config.producer_id_expiration_ms)
+        if self.offline is not None or "delete" not in self.config.cleanup_policy:
+            return 0
+        expired = self._expired(now)
+        if expired == len(self._segments):
+            self._roll()
+            self._save(self._checkpoint._replace(log_start_offset=self.log_end_offset))
+        self._drop(expired)
+        return expired
+
+    def _expired(self, now: int) -> int:
+        """How many segments at the start have to go. An empty one, the active, never has to."""
+        config = self.config
+        excess = self.size - config.retention_bytes if config.retention_bytes >= 0 else -1
+        for count, segment in enumerate(self._segments):
+            too_old = 0 <= config.retention_ms < now - segment.largest_timestamp
+            if not segment.size or segment.end_offset > self.high_watermark or not (too_old or excess >= segment.size):
+                return count
+            excess -= segment.size
+        return len(self._segments)
+
+    def _save(self, checkpoint: Checkpoint) -> None:
+        try:
+            self._files.save(checkpoint)
+        except OSError as error:
+            raise self._storage_error("the log's start was not moved", error) from error
+        self._checkpoint = checkpoint
+
+    def _drop(self, count: int) -> None:
+        """The offset at which the log now starts is the next file's name, or was saved before."""
+        dropped, self._segments = self._segments[:count], self._segments[count:]
+        try:
+            for segment in dropped:
+                segment.storage.delete()
+        except OSError as error:
+            raise self._storage_error("a file was not deleted", error) from error
+
+    # Compaction
+
+    def begin_compaction(self, now: int) -> Compaction | None:
+        """Work for another thread, if enough is dirty to be worth it. Hand it back by `end_compaction`."""
+        cleaned = self._checkpoint.cleaned
+        rolled = [s for s in self._segments[:-1] if s.sealed and s.end_offset <= self.high_watermark]
+        segments = cleanable(rolled, self.config, cleaned, now)
+        if not segments or self.offline is not None:
+            return None
+        try:
+            return Compaction(segments, self.config, self._files, self.producers.last_offsets(), cleaned, now)
+        except OSError as error:
+            raise self._storage_error("not compacted", error) from error
+
+    def end_compaction(self, compaction: Compaction) -> int:
+        """Puts the compacted segments in place. Returns by how many bytes the log shrank."""
+        before = self.size
+        for replacement in compaction.replacements:
+            if self.offline is not None or not all(old in self._segments for old in replacement.old):
+                replacement.new.storage.delete()
+                continue
+            try:
+                self._files.replace(replacement)
+            except OSError as error:
+                raise self._storage_error("a compacted segment was not put in place", error) from error
+            at = self._segments.index(replacement.old[0])
+            self._segments[at : at + len(replacement.old)] = [replacement.new]
+        if self.offline is None:
+            self._save(self._checkpoint._replace(cleaned=compaction.cleaned))
+        return before - self.size
+
+    def compact(self, now: int) -> int:
+        """Compacts at once, if it is worth it. Returns by how many bytes the log shrank."""
+        compaction = self.begin_compaction(now)
+        if compaction is None:
+            return 0
+        compaction.run()
+        return self.end_compaction(compaction)
+
+
+def _check_keys(data: bytearray | memoryview, batches: Batches) -> None:
+    for position, header in batches:
+        if any(record.key is None for record in read_records(data, position, header)):
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, "a record has no key; a topic with cleanup.policy=compact needs one in each"
+            )
+
+
+def _parts(data: bytearray | memoryview, positions: Sequence[int], headers: Sequence[BatchHeader]) -> list[memoryview]:
+    """The batches' bytes: one piece if they stand side by side."""
+    view = memoryview(data)
+    start, end = positions[0], positions[-1] + headers[-1].size
+    if end - start == sum(header.size for header in headers):
+        return [view[start:end]]
+    return [view[at : at + header.size] for at, header in zip(positions, headers, strict=True)]

@@ -1,0 +1,120 @@
+"""What one partition knows of its idempotent producers: duplicates are found, gaps refused. Pure.
+
+Per producer id: its epoch and its last five batches, for a client may have five requests in flight and
+resend any of them. A producer not known here may begin with any sequence number: its records may have been
+deleted by retention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.records.batch import BatchHeader
+
+_BATCHES_KEPT = 5
+_MAX_SEQUENCE = 0x7FFFFFFF
+
+
+class ProducedBatch(NamedTuple):
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class Producer(NamedTuple):
+    epoch: int
+    batches: tuple[ProducedBatch, ...]
+    last_seen: int
+
+
+class Producers:
+    """State by producer id. `prepare` decides, `commit` remembers once the batches are written."""
+
+    def __init__(self, producers: Mapping[int, Producer] | None = None) -> None:
+        self._producers: dict[int, Producer] = dict(producers or {})
+
+    def duplicate_of(self, headers: Iterable[BatchHeader]) -> ProducedBatch | None:
+        """The batch already in the log that one of these repeats."""
+        for header in headers:
+            known = self._producers.get(header.producer_id)
+            if known is None or known.epoch != header.producer_epoch:
+                continue
+            for batch in known.batches:
+                if batch[:2] == (header.base_sequence, header.last_sequence):
+                    return batch
+        return None
+
+    def prepare(self, headers: Iterable[BatchHeader], now: int) -> dict[int, Producer]:
+        """The state after these batches (with their final offsets). Raises KafkaError if one may not follow."""
+        prepared: dict[int, Producer] = {}
+        for header in headers:
+            if header.producer_id >= 0:
+                known = prepared.get(header.producer_id) or self._producers.get(header.producer_id)
+                _check(known, header)
+                prepared[header.producer_id] = _after(known, header, now)
+        return prepared
+
+    def commit(self, prepared: Mapping[int, Producer]) -> None:
+        self._producers.update(prepared)
+
+    def replay(self, header: BatchHeader) -> None:
+        """Takes in a batch that already is in the log."""
+        if header.producer_id >= 0:
+            known = self._producers.get(header.producer_id)
+            self._producers[header.producer_id] = _after(known, header, header.max_timestamp)
+
+    def expire(self, now: int, after_ms: int) -> None:
+        """Forgets who has not been seen for `after_ms`."""
+        self._producers = {id_: p for id_, p in self._producers.items() if now - p.last_seen < after_ms}
+
+    def last_offsets(self) -> set[int]:
+        """The last offset of each producer: compaction keeps the batches that end there."""
+        return {producer.batches[-1].last_offset for producer in self._producers.values()}
+
+    def to_json(self) -> list[Any]:
+        return [[id_, *producer] for id_, producer in self._producers.items()]
+
+    @classmethod
+    def from_json(cls, rows: Iterable[Any]) -> Producers:
+        return cls(
+            {
+                id_: Producer(epoch, tuple(ProducedBatch(*batch) for batch in batches), last_seen)
+                for id_, epoch, batches, last_seen in rows
+            }
+        )
+
+
+def _check(known: Producer | None, header: BatchHeader) -> None:
+    if known is None:
+        return
+    if header.producer_epoch < known.epoch:
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"producer {header.producer_id} has epoch {header.producer_epoch}, but epoch {known.epoch} was seen: "
+            "a newer instance took its place",
+        )
+    expected = 0
+    if header.producer_epoch == known.epoch:
+        expected = (known.batches[-1].last_sequence + 1) & _MAX_SEQUENCE
+    if header.base_sequence != expected:
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {header.producer_id} (epoch {header.producer_epoch}) sent sequence "
+            f"{header.base_sequence}, expected {expected}",
+        )
+
+
+def _after(known: Producer | None, header: BatchHeader, seen: int) -> Producer:
+    batch = ProducedBatch(
+        header.base_sequence,
+        header.last_sequence,
+        header.base_offset,
+        header.last_offset,
+        header.max_timestamp,
+    )
+    earlier = known.batches if known is not None and known.epoch == header.producer_epoch else ()
+    return Producer(header.producer_epoch, (*earlier, batch)[-_BATCHES_KEPT:], seen)

@@ -1,0 +1,173 @@
+"""One segment of a log: raw record batches, one after the other, and what is known about them.
+
+The bytes lie in a `Storage`, a file or memory. A segment is appended to on the event loop's thread only;
+once it is rolled its bytes never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from equipoise.log.index import SparseIndex
+from equipoise.log.medium import Storage
+from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Buffer, read_header
+from equipoise.wire.records.build import Record
+from equipoise.wire.records.read import read_records
+
+NO_TIMESTAMP = -1
+_PEEK = 8192  # one look shows many headers of small batches, and costs little more than one header
+
+
+class Segment:
+    """Batches from `base_offset` to before `end_offset`."""
+
+    def __init__(self, base_offset: int, storage: Storage, index_interval_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.end_offset = base_offset
+        self.storage = storage
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = -1  # of the batch that holds it
+        self.first_timestamp = NO_TIMESTAMP
+        self.modified = NO_TIMESTAMP
+        self.last_batch = 0  # its position
+        self.sealed_size = 0  # up to here a seal describes the segment, see `seal`
+        self._index = SparseIndex([(base_offset, 0, NO_TIMESTAMP)])
+        self._index_interval_bytes = index_interval_bytes
+
+    @property
+    def size(self) -> int:
+        return self.storage.size
+
+    @property
+    def sealed(self) -> bool:
+        return self.sealed_size == self.size
+
+    @property
+    def largest_timestamp(self) -> int:
+        """What retention counts from: the last write, where producers gave no timestamps."""
+        return self.max_timestamp if self.max_timestamp >= 0 else self.modified
+
+    def append(self, parts: Sequence[Buffer], headers: Sequence[BatchHeader], now: int) -> None:
+        position = self.size
+        self.storage.append(parts)
+        for header in headers:
+            self.take_in(position, header, now)
+            position += header.size
+
+    def take_in(self, position: int, header: BatchHeader, now: int) -> None:
+        """Notes a batch that stands at `position`, the end so far."""
+        if position - self._index.positions[-1] >= self._index_interval_bytes:
+            self._index.insert(len(self._index.positions), header.base_offset, position, self.max_timestamp)
+        if self.first_timestamp < 0:
+            self.first_timestamp = header.max_timestamp if header.max_timestamp >= 0 else now
+        if header.max_timestamp > self.max_timestamp and header.record_count:
+            self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.base_offset
+        self.end_offset = header.last_offset + 1
+        self.last_batch = position
+        self.modified = now
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Each batch from `position` on, as (position, header)."""
+        seen, seen_from = self.storage.peek(position, _PEEK), position
+        while position < self.size:
+            if position + HEADER_SIZE > seen_from + len(seen):
+                seen, seen_from = self.storage.peek(position, _PEEK), position
+            header = read_header(seen, position - seen_from)
+            yield position, header
+            position += header.size
+
+    def _walk(self, entry: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Each batch from an entry of the index on. Fills the index where it was thin on the way."""
+        index = self._index
+        latest = index.timestamps[entry]
+        for position, header in self.headers(index.positions[entry]):
+            if entry + 1 < len(index.positions) and index.positions[entry + 1] == position:
+                entry += 1
+            elif position - index.positions[entry] >= self._index_interval_bytes:
+                entry += 1
+                index.insert(entry, header.base_offset, position, latest)
+            yield position, header
+            if header.record_count:
+                latest = max(latest, header.max_timestamp)
+
+    def position_of(self, offset: int) -> int:
+        """Where the batch that holds `offset` begins, or the next one if compaction removed it."""
+        if offset >= self.end_offset:
+            return self.size
+        batches = self._walk(self._index.by_offset(offset))
+        return next(position for position, header in batches if header.last_offset >= offset)
+
+    def read(self, offset: int, max_bytes: int, limit_offset: int) -> list[memoryview]:
+        """Whole batches from the one that holds `offset` to before `limit_offset`: one at least, if there is one."""
+        start, end = self.position_of(offset), self.position_of(limit_offset)
+        if end - start > max_bytes:
+            end = self._last_boundary(start, start + max_bytes)
+        return self.storage.views(start, end) if start < end else []
+
+    def _last_boundary(self, start: int, limit: int) -> int:
+        """The end of the last batch that ends by `limit`, or of the batch at `start` if even that is longer."""
+        for position, header in self._walk(self._index.by_position(limit)):
+            if position + header.size > limit:
+                return position if position > start else position + header.size
+        return self.size
+
+    def records(self, position: int, header: BatchHeader) -> Sequence[Record]:
+        (view,) = self.storage.views(position, position + header.size)
+        return read_records(view, 0, header)
+
+    def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record as late as `timestamp`."""
+        if self.max_timestamp < timestamp:
+            return None
+        for position, header in self._walk(self._index.by_timestamp(timestamp)):
+            if header.max_timestamp >= timestamp and header.last_offset >= from_offset:
+                for record in self.records(position, header):
+                    if record.timestamp >= timestamp and record.offset >= from_offset:
+                        return record.timestamp, record.offset
+        return None
+
+    def latest_record(self) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record with the latest timestamp."""
+        if self.max_timestamp < 0:
+            return None
+        position, header = next(self.headers(self.position_of(self.max_timestamp_offset)))
+        latest = (r for r in self.records(position, header) if r.timestamp == self.max_timestamp)
+        return next(((record.timestamp, record.offset) for record in latest), None)
+
+    def seal(self) -> dict[str, Any]:
+        """What a later start must know of the bytes so far, to trust them without reading them.
+
+        It stays true while the segment grows. The last batch's CRC ties it to these very bytes.
+        """
+        last = read_header(self.storage.peek(self.last_batch, HEADER_SIZE))
+        return {
+            "size": self.size,
+            "last_batch": self.last_batch,
+            "crc": last.crc,
+            "end_offset": self.end_offset,
+            "max_timestamp": self.max_timestamp,
+            "max_timestamp_offset": self.max_timestamp_offset,
+            "first_timestamp": self.first_timestamp,
+            "index": self._index.thinned(),
+        }
+
+    def unseal(self, seal: Mapping[str, Any]) -> bool:
+        """Takes in a seal written earlier; False if it does not describe these bytes."""
+        if seal["size"] > self.size or seal["last_batch"] + HEADER_SIZE > seal["size"]:
+            return False
+        last = read_header(self.storage.peek(seal["last_batch"], HEADER_SIZE))
+        if (last.crc, last.last_offset + 1, seal["last_batch"] + last.size) != (
+            seal["crc"],
+            seal["end_offset"],
+            seal["size"],
+        ):
+            return False
+        self.sealed_size = seal["size"]
+        self.last_batch = seal["last_batch"]
+        self.end_offset = seal["end_offset"]
+        self.max_timestamp = seal["max_timestamp"]
+        self.max_timestamp_offset = seal["max_timestamp_offset"]
+        self.first_timestamp = seal["first_timestamp"]
+        self._index = SparseIndex(seal["index"])
+        return True

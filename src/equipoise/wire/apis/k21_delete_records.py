@@ -1,0 +1,40 @@
+"""DeleteRecords (21): moves the log start of partitions forward; offset -1 is the high watermark.
+
+v1  throttled answers leave at once
+v2  flexible
+"""
+
+from __future__ import annotations
+
+from equipoise.wire.schema import Message, Struct, field
+
+
+class DeleteRecordsPartition(Struct):
+    partition_index: int = field("int32")
+    offset: int = field("int64")
+
+
+class DeleteRecordsTopic(Struct):
+    name: str = field("string")
+    partitions: list[DeleteRecordsPartition] = field([DeleteRecordsPartition])
+
+
+class DeleteRecordsRequest(Message, api_key=21, versions="0-2", flexible="2+"):
+    topics: list[DeleteRecordsTopic] = field([DeleteRecordsTopic])
+    timeout_ms: int = field("int32")
+
+
+class DeleteRecordsPartitionResult(Struct):
+    partition_index: int = field("int32")
+    low_watermark: int = field("int64")
+    error_code: int = field("int16")
+
+
+class DeleteRecordsTopicResult(Struct):
+    name: str = field("string")
+    partitions: list[DeleteRecordsPartitionResult] = field([DeleteRecordsPartitionResult])
+
+
+class DeleteRecordsResponse(Message, api_key=21, versions="0-2", flexible="2+"):
+    throttle_time_ms: int = field("int32", default=0)
+    topics: list[DeleteRecordsTopicResult] = field([DeleteRecordsTopicResult])

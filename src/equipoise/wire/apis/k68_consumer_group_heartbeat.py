@@ -1,0 +1,41 @@
+"""ConsumerGroupHeartbeat (68): the one request of a KIP-848 member; null means unchanged since the last one.
+
+v0  the coordinator may make the member id
+v1  the client makes it; subscribed_topic_regex
+"""
+
+from __future__ import annotations
+
+from equipoise.wire.schema import Message, Struct, field
+
+
+class TopicPartitions(Struct):
+    topic_id: bytes = field("uuid")
+    partitions: list[int] = field(["int32"])
+
+
+class ConsumerGroupHeartbeatRequest(Message, api_key=68, versions="0-1", flexible="0+"):
+    group_id: str = field("string")
+    member_id: str = field("string")
+    member_epoch: int = field("int32")
+    instance_id: str | None = field("string", nullable=True, default=None)
+    rack_id: str | None = field("string", nullable=True, default=None)
+    rebalance_timeout_ms: int = field("int32", default=-1)
+    subscribed_topic_names: list[str] | None = field(["string"], nullable=True, default=None)
+    subscribed_topic_regex: str | None = field("string", "1+", nullable=True, default=None)
+    server_assignor: str | None = field("string", nullable=True, default=None)
+    topic_partitions: list[TopicPartitions] | None = field([TopicPartitions], nullable=True, default=None)
+
+
+class Assignment(Struct):
+    topic_partitions: list[TopicPartitions] = field([TopicPartitions])
+
+
+class ConsumerGroupHeartbeatResponse(Message, api_key=68, versions="0-1", flexible="0+"):
+    throttle_time_ms: int = field("int32", default=0)
+    error_code: int = field("int16")
+    error_message: str | None = field("string", nullable=True, default=None)
+    member_id: str | None = field("string", nullable=True, default=None)
+    member_epoch: int = field("int32", default=0)
+    heartbeat_interval_ms: int = field("int32", default=0)
+    assignment: Assignment | None = field(Assignment, nullable=True, default=None)

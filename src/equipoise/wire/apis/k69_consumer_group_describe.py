@@ -1,0 +1,54 @@
+"""ConsumerGroupDescribe (69): state, epochs and members of KIP-848 groups.
+
+v1  member_type, 0 classic or 1 consumer (KIP-1099)
+"""
+
+from __future__ import annotations
+
+from equipoise.wire.schema import Message, Struct, field
+
+
+class ConsumerGroupDescribeRequest(Message, api_key=69, versions="0-1", flexible="0+"):
+    group_ids: list[str] = field(["string"])
+    include_authorized_operations: bool = field("bool", default=False)
+
+
+class TopicPartitions(Struct):
+    topic_id: bytes = field("uuid")
+    topic_name: str = field("string")
+    partitions: list[int] = field(["int32"])
+
+
+class Assignment(Struct):
+    topic_partitions: list[TopicPartitions] = field([TopicPartitions])
+
+
+class Member(Struct):
+    member_id: str = field("string")
+    instance_id: str | None = field("string", nullable=True, default=None)
+    rack_id: str | None = field("string", nullable=True, default=None)
+    member_epoch: int = field("int32")
+    client_id: str = field("string")
+    client_host: str = field("string")
+    subscribed_topic_names: list[str] = field(["string"])
+    subscribed_topic_regex: str | None = field("string", nullable=True, default=None)
+    assignment: Assignment = field(Assignment)
+    target_assignment: Assignment = field(Assignment)
+    member_type: int = field("int8", "1+", default=-1)
+
+
+class DescribedGroup(Struct):
+    error_code: int = field("int16")
+    error_message: str | None = field("string", nullable=True, default=None)
+    group_id: str = field("string")
+    group_state: str = field("string", default="")
+    group_epoch: int = field("int32", default=0)
+    assignment_epoch: int = field("int32", default=0)
+    assignor_name: str = field("string", default="")
+    members: list[Member] = field([Member], default=[])
+    authorized_operations: int = field("int32", default=-(2**31))
+
+
+class ConsumerGroupDescribeResponse(Message, api_key=69, versions="0-1", flexible="0+"):
+    throttle_time_ms: int = field("int32", default=0)
+    groups: list[DescribedGroup] = field([DescribedGroup])

@@ -1,0 +1,238 @@
+"""Records of `__consumer_offsets`: what a coordinator remembers of groups and offsets.
+
+A key is an int16 record type and the key's fields; it is never flexible, and its type is the version in its
+table. A value is an int16 version and the value's fields; a null value is a tombstone.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from equipoise.wire.errors import ProtocolError
+from equipoise.wire.schema import ZERO_UUID, Message, Struct, field
+
+
+class OffsetCommitKey(Message, versions="0-1"):
+    """Type 0 is how ancient brokers wrote it; read only."""
+
+    group: str = field("string")
+    topic: str = field("string")
+    partition: int = field("int32")
+
+
+class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
+    offset: int = field("int64")
+    leader_epoch: int = field("int32", "3+", default=-1)
+    metadata: str = field("string")
+    commit_timestamp: int = field("int64")
+    expire_timestamp: int = field("int64", "1", default=-1)
+    topic_id: bytes = field("uuid", "4+", tag=0, default=ZERO_UUID)
+
+
+class GroupMetadataKey(Message, versions="2"):
+    group: str = field("string")
+
+
+class MemberMetadata(Struct):
+    member_id: str = field("string")
+    group_instance_id: str | None = field("string", "3+", nullable=True, default=None)
+    client_id: str = field("string")
+    client_host: str = field("string")
+    rebalance_timeout: int = field("int32", "1+", default=-1)
+    session_timeout: int = field("int32")
+    subscription: bytes = field("bytes")
+    assignment: bytes = field("bytes")
+
+
+class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
+    protocol_type: str = field("string")
+    generation: int = field("int32")
+    protocol: str | None = field("string", nullable=True)
+    leader: str | None = field("string", nullable=True)
+    current_state_timestamp: int = field("int64", "2+", default=-1)
+    members: list[MemberMetadata] = field([MemberMetadata])
+
+
+class ConsumerGroupMetadataKey(Message, versions="3"):
+    group_id: str = field("string")
+
+
+class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
+    epoch: int = field("int32")
+    metadata_hash: int = field("int64", tag=0, default=0)
+
+
+class ConsumerGroupPartitionMetadataKey(Message, versions="4"):
+    group_id: str = field("string")
+
+
+class PartitionMetadata(Struct):
+    partition: int = field("int32")
+    racks: list[str] = field(["string"])
+
+
+class TopicMetadata(Struct):
+    topic_id: bytes = field("uuid")
+    topic_name: str = field("string")
+    num_partitions: int = field("int32")
+    partition_metadata: list[PartitionMetadata] = field([PartitionMetadata], default=[])
+
+
+class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
+    """Written by Kafka 4.0 only; since then the hash in ConsumerGroupMetadataValue says as much."""
+
+    topics: list[TopicMetadata] = field([TopicMetadata])
+
+
+class ConsumerGroupMemberMetadataKey(Message, versions="5"):
+    group_id: str = field("string")
+    member_id: str = field("string")
+
+
+class ClassicProtocol(Struct):
+    name: str = field("string")
+    metadata: bytes = field("bytes")
+
+
+class ClassicMemberMetadata(Struct):
+    session_timeout_ms: int = field("int32")
+    supported_protocols: list[ClassicProtocol] = field([ClassicProtocol])
+
+
+class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
+    instance_id: str | None = field("string", nullable=True, default=None)
+    rack_id: str | None = field("string", nullable=True, default=None)
+    client_id: str = field("string")
+    client_host: str = field("string")
+    subscribed_topic_names: list[str] = field(["string"])
+    subscribed_topic_regex: str | None = field("string", nullable=True, default=None)
+    rebalance_timeout_ms: int = field("int32", default=-1)
+    server_assignor: str | None = field("string", nullable=True, default=None)
+    classic_member_metadata: ClassicMemberMetadata | None = field(
+        ClassicMemberMetadata, nullable=True, tag=0, default=None
+    )
+
+
+class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="6"):
+    group_id: str = field("string")
+
+
+class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
+    assignment_epoch: int = field("int32")
+    assignment_timestamp: int = field("int64", tag=0, default=0)
+
+
+class ConsumerGroupTargetAssignmentMemberKey(Message, versions="7"):
+    group_id: str = field("string")
+    member_id: str = field("string")
+
+
+class TargetTopicPartition(Struct):
+    topic_id: bytes = field("uuid")
+    partitions: list[int] = field(["int32"])
+
+
+class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
+    topic_partitions: list[TargetTopicPartition] = field([TargetTopicPartition])
+
+
+class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="8"):
+    group_id: str = field("string")
+    member_id: str = field("string")
+
+
+class CurrentTopicPartitions(Struct):
+    """`assignment_epochs`, if not null, runs along `partitions`."""
+
+    topic_id: bytes = field("uuid")
+    partitions: list[int] = field(["int32"])
+    assignment_epochs: list[int] | None = field(["int32"], nullable=True, tag=0, default=None)
+
+
+class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
+    """`state`: 0 stable, 1 has partitions to revoke, 2 waits for partitions others hold."""
+
+    member_epoch: int = field("int32")
+    previous_member_epoch: int = field("int32")
+    state: int = field("int8")
+    assigned_partitions: list[CurrentTopicPartitions] = field([CurrentTopicPartitions])
+    partitions_pending_revocation: list[CurrentTopicPartitions] = field([CurrentTopicPartitions], default=[])
+
+
+class ConsumerGroupRegularExpressionKey(Message, versions="16"):
+    group_id: str = field("string")
+    regular_expression: str = field("string")
+
+
+class ConsumerGroupRegularExpressionValue(Message, versions="0", flexible="0+"):
+    topics: list[str] = field(["string"])
+    version: int = field("int64")
+    timestamp: int = field("int64")
+
+
+class Record(NamedTuple):
+    """A value of None is a tombstone."""
+
+    key: Message
+    value: Message | None
+
+
+class UnknownRecordType(NamedTuple):
+    """A record of share or streams groups, or of a newer Kafka: to be skipped."""
+
+    type: int
+
+
+_TYPES: dict[int, tuple[type[Message], type[Message]]] = {
+    0: (OffsetCommitKey, OffsetCommitValue),
+    1: (OffsetCommitKey, OffsetCommitValue),
+    2: (GroupMetadataKey, GroupMetadataValue),
+    3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+}
+
+
+def encode_key(key: Message) -> bytes:
+    record_type = key.versions.last
+    return struct.pack(">h", record_type) + key.encode(record_type)
+
+
+def encode_value(value: Message) -> bytes:
+    """In the version that Kafka 4.1 and later write."""
+    version = _written_version(value)
+    return struct.pack(">h", version) + value.encode(version)
+
+
+def _written_version(value: Message) -> int:
+    if isinstance(value, GroupMetadataValue):
+        return 3
+    if isinstance(value, OffsetCommitValue) and value.expire_timestamp != -1:
+        return 1  # no other version can carry the expiry
+    return value.versions.last
+
+
+def decode_record(key: bytes, value: bytes | None) -> Record | UnknownRecordType:
+    """ProtocolError if the bytes do not follow their table, or the value's version is not known."""
+    record_type = _int16(key, "key")
+    if record_type not in _TYPES:
+        return UnknownRecordType(record_type)
+    key_class, value_class = _TYPES[record_type]
+    decoded_key = key_class.decode(key, record_type, 2)
+    if value is None:
+        return Record(decoded_key, None)
+    version = _int16(value, "value")
+    if version not in value_class.versions:
+        raise ProtocolError(f"{value_class.__name__} v{version}; versions that can be read are {value_class.versions}")
+    return Record(decoded_key, value_class.decode(value, version, 2))
+
+
+def _int16(buf: bytes, what: str) -> int:
+    if len(buf) < 2:
+        raise ProtocolError(f"{what} of a __consumer_offsets record has {len(buf)} bytes; its type or version takes 2")
+    return int.from_bytes(buf[:2], "big", signed=True)

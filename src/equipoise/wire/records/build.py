@@ -1,0 +1,136 @@
+"""Records to a record batch: what a producer, the coordinator's log and compaction write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from equipoise.wire.errors import UsageError
+from equipoise.wire.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    Codec,
+    crc_of,
+    write_header,
+)
+from equipoise.wire.records.codecs import compress
+
+NO_TIMESTAMP = -1
+
+_LOG_APPEND_TIME = 0x08
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+_INT32_MAX = 2**31 - 1
+
+
+class Record(NamedTuple):
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    last_offset_delta: int | None = None,
+    codec: Codec = Codec.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    leader_epoch: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time: int | None = None,
+) -> bytearray:
+    """One batch of `records`, whose offsets ascend from `base_offset` and may leave gaps.
+
+    `last_offset_delta` is needed by compaction only: a batch keeps the range of offsets that it once had,
+    even when its last records, or all of them, are gone.
+    """
+    delta = _last_offset_delta(records, base_offset, last_offset_delta)
+    base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    body = compress(codec, b"".join([_record(r, base_offset, base_timestamp) for r in records]))
+    newest = max((r.timestamp for r in records), default=NO_TIMESTAMP)
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=HEADER_SIZE - LOG_OVERHEAD + len(body),
+        partition_leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=codec
+        | (_LOG_APPEND_TIME if log_append_time is not None else 0)
+        | (_TRANSACTIONAL if transactional else 0)
+        | (_CONTROL if control else 0),
+        last_offset_delta=delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=newest if log_append_time is None else log_append_time,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
+    )
+    batch = bytearray(HEADER_SIZE)
+    batch += body
+    write_header(batch, 0, header)
+    write_header(batch, 0, header._replace(crc=crc_of(batch, 0, len(batch))))
+    return batch
+
+
+def _last_offset_delta(records: Sequence[Record], base_offset: int, given: int | None) -> int:
+    """The delta for the header, once the records' offsets are known to ascend within it."""
+    if not records and given is None:
+        raise UsageError("a batch without records covers no offsets: give records, or last_offset_delta")
+    last = given if given is not None else records[-1].offset - base_offset
+    previous = base_offset - 1
+    for record in records:
+        if record.offset <= previous:
+            raise UsageError(
+                f"offset {record.offset} does not follow {previous}: records of a batch ascend from base_offset"
+            )
+        previous = record.offset
+    if not max(0, previous - base_offset) <= last <= _INT32_MAX:
+        raise UsageError(f"last_offset_delta {last} does not cover the offsets {base_offset} to {previous} in 32 bits")
+    return last
+
+
+def _record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
+    offset, timestamp, key, value, headers = record
+    pieces = [
+        b"\x00",  # attributes: no bit of a record's has a meaning yet
+        _varint(timestamp - base_timestamp),
+        _varint(offset - base_offset),
+        *_sized(key),
+        *_sized(value),
+        _varint(len(headers)),
+    ]
+    for name, content in headers:
+        pieces += _sized(name.encode())
+        pieces += _sized(content)
+    body = b"".join(pieces)
+    return _varint(len(body)) + body
+
+
+def _sized(data: bytes | None) -> tuple[bytes, bytes]:
+    return (b"\x01", b"") if data is None else (_varint(len(data)), data)
+
+
+def _varint(number: int) -> bytes:
+    zigzag = (number << 1) ^ (number >> 63)
+    if zigzag < 0x80:
+        return _ONE_BYTE[zigzag]
+    if zigzag < 0x4000:
+        return bytes((zigzag & 0x7F | 0x80, zigzag >> 7))
+    out = bytearray()
+    while zigzag > 0x7F:
+        out.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    out.append(zigzag)
+    return bytes(out)
+
+
+_ONE_BYTE = tuple(bytes([n]) for n in range(0x80))

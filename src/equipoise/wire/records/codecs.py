@@ -1,0 +1,125 @@
+"""Compression of a batch's records: gzip, snappy, lz4 and zstd as Kafka's clients frame them.
+
+What a peer compressed is unpacked into room that was measured first, so a batch that expands a
+thousandfold meets a limit, not the machine's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from mmap import mmap
+from struct import Struct
+
+import cramjam
+from cramjam import DecompressionError
+
+from equipoise.wire.records.batch import Buffer, Codec, corrupt
+
+DECOMPRESSED_LIMIT = 256 * 1024 * 1024
+"""Bytes that one batch may expand to. Producers build batches of megabytes: far above what they send."""
+
+# Kafka's own defaults: zstd 3, gzip 6, and lz4's fast mode.
+_ZSTD_LEVEL = 3
+_GZIP_LEVEL = 6
+_LZ4_LEVEL = 1
+
+# The framing of snappy-java, which the Java client writes: magic, version, oldest version able to read, then
+# blocks each with its length before it. Everybody reads it, because everybody meets Java producers; a bare
+# snappy block, as librdkafka writes, is refused by some younger clients.
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK = 32 * 1024
+_BLOCK_LENGTH = Struct(">I")
+
+_FIRST_GUESS = 8  # times the compressed size: most batches expand less, so one attempt is the rule
+_GROWTH = 8
+_SMALL_ROOM = 4 * 1024 * 1024
+
+_Room = bytearray | memoryview | mmap
+
+
+def compress(codec: Codec, data: Buffer) -> bytes:
+    """`data` in the form that the clients of all languages can read."""
+    if codec is Codec.GZIP:
+        return bytes(cramjam.gzip.compress(data, level=_GZIP_LEVEL))
+    if codec is Codec.SNAPPY:
+        return _compress_xerial(data)
+    if codec is Codec.LZ4:
+        # KIP-57: Java reads neither linked blocks nor, in some versions, a checksum of the content.
+        lz4 = cramjam.lz4.Compressor(level=_LZ4_LEVEL, content_checksum=False, block_linked=False)
+        lz4.compress(data)
+        return bytes(lz4.finish())
+    if codec is Codec.ZSTD:
+        return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
+    return bytes(data)
+
+
+def _compress_xerial(data: Buffer) -> bytes:
+    view = memoryview(data)
+    pieces = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK]))
+        pieces += (_BLOCK_LENGTH.pack(len(block)), block)
+    return b"".join(pieces)
+
+
+def decompress(codec: Codec, data: Buffer, *, limit: int) -> bytes:
+    """What `data` expands to, at most `limit` bytes; KafkaError(CORRUPT_MESSAGE) if it cannot or is more."""
+    room = min(limit, _FIRST_GUESS * len(data) + 64)
+    while True:
+        # A bytearray is faster, but writes zeros all over; an mmap takes memory only where bytes arrive.
+        out = bytearray(room) if room <= _SMALL_ROOM else mmap(-1, room)
+        try:
+            return bytes(memoryview(out)[: _unpack(codec, data, out)])
+        except DecompressionError as error:
+            # The reason is in words only, so any failure is tried again with more room, up to the limit.
+            if room >= limit:
+                raise corrupt(
+                    f"{len(data)} bytes of {codec.name.lower()} cannot be expanded to {limit} bytes or fewer: {error}"
+                ) from None
+        room = min(limit, room * _GROWTH)
+
+
+def decompress_into(codec: Codec, data: Buffer, out: memoryview) -> int | None:
+    """Expands `data` to the head of `out` and returns the length; None if it does not fit or is corrupt."""
+    try:
+        return _unpack(codec, data, out)
+    except DecompressionError:
+        return None
+
+
+def _unpack(codec: Codec, data: Buffer, out: _Room) -> int:
+    return _UNPACKERS[codec](data, out)
+
+
+def _copy_into(data: Buffer, out: _Room) -> int:
+    if len(data) > len(out):
+        raise DecompressionError("not enough room")
+    out[: len(data)] = data
+    return len(data)
+
+
+def _snappy_into(data: Buffer, out: _Room) -> int:
+    # Only the magic is looked at: Redpanda writes the two versions after it in the wrong byte order.
+    if len(data) < len(_XERIAL_HEADER) or data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return cramjam.snappy.decompress_raw_into(data, out)
+    blocks, room = memoryview(data), memoryview(out)
+    pos, written = len(_XERIAL_HEADER), 0
+    while pos < len(blocks):
+        start = pos + _BLOCK_LENGTH.size
+        if start > len(blocks):
+            raise DecompressionError("the length of a snappy block is cut off")
+        pos = start + _BLOCK_LENGTH.unpack_from(blocks, pos)[0]
+        if pos > len(blocks):
+            raise DecompressionError(f"a snappy block is {pos - len(blocks)} bytes short")
+        written += cramjam.snappy.decompress_raw_into(blocks[start:pos], room[written:])
+    return written
+
+
+_UNPACKERS: dict[Codec, Callable[[Buffer, _Room], int]] = {
+    Codec.NONE: _copy_into,
+    Codec.GZIP: cramjam.gzip.decompress_into,
+    Codec.SNAPPY: _snappy_into,
+    Codec.LZ4: cramjam.lz4.decompress_into,
+    Codec.ZSTD: cramjam.zstd.decompress_into,
+}

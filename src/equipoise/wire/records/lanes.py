@@ -1,0 +1,142 @@
+"""Varints by the thousand: numpy over positions in one byte array, no Python object per record.
+
+Imported by `arrow.py` only, since numpy is an optional extra. Positions are int64; reads are clipped to the
+array, so a wild position gives a wrong number and never a crash: callers compare ends, and refuse.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.wire.records.batch import corrupt
+from equipoise.wire.records.read import long_varint
+
+Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int64]
+
+# Fewer lanes than this are walked one after another: a numpy step costs as much as 16 steps of Python.
+_FEW_LANES = 16
+
+
+def varints(data: Bytes, pos: Ints) -> tuple[Ints, Ints]:
+    """The zigzag varint at each position, and where each ends."""
+    first = data.take(pos, mode="clip")
+    more = first >> 7
+    if not more.any():
+        values, ends = first.astype(np.int64), pos + 1
+    else:
+        second = data.take(pos + 1, mode="clip")
+        if (second >> 7 & more).any():
+            return _long_varints(data, pos)
+        values = (first & 0x7F).astype(np.int64)
+        values |= (second * more).astype(np.int64) << 7
+        ends = pos + 1 + more
+    values >>= 1
+    odd = first & 1
+    if odd.any():
+        values ^= -odd.astype(np.int64)
+    return values, ends
+
+
+def _long_varints(data: Bytes, pos: Ints) -> tuple[Ints, Ints]:
+    """The same for up to ten bytes: each turn takes the next byte of those that have one."""
+    zigzag = np.zeros(len(pos), np.uint64)
+    ends = pos + 1
+    rows = np.arange(len(pos))
+    for turn in range(10):
+        byte = data.take(pos[rows] + turn, mode="clip")
+        if turn == 9 and (byte > 1).any():
+            raise corrupt("a varint of a record is longer than 64 bits")
+        zigzag[rows] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * turn)
+        rows = rows[byte > 0x7F]
+        if not len(rows):
+            break
+        ends[rows] += 1
+    values = (zigzag >> np.uint64(1)).view(np.int64)
+    return values ^ -(zigzag & np.uint64(1)).view(np.int64), ends
+
+
+def lengths(data: Bytes, pos: Ints) -> tuple[Ints, Ints]:
+    """Varints that are lengths: -1 means null, anything else must fit into `data`."""
+    values, ends = varints(data, pos)
+    lowest, highest = values.min(), values.max()
+    if lowest < -1 or highest > len(data):
+        raise corrupt(f"a field of a record has length {lowest if lowest < -1 else highest}")
+    return values, ends
+
+
+def field_starts(data: Bytes, start: Ints, count: Ints) -> Ints:
+    """Where each field begins, in chains of fields that each have their length before them.
+
+    Chain i begins at `start[i]` and has `count[i]` > 0 fields; the answer holds chain after chain. Records of a
+    batch are such a chain, and so are the keys and values of a record's headers. All chains advance in
+    lockstep, a lane each; those that are longest, when only few are left, go on alone.
+    A byte must follow the last field: `data` is read in pairs.
+    """
+    try:
+        return _chase(data, start, count)
+    except IndexError:
+        raise corrupt(f"the lengths of records run past the {len(data)} bytes that are there") from None
+
+
+def _chase(data: Bytes, start: Ints, count: Ints) -> Ints:
+    out = np.empty(int(count.sum()), np.int64)
+    order = np.argsort(-count, kind="stable")
+    begin, first, left = start[order], (np.cumsum(count) - count)[order], count[order]
+    pos, slot = begin.copy(), first.copy()
+    pairs = np.ndarray((len(data) - 1,), "<u2", buffer=data, strides=(1,))
+    alone = left > _lockstep(pairs, pos, slot, left, out)
+    if not alone.all():
+        # A lane that met a length of three bytes or more stood still from there: once more from its beginning.
+        stuck = _STEPS.take(pairs[out[slot - 1]]) == 0
+        pos[stuck], slot[stuck] = begin[stuck], first[stuck]
+        alone |= stuck
+    view, last = data.data, first + left
+    for lane in np.flatnonzero(alone).tolist():
+        out[slot[lane] : last[lane]] = _walk(view, int(pos[lane]), int(last[lane] - slot[lane]))
+    return out
+
+
+def _lockstep(pairs: NDArray[np.uint16], pos: Ints, slot: Ints, left: Ints, out: Ints) -> int:
+    """Advances `pos` and `slot` while lanes are many; returns how many fields at most each lane has done."""
+    done = 0
+    while (lanes := int(np.count_nonzero(left > done))) >= _FEW_LANES:
+        pos, slot = pos[:lanes], slot[:lanes]
+        until = int(left[lanes - 1])
+        for _ in range(done, until):
+            out[slot] = pos
+            slot += 1
+            pos += _STEPS.take(pairs[pos])
+        done = until
+    return done
+
+
+def _walk(view: memoryview, pos: int, count: int) -> list[int]:
+    """One lane's fields, by Python alone."""
+    rows = _STEP_ROWS
+    start = pos
+    rest = [pos := pos + (rows[view[pos + 1]][view[pos]] or _long_step(view, pos)) for _ in range(count - 1)]
+    return [start, *rest]
+
+
+def _long_step(view: memoryview, pos: int) -> int:
+    length, end = long_varint(view, pos)
+    if length < 0:
+        raise corrupt(f"a field of a record has length {length}")
+    return end - pos + length
+
+
+def _make_steps() -> Ints:
+    """From each pair of bytes at a field's start, the distance to the next field; 0 if a pair cannot tell."""
+    first, second = np.arange(1 << 16) & 0xFF, np.arange(1 << 16) >> 8
+    two = first >> 7
+    zigzag = first & 0x7F | (second << 7) * two
+    steps: Ints = 1 + two + (zigzag >> 1)
+    longer, negative = two & second >> 7, (zigzag & 1) * (zigzag != 1)  # 1 is -1: null, without bytes
+    steps[(longer | negative) > 0] = 0
+    return steps
+
+
+_STEPS = _make_steps()
+_STEP_ROWS = _STEPS.reshape(256, 256).tolist()

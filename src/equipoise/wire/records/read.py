@@ -1,0 +1,141 @@
+"""A record batch to records, one Python object each: for the log, the coordinator and small consumers.
+
+Every byte may be hostile: what is not a record raises KafkaError(CORRUPT_MESSAGE).
+"""
+
+from __future__ import annotations
+
+from equipoise.wire.errors import KafkaError
+from equipoise.wire.records.batch import (
+    HEADER_SIZE,
+    MIN_RECORD_SIZE,
+    BatchHeader,
+    Buffer,
+    Codec,
+    check_readable,
+    complete_batches,
+    corrupt,
+)
+from equipoise.wire.records.build import Record
+from equipoise.wire.records.codecs import DECOMPRESSED_LIMIT, decompress
+
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+
+def read_all(buf: Buffer, *, control: bool = False, verify_crc: bool = True) -> list[Record]:
+    """The records of all complete batches in `buf`; those of control batches only if asked for."""
+    records: list[Record] = []
+    for pos, header in complete_batches(buf, verify_crc=verify_crc):
+        if control or not header.is_control:
+            records += read_records(buf, pos, header)
+    return records
+
+
+def read_records(buf: Buffer, pos: int, header: BatchHeader, *, limit: int = DECOMPRESSED_LIMIT) -> list[Record]:
+    """The records of the batch at `pos`, whose header was read before; at most `limit` bytes of them."""
+    check_readable(header)
+    packed = memoryview(buf)[pos + HEADER_SIZE : pos + header.size]
+    if len(packed) != header.size - HEADER_SIZE:
+        raise corrupt(f"the batch needs {header.size} bytes, {HEADER_SIZE + len(packed)} are there")
+    data = bytes(packed) if header.codec is Codec.NONE else decompress(header.codec, packed, limit=limit)
+    check_room(header, len(data))
+    records: list[Record] = []
+    try:
+        end = _read_into(records, data, header)
+    except IndexError:
+        raise _bad(records, header, f"runs past the {len(data)} bytes of the batch") from None
+    if end != len(data):
+        raise corrupt(f"{len(data) - end} bytes are left after the batch's {header.record_count} records")
+    return records
+
+
+def check_room(header: BatchHeader, size: int) -> None:
+    """Before anything is made to hold them: can `size` bytes be so many records at all?"""
+    if header.record_count * MIN_RECORD_SIZE > size:
+        raise corrupt(f"record_count {header.record_count} is more than {size} bytes of records can hold")
+
+
+def _read_into(records: list[Record], data: bytes, header: BatchHeader) -> int:
+    """Appends each record, so that a failure can name the one; returns where the last ends."""
+    base_offset, last_delta = header.base_offset, header.last_offset_delta
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    pos = 0
+    for _ in range(header.record_count):
+        length, pos = _varint(data, pos)
+        end = pos + length
+        timestamp, pos = _varint(data, pos + 1)  # 1: the attributes, which have no meaning yet
+        timestamp = header.base_timestamp + timestamp if append_time is None else append_time
+        delta, pos = _varint(data, pos)
+        key, pos = _sized(data, pos)
+        value, pos = _sized(data, pos)
+        count, pos = _varint(data, pos)
+        headers, pos = _headers(data, pos, count) if count else ((), pos)
+        if pos != end:
+            raise _bad(records, header, f"is declared {length} bytes long, its fields take {length + pos - end}")
+        if not 0 <= delta <= last_delta:
+            raise _bad(records, header, f"has offset delta {delta}, outside the batch's 0 to {last_delta}")
+        if not _INT64_MIN <= timestamp <= _INT64_MAX:
+            raise _bad(records, header, f"has timestamp {timestamp}, which needs more than 64 bits")
+        records.append(tuple.__new__(Record, (base_offset + delta, timestamp, key, value, headers)))
+    return pos
+
+
+def _headers(data: bytes, pos: int, count: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    if not 0 <= count <= len(data) - pos:
+        raise corrupt(f"a record declares {count} headers")
+    headers = []
+    for _ in range(count):
+        key, pos = _sized(data, pos)
+        if key is None:
+            raise corrupt("a record's header has no key")
+        value, pos = _sized(data, pos)
+        # As Java does: a key that is no UTF-8 must not make the record unreadable.
+        headers.append((key.decode("utf-8", "replace"), value))
+    return tuple(headers), pos
+
+
+def _sized(data: bytes, pos: int) -> tuple[bytes | None, int]:
+    """Length and bytes. A slice may come out short; the caller's comparison of ends then fails."""
+    length = data[pos]
+    if length & 0x81 == 0:  # one byte, not negative: most keys
+        end = pos + 1 + (length >> 1)
+        return data[pos + 1 : end], end
+    length, pos = _varint(data, pos)
+    if length < 0:
+        if length != -1:
+            raise corrupt(f"a record's field has length {length}")
+        return None, pos
+    end = pos + length
+    return data[pos:end], end
+
+
+def _varint(data: bytes, pos: int) -> tuple[int, int]:
+    """The zigzag varint at `pos`, and where it ends. Almost all have one byte or two."""
+    first = data[pos]
+    if first < 0x80:
+        return (first >> 1) ^ -(first & 1), pos + 1
+    second = data[pos + 1]
+    if second < 0x80:
+        zigzag = first & 0x7F | second << 7
+        return (zigzag >> 1) ^ -(zigzag & 1), pos + 2
+    return long_varint(data, pos)
+
+
+def long_varint(data: bytes | memoryview, pos: int) -> tuple[int, int]:
+    zigzag = shift = 0
+    while True:
+        byte = data[pos]
+        zigzag |= (byte & 0x7F) << shift
+        pos += 1
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 63:
+            raise corrupt("a varint of a record is longer than 10 bytes")
+    if zigzag >> 64:
+        raise corrupt(f"a varint of a record is {zigzag}: more than 64 bits")
+    return (zigzag >> 1) ^ -(zigzag & 1), pos
+
+
+def _bad(records: list[Record], header: BatchHeader, what: str) -> KafkaError:
+    return corrupt(f"record {len(records)} of {header.record_count} {what}")

@@ -1,0 +1,123 @@
+"""Brokers for tests: with settings, with a clock that moves only when told, with an authorizer that says no."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from equipoise.broker import Broker, running
+from equipoise.broker.access import Authorizer
+from equipoise.broker.clock import Ms
+from equipoise.broker.server import Server
+from tests.broker.rawclient import TIMEOUT, RawClient
+
+Start = Callable[..., Broker]
+Connect = Callable[..., RawClient]
+
+
+class StandingTimer:
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class StandingClock:
+    """Time that moves only by `advance`, which must run on the broker's loop: `advance(broker, clock, ms)` does."""
+
+    def __init__(self, now: int = 1_700_000_000_000) -> None:
+        self._now = now
+        self._timers: list[tuple[int, int, StandingTimer]] = []
+        self._order = itertools.count()
+
+    def now(self) -> Ms:
+        return Ms(self._now)
+
+    def call_later(self, delay: int, callback: Callable[[], None]) -> StandingTimer:
+        timer = StandingTimer(callback)
+        heapq.heappush(self._timers, (self._now + delay, next(self._order), timer))
+        return timer
+
+    def advance(self, by: int) -> None:
+        end = self._now + by
+        while self._timers and self._timers[0][0] <= end:
+            self._now, _, timer = heapq.heappop(self._timers)
+            if timer.callback is not None:
+                timer.callback()
+        self._now = end
+
+
+def advance(broker: Broker, clock: StandingClock, by: int) -> None:
+    broker.call(lambda _: clock.advance(by))
+
+
+def eventually(condition: Callable[[], Any], what: str) -> Any:
+    """Waits until `condition` holds, and returns what it gave."""
+    deadline = time.monotonic() + TIMEOUT
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"did not happen in {TIMEOUT} s: {what}"
+        time.sleep(0.005)
+    return result
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """`start(settings, data=..., clock=..., authorizer=...)` gives a running broker, stopped when the test ends."""
+    running_brokers: list[Broker] = []
+
+    def start_one(
+        settings: dict[str, object] | None = None,
+        *,
+        clock: StandingClock | None = None,
+        authorizer: Authorizer | None = None,
+        **options: Any,
+    ) -> Broker:
+        with monkeypatch.context() as patch:
+            if clock is not None:
+                patch.setattr(running, "LoopClock", lambda _: clock)
+            if authorizer is not None:
+                patch.setattr(running, "Server", partial(Server, authorizer=authorizer))
+            broker = Broker(settings, **options).start()
+        running_brokers.append(broker)
+        return broker
+
+    yield start_one
+    for broker in running_brokers:
+        broker.stop()
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    """`connect(broker)` gives a raw client, closed when the test ends."""
+    clients: list[RawClient] = []
+
+    def connect_one(broker: Broker, **options: Any) -> RawClient:
+        client = RawClient(broker.bootstrap_servers, **options)
+        clients.append(client)
+        return client
+
+    yield connect_one
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def client(broker: Broker, connect: Connect) -> RawClient:
+    """A connection to the fixture `broker`, which keeps everything in memory."""
+    return connect(broker)
+
+
+@pytest.fixture(autouse=True)
+def _no_request_failed(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Whatever a client sends, no handler may end in an exception that nobody expected."""
+    yield
+    failures = [record for record in caplog.get_records("call") if record.levelno >= logging.ERROR]
+    assert not failures, caplog.text
