@@ -19,11 +19,19 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure, beside peers, in one run.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+topics = typer.Typer(help="List, create, describe and delete topics, on any Kafka cluster.", no_args_is_help=True)
+app.add_typer(topics, name="topics")
 
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A broker setting by Kafka's name; repeatable."),
 ]
+BootstrapServers = Annotated[
+    str, typer.Option(metavar="HOST:PORT", help="A broker of the cluster, or some, with commas.")
+]
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC")]
+DEFAULT_BROKER = "127.0.0.1:9092"
+_EXAMPLES = {"--set": "num.partitions=6", "--config": "retention.ms=3600000"}
 
 
 @app.command()
@@ -41,7 +49,7 @@ def serve(
     if (data is None) != memory:
         raise UsageError("say where records go: --data DIR keeps them, --memory forgets them when the broker ends")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    run_broker(listen, data, parse_settings(settings or []), _announce)
+    run_broker(listen, data, parse_pairs("--set", settings or []), _announce)
 
 
 def _announce(address: str) -> None:
@@ -66,12 +74,55 @@ def bench_broker(
     run_bench(as_json)
 
 
-def parse_settings(pairs: list[str]) -> dict[str, object]:
-    settings: dict[str, object] = {}
+@topics.command("list")
+def topics_list(bootstrap_servers: BootstrapServers = DEFAULT_BROKER) -> None:
+    """All topics, with their partitions."""
+    from equipoise.console.topics import list_topics
+
+    list_topics(bootstrap_servers)
+
+
+@topics.command("create")
+def topics_create(
+    name: TopicName,
+    partitions: Annotated[int, typer.Option(help="-1: the broker's num.partitions.")] = -1,
+    replication_factor: Annotated[int, typer.Option(help="-1: the broker's default.replication.factor.")] = -1,
+    config: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A topic config by Kafka's name; repeatable.")
+    ] = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BROKER,
+) -> None:
+    """A new topic."""
+    from equipoise.console.topics import create_topic
+
+    create_topic(bootstrap_servers, name, partitions, replication_factor, parse_pairs("--config", config or []))
+
+
+@topics.command("describe")
+def topics_describe(name: TopicName, bootstrap_servers: BootstrapServers = DEFAULT_BROKER) -> None:
+    """A topic's configs, and its partitions with their offsets."""
+    from equipoise.console.topics import describe_topic
+
+    describe_topic(bootstrap_servers, name)
+
+
+@topics.command("delete")
+def topics_delete(
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC...")],
+    bootstrap_servers: BootstrapServers = DEFAULT_BROKER,
+) -> None:
+    """Topics and all their records, for good."""
+    from equipoise.console.topics import delete_topics
+
+    delete_topics(bootstrap_servers, names)
+
+
+def parse_pairs(option: str, pairs: list[str]) -> dict[str, str]:
+    settings: dict[str, str] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator:
-            raise UsageError(f"--set {pair}: write NAME=VALUE, for instance --set num.partitions=6")
+            raise UsageError(f"{option} {pair}: write NAME=VALUE, for instance {option} {_EXAMPLES[option]}")
         settings[name.strip()] = value.strip()
     return settings
 

@@ -4,7 +4,7 @@ What makes the result fast: runs of fixed-size fields, with the length byte that
 `Struct` call; objects are made by `object.__new__` and filled slot by slot; encoders append pieces to a list,
 so that record data is never copied. What makes it safe: a position only moves forward, a count is never
 larger than the bytes that are left nor than the caller's budget of array elements (one byte on the wire can
-be a hundred in memory), and the end must be met exactly.
+be a hundred in memory), and the end must be met exactly (but for the one table that says otherwise).
 
 When a function fails, a slower twin that notes where it stands is compiled from the same table and run once,
 only to name the field in the error.
@@ -53,7 +53,7 @@ def decoder(cls: type[Message], version: int, exact: bool = True) -> Decoder:
     """
     _check_version(cls, version)
     decoding = _Decoding(cls, version)
-    decoding.end_test = "!=" if exact else ">"
+    decoding.end_test = "!=" if exact and not cls.ignore_rest else ">"
     return decoding.function()
 
 

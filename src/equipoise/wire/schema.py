@@ -139,11 +139,13 @@ class Message(Struct):
     api_key: ClassVar[int]
     versions: ClassVar[VersionRange]
     flexible: ClassVar[VersionRange]
+    ignore_rest: ClassVar[bool]  # bytes after the last field are no fault, because a client is known to send them
 
     def __init_subclass__(
-        cls, *, api_key: int = -1, versions: str, flexible: str = "", **options: Any
+        cls, *, versions: str, api_key: int = -1, flexible: str = "", ignore_rest: bool = False, **options: Any
     ) -> None:
         super().__init_subclass__(**options)
+        cls.ignore_rest = ignore_rest
         cls.api_key = api_key
         cls.versions = version_range(versions)
         cls.flexible = version_range(flexible) if flexible else NEVER

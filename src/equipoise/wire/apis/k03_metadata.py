@@ -14,6 +14,9 @@ v10 topic_id on the wire, not to be used yet
 v11 no cluster authorized operations (KIP-700)
 v12 topics may be asked by id, name null
 v13 a top-level error_code
+
+librdkafka (seen in 2.16.1) asks for all topics from v9 on with four bytes of null where one is right, so that
+three bytes stand after the last field. Kafka reads what it needs and looks no further, and so do we.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ class MetadataRequestTopic(Struct):
     name: str | None = field("string", nullable="10+", default=None)
 
 
-class MetadataRequest(Message, api_key=3, versions="0-13", flexible="9+"):
+class MetadataRequest(Message, api_key=3, versions="0-13", flexible="9+", ignore_rest=True):
     topics: list[MetadataRequestTopic] | None = field([MetadataRequestTopic], nullable="1+")
     allow_auto_topic_creation: bool = field("bool", "4+", default=True)
     include_cluster_authorized_operations: bool = field("bool", "8-10", default=False)

@@ -70,7 +70,7 @@ def decompress(codec: Codec, data: Buffer, *, limit: int) -> bytes:
         # A bytearray is faster, but writes zeros all over; an mmap takes memory only where bytes arrive.
         out = bytearray(room) if room <= _SMALL_ROOM else mmap(-1, room)
         try:
-            return bytes(memoryview(out)[: _unpack(codec, data, out)])
+            return bytes(memoryview(out)[: _UNPACKERS[codec](data, out)])
         except DecompressionError as error:
             # The reason is in words only, so any failure is tried again with more room, up to the limit.
             if room >= limit:
@@ -83,13 +83,9 @@ def decompress(codec: Codec, data: Buffer, *, limit: int) -> bytes:
 def decompress_into(codec: Codec, data: Buffer, out: memoryview) -> int | None:
     """Expands `data` to the head of `out` and returns the length; None if it does not fit or is corrupt."""
     try:
-        return _unpack(codec, data, out)
+        return _UNPACKERS[codec](data, out)
     except DecompressionError:
         return None
-
-
-def _unpack(codec: Codec, data: Buffer, out: _Room) -> int:
-    return _UNPACKERS[codec](data, out)
 
 
 def _copy_into(data: Buffer, out: _Room) -> int:

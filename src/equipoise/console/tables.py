@@ -1,0 +1,31 @@
+"""Tables for people on a terminal; on a pipe, plain columns that other tools can read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
+    """Numbers stand to the right."""
+    if sys.stdout.isatty():
+        _print_rich(columns, rows)
+        return
+    cells = [list(columns), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
+    for name, cell in zip(columns, rows[0] if rows else columns, strict=True):
+        table.add_column(name, justify="right" if isinstance(cell, int) else "left")
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))
+    Console().print(table)

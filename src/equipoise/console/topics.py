@@ -1,0 +1,65 @@
+"""`equipoise topics`: what `Admin` knows and does, in words and tables."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+
+from equipoise.client import Admin
+from equipoise.client.admin import Offsets, PartitionDescription, TopicDescription
+from equipoise.console.tables import print_table
+
+
+def list_topics(bootstrap_servers: str) -> None:
+    with Admin(bootstrap_servers) as admin:
+        topics = admin.topics()
+    if not topics:
+        print(f"no topics on {bootstrap_servers}")
+        return
+    print_table(
+        ("topic", "partitions", "replicas", "internal"),
+        [(one.name, len(one.partitions), _replicas(one), "yes" if one.is_internal else "") for one in topics],
+    )
+
+
+def create_topic(
+    bootstrap_servers: str, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+) -> None:
+    with Admin(bootstrap_servers) as admin:
+        admin.create_topic(name, partitions, configs, replication_factor=replication_factor)
+        count = len(admin.topic(name).partitions)
+    print(f"created topic {name} with {_count(count, 'partition')}")
+
+
+def describe_topic(bootstrap_servers: str, name: str) -> None:
+    with Admin(bootstrap_servers) as admin:
+        topic, offsets, configs = admin.topic(name), admin.offsets(name), admin.configs(name)
+    records = sum(one.latest - one.earliest for one in offsets.values())
+    print(f"topic {name}, id {uuid.UUID(bytes=topic.topic_id)}")
+    print(f"{_count(len(topic.partitions), 'partition')}, {_count(records, 'record')}")
+    for key, value in sorted(configs.items()):
+        print(f"{key}={value}")
+    print_table(
+        ("partition", "leader", "replicas", "in sync", "earliest", "latest"),
+        [_row(partition, offsets[partition.partition]) for partition in topic.partitions],
+    )
+
+
+def delete_topics(bootstrap_servers: str, names: Sequence[str]) -> None:
+    with Admin(bootstrap_servers) as admin:
+        for name in names:
+            admin.delete_topic(name)
+            print(f"deleted topic {name}")
+
+
+def _row(partition: PartitionDescription, offsets: Offsets) -> tuple[str | int, ...]:
+    replicas, in_sync = (",".join(map(str, nodes)) for nodes in (partition.replica_nodes, partition.isr_nodes))
+    return partition.partition, partition.leader_id, replicas, in_sync, offsets.earliest, offsets.latest
+
+
+def _replicas(topic: TopicDescription) -> int:
+    return max((len(one.replica_nodes) for one in topic.partitions), default=0)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
