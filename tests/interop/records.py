@@ -86,6 +86,14 @@ def group_headers(headers: Headers) -> Headers:
     return tuple((name, value) for name, values in grouped.items() for value in values)
 
 
+def without_null_headers(record: Record) -> Record:
+    return record._replace(headers=tuple((name, value or b"") for name, value in record.headers))
+
+
+def with_key_or_value(record: Record) -> Record:
+    return record._replace(value=b"") if record.key is None and record.value is None else record
+
+
 def assert_same(read: Sequence[Record], written: Sequence[Record], sent: tuple[int, int] | None = None) -> None:
     """Byte for byte. `sent` is the span of time in which records with CLIENTS_CLOCK were sent.
 

@@ -24,6 +24,7 @@ from equipoise.wire.apis.headers import (
 )
 from equipoise.wire.apis.k00_produce import ProduceRequest
 from equipoise.wire.apis.k01_fetch import FetchResponse
+from equipoise.wire.apis.k03_metadata import MetadataRequest
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from equipoise.wire.errors import ProtocolError, UsageError
 from equipoise.wire.schema import Message, Struct, field
@@ -212,7 +213,13 @@ class TestFaultyBytes:
         data = sample(cls, version).encode(version)
         for size in range(len(data)):
             _assert_refused(cls, version, data[:size], CUT)
-        _assert_refused(cls, version, data + b"\0\0\0", "3 bytes are left over")
+        if not cls.ignore_rest:
+            _assert_refused(cls, version, data + b"\0\0\0", "3 bytes are left over")
+
+    def test_only_a_metadata_request_may_have_bytes_left_over(self) -> None:
+        assert [cls for cls in MESSAGES if cls.ignore_rest] == [MetadataRequest]
+        request = MetadataRequest(topics=None)
+        assert MetadataRequest.decode(request.encode(9) + b"\0\0\0", 9) == request
 
     @pytest.mark.parametrize(
         ("cls", "version"), [row for row in each_version(MESSAGES) if row.values[1] in row.values[0].flexible]

@@ -97,18 +97,18 @@ class TestSubscription:
     def test_cut_at_every_byte(self, version: int) -> None:
         data = bytes.fromhex(SUBSCRIPTIONS[version])
         for size in range(len(data)):
-            with pytest.raises(ProtocolError, match=f"^Subscription of {size} bytes: "):
+            with pytest.raises(ProtocolError, match=r"^ConsumerProtocolSubscription (v|has)"):
                 decode_subscription(data[:size])
 
     @pytest.mark.parametrize(
         ("data", "reason"),
         [
-            ("ffff" + SUBSCRIPTIONS[0][4:], "version -1 is negative"),
-            ("0000" + "ffffffff" + "ffffffff", "count -1 at 2"),
-            ("0000" + "7fffffff" + "ffffffff", "count 2147483647 at 2, 4 bytes follow"),
-            ("0000" + "00000001" + "ffff" + "ffffffff", "null at 6 where a string must be"),
-            ("0000" + "00000001" + "0001ff" + "ffffffff", "is no UTF-8"),
-            ("0000" + "00000000" + "fffffffe", "length -2"),
+            ("ffff" + SUBSCRIPTIONS[0][4:], "has version -1"),
+            ("0000" + "ffffffff" + "ffffffff", "v0: topics: length -1 is not allowed"),
+            ("0000" + "7fffffff" + "ffffffff", "v0: topics: 2147483643 bytes are missing"),
+            ("0000" + "00000001" + "ffff" + "ffffffff", r"v0: topics\[\]: length -1 is not allowed"),
+            ("0000" + "00000001" + "0001ff" + "ffffffff", r"v0: topics\[\]: .utf-8"),
+            ("0000" + "00000000" + "fffffffe", "v0: user_data: length -2 is not allowed"),
         ],
     )
     def test_faulty(self, data: str, reason: str) -> None:
@@ -117,11 +117,11 @@ class TestSubscription:
 
     @pytest.mark.parametrize("version", [-1, 4])
     def test_only_known_versions_are_written(self, version: int) -> None:
-        with pytest.raises(UsageError, match=f"version {version}; those that can be written are 0 to 3"):
+        with pytest.raises(UsageError, match=f"has versions 0-3, not {version}"):
             encode_subscription(FULL, version)
 
     def test_a_name_too_long(self) -> None:
-        with pytest.raises(UsageError, match="has 32768 bytes"):
+        with pytest.raises(UsageError, match=r"topics\[\]: cannot be encoded"):
             encode_subscription(Subscription(topics=["x" * 32768]))
 
 
@@ -143,11 +143,11 @@ class TestAssignment:
     def test_cut_at_every_byte(self) -> None:
         data = bytes.fromhex("0003" + ASSIGNMENT)
         for size in range(len(data)):
-            with pytest.raises(ProtocolError, match=f"^Assignment of {size} bytes: "):
+            with pytest.raises(ProtocolError, match=r"^ConsumerProtocolAssignment (v|has)"):
                 decode_assignment(data[:size])
 
     def test_negative_version(self) -> None:
-        with pytest.raises(ProtocolError, match="version -2 is negative"):
+        with pytest.raises(ProtocolError, match="has version -2"):
             decode_assignment(bytes.fromhex("fffe" + ASSIGNMENT))
 
 

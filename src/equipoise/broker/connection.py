@@ -59,11 +59,10 @@ class Call:
     def _encode(self, response: Message) -> list[Any]:
         pieces: list[Any] = [b""]
         self.route.encode(response, pieces)
-        size = sum(map(len, pieces)) + 4
-        if self.route.flexible_reply:
-            pieces[0] = _REPLY_HEAD_FLEXIBLE.pack(size + 1, self.correlation_id)
-        else:
-            pieces[0] = _REPLY_HEAD.pack(size, self.correlation_id)
+        head = _REPLY_HEAD_FLEXIBLE if self.route.flexible_reply else _REPLY_HEAD
+        size = sum(map(len, pieces)) + head.size
+        pieces[0] = head.pack(size - _SIZE.size, self.correlation_id)
+        self.connection.held_bytes += size
         return pieces
 
 
@@ -81,6 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog: deque[bytes | bytearray] = deque()  # frames received and not yet served
         self._calls: deque[Call] = deque()  # calls without reply, and those behind them
         self._out: list[Any] = []
+        self.held_bytes = 0  # of replies that are made, in `_calls` and `_out`
         self._corked = False
         self._write_paused = False
         self._read_paused = False
@@ -167,12 +167,18 @@ class Connection(asyncio.BufferedProtocol):
         self._corked = True
         while self._backlog and not self._is_full():
             self._serve(self._backlog.popleft())
+            if self.held_bytes >= _WRITE_HIGH_WATER:
+                self._flush()
         self._corked = False
         self._flush()
         self._regulate_reading()
 
     def _is_full(self) -> bool:
-        return self._write_paused or len(self._calls) >= self.server.config.max_in_flight_requests_per_connection
+        return (
+            self._write_paused
+            or self.held_bytes >= _WRITE_HIGH_WATER
+            or len(self._calls) >= self.server.config.max_in_flight_requests_per_connection
+        )
 
     def _regulate_reading(self) -> None:
         if self._transport.is_closing():
@@ -221,9 +227,11 @@ class Connection(asyncio.BufferedProtocol):
         if not out:
             return
         self._out = []
+        size = sum(map(len, out))
+        self.held_bytes -= size
         if self._transport.is_closing():
             return
-        if len(out) == 1 or sum(map(len, out)) <= _JOIN_BELOW:
+        if size <= _JOIN_BELOW:
             self._transport.write(b"".join(out))
         else:
             self._transport.writelines(out)
@@ -241,6 +249,8 @@ class Connection(asyncio.BufferedProtocol):
         self.close()
 
     def close(self) -> None:
+        """Ends the connection when the replies that are there have left."""
+        self._flush()
         self._transport.close()
 
     def abort(self) -> None:

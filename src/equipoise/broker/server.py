@@ -126,15 +126,16 @@ class Server:
         self._housekeeping.start()
 
     async def stop(self) -> None:
-        """Parked replies are answered, what is written is flushed, connections are closed."""
+        """What is written is flushed, parked replies are answered, connections are closed."""
         self._housekeeping.stop()
         if self._listener is not None:
             self._listener.close()
+        self._flusher.close()
         for connection in list(self.connections):
             connection.release_parked(Release.SHUTDOWN)
             connection.close()
         await self._housekeeping.finish()
-        self._flusher.close()
+        await asyncio.sleep(0)  # the last replies leave
         self.directory.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -30,24 +31,38 @@ def check_leader_epoch(epoch: int) -> None:
 
 
 class Partition:
-    """A partition's log, and the parked replies that look at it again whenever it changes."""
+    """A partition's log, and who waits for it: for data to read, or for written records to be durable."""
 
-    __slots__ = ("_watchers", "index", "log", "topic")
+    __slots__ = ("_unsettled", "_watchers", "index", "log", "topic")
 
     def __init__(self, topic: Topic, index: int, log: PartitionLog) -> None:
         self.topic = topic
         self.index = index
         self.log = log
         self._watchers: dict[Callable[[], None], None] = {}
-        log.subscribe(lambda _: self.wake())
+        self._unsettled: deque[tuple[int, Callable[[], None]]] = deque()  # in the order of appends
+        log.subscribe(self._changed)
 
     def watch(self, callback: Callable[[], None]) -> None:
+        """`callback` is called whenever there may be more to read, until `unwatch`."""
         self._watchers[callback] = None
 
     def unwatch(self, callback: Callable[[], None]) -> None:
         self._watchers.pop(callback, None)
 
-    def wake(self) -> None:
+    def is_durable(self, offset: int) -> bool:
+        return self.log.high_watermark > offset
+
+    def when_settled(self, offset: int, callback: Callable[[], None]) -> None:
+        """Calls back once: when the record just written at `offset` is durable, or when it never will be."""
+        if self.is_durable(offset) or self.log.offline is not None:
+            callback()
+        else:
+            self._unsettled.append((offset, callback))
+
+    def _changed(self, log: PartitionLog) -> None:
+        while self._unsettled and (log.offline is not None or self.is_durable(self._unsettled[0][0])):
+            self._unsettled.popleft()[1]()
         for callback in list(self._watchers):
             callback()
 
@@ -58,8 +73,11 @@ class Partition:
             return []
         return batches
 
-    def available(self, offset: int, max_bytes: int) -> int:
-        return sum(map(len, self.read(offset, max_bytes, at_least_one=True)))
+    def has_bytes(self, offset: int, enough: int) -> int:
+        """How much there is to read, counted up to `enough`; most often nothing, and that is known at once."""
+        if offset == self.log.high_watermark:
+            return 0
+        return sum(map(len, self.read(offset, enough, at_least_one=True)))
 
     def delete_records(self, before: int | None) -> int:
         """Everything below `before` (None: the high watermark) goes; the new log start."""
@@ -172,7 +190,7 @@ class Topics:
         self._check_count(count)
         topic = Topic(name, uuid.uuid4().bytes, configs, effective(self.defaults, configs))
         if not validate_only:
-            self._save(with_topic=(topic, count))
+            self._save({**self._records(), name: _record(topic, count)})
             self._add(topic, count)
         return topic
 
@@ -184,23 +202,26 @@ class Topics:
             )
         self._check_count(count - had)
         if not validate_only:
-            self._save(with_topic=(topic, count))
+            self._save({**self._records(), topic.name: _record(topic, count)})
             self._open_partitions(topic, count)
 
     def set_configs(self, topic: Topic, configs: dict[str, str], *, validate_only: bool = False) -> None:
         settings = effective(self.defaults, configs)
         if validate_only:
             return
+        record = _record(topic, len(topic.partitions))._replace(configs=configs)
+        self._save({**self._records(), topic.name: record})
         topic.configs, topic.settings = configs, settings
-        self._save()
         for partition in topic.partitions:
             partition.log.config = log_config(settings)
 
     def delete(self, topic: Topic) -> None:
         if topic.is_internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
+        records = self._records()
+        del records[topic.name]
+        self._save(records)
         del self._by_name[topic.name], self._by_id[topic.topic_id]
-        self._save()
         for partition in topic.partitions:
             partition.log.delete()
         self.directory.delete_topic(topic.name)
@@ -214,15 +235,21 @@ class Topics:
         for index in range(len(topic.partitions), count):
             topic.partitions.append(Partition(topic, index, self.directory.open_log(topic.name, index, config)))
 
-    def _save(self, with_topic: tuple[Topic, int] | None = None) -> None:
-        records = {
-            topic.name: TopicRecord(topic.name, topic.topic_id, len(topic.partitions), topic.configs)
-            for topic in self._by_name.values()
-        }
-        if with_topic is not None:
-            topic, count = with_topic
-            records[topic.name] = TopicRecord(topic.name, topic.topic_id, count, topic.configs)
-        self.directory.save_topics(list(records.values()))
+    def _records(self) -> dict[str, TopicRecord]:
+        return {name: _record(topic, len(topic.partitions)) for name, topic in self._by_name.items()}
+
+    def _save(self, records: dict[str, TopicRecord]) -> None:
+        """What is saved is not yet done: if the disk refuses, nothing has changed."""
+        try:
+            self.directory.save_topics(list(records.values()))
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the topics could not be saved: {error}") from error
+
+    def next_producer_id(self) -> int:
+        try:
+            return self.directory.next_producer_id()
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no producer id could be saved: {error}") from error
 
     def _check_collision(self, name: str) -> None:
         """Kafka's metric names make '.' and '_' one; a name that works here should work there."""
@@ -240,3 +267,7 @@ class Topics:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION, f"{count} new partitions; at most {MAX_NEW_PARTITIONS} in one request"
             )
+
+
+def _record(topic: Topic, partitions: int) -> TopicRecord:
+    return TopicRecord(topic.name, topic.topic_id, partitions, topic.configs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import base64
 from collections.abc import Mapping, Sequence
 
 from equipoise.client import Admin
@@ -35,7 +35,7 @@ def describe_topic(bootstrap_servers: str, name: str) -> None:
     with Admin(bootstrap_servers) as admin:
         topic, offsets, configs = admin.topic(name), admin.offsets(name), admin.configs(name)
     records = sum(one.latest - one.earliest for one in offsets.values())
-    print(f"topic {name}, id {uuid.UUID(bytes=topic.topic_id)}")
+    print(f"topic {name}, id {_kafka_uuid(topic.topic_id)}")
     print(f"{_count(len(topic.partitions), 'partition')}, {_count(records, 'record')}")
     for key, value in sorted(configs.items()):
         print(f"{key}={value}")
@@ -55,6 +55,10 @@ def delete_topics(bootstrap_servers: str, names: Sequence[str]) -> None:
 def _row(partition: PartitionDescription, offsets: Offsets) -> tuple[str | int, ...]:
     replicas, in_sync = (",".join(map(str, nodes)) for nodes in (partition.replica_nodes, partition.isr_nodes))
     return partition.partition, partition.leader_id, replicas, in_sync, offsets.earliest, offsets.latest
+
+
+def _kafka_uuid(topic_id: bytes) -> str:
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
 def _replicas(topic: TopicDescription) -> int:

@@ -83,16 +83,18 @@ class FileStorage:
         self.size = size
 
     def peek(self, position: int, length: int) -> Buffer:
-        return os.pread(self.fileno(), min(length, self.size - position), position)
+        return self._copy(position, min(length, self.size - position))
+
+    def _copy(self, position: int, length: int) -> bytes:
+        data = os.pread(self.fileno(), length, position)
+        if len(data) < length:
+            raise self._too_short()
+        return data
 
     def views(self, start: int, end: int) -> list[memoryview]:
         if end - start <= _COPY_UP_TO:
-            view = memoryview(os.pread(self.fileno(), end - start, start))
-        else:
-            view = memoryview(self._mapped(end))[start:end]
-        if len(view) < end - start:
-            raise self._too_short()
-        return [view]
+            return [memoryview(self._copy(start, end - start))]
+        return [memoryview(self._mapped(end))[start:end]]
 
     def _mapped(self, end: int) -> mmap.mmap:
         """The file's map, renewed when the file has outgrown it. A map lives on while a view of it does."""

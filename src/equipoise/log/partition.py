@@ -6,6 +6,7 @@ All of it runs on the event loop's thread. Two kinds of work may leave it: a `Sy
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
@@ -20,6 +21,7 @@ from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader, crc_of, stamp, write_header
 from equipoise.wire.records.read import read_records
 
+_log = logging.getLogger(__name__)
 _LOG_APPEND_TIME = 0x08  # in a batch's attributes
 
 _FROM_ZERO = Checkpoint()
@@ -177,6 +179,7 @@ class PartitionLog:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name}: {what}: {error}; free or mend the disk")
 
     def _go_offline(self, reason: str) -> None:
+        _log.error("%s", reason)
         self.offline = reason
         self._notify()
 
@@ -283,7 +286,8 @@ class PartitionLog:
         self._files.delete()
 
     def _shut(self, how: str) -> None:
-        self._go_offline(f"{self.name} is {how}")
+        self.offline = f"{self.name} is {how}"
+        self._notify()
         for segment in self._segments:
             segment.storage.close()
 

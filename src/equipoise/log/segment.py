@@ -6,6 +6,7 @@ once it is rolled its bytes never change.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -74,6 +75,8 @@ class Segment:
             if position + HEADER_SIZE > seen_from + len(seen):
                 seen, seen_from = self.storage.peek(position, _PEEK), position
             header = read_header(seen, position - seen_from)
+            if not HEADER_SIZE <= header.size <= self.size - position:
+                raise OSError(errno.EIO, f"no batch where one was written, at byte {position}: the data is damaged")
             yield position, header
             position += header.size
 
@@ -96,7 +99,7 @@ class Segment:
         if offset >= self.end_offset:
             return self.size
         batches = self._walk(self._index.by_offset(offset))
-        return next(position for position, header in batches if header.last_offset >= offset)
+        return next((position for position, header in batches if header.last_offset >= offset), self.size)
 
     def read(self, offset: int, max_bytes: int, limit_offset: int) -> list[memoryview]:
         """Whole batches from the one that holds `offset` to before `limit_offset`: one at least, if there is one."""

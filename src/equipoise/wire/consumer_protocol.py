@@ -8,39 +8,63 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from typing import TypeVar
 
-from equipoise.wire.errors import ProtocolError, UsageError
+from equipoise.wire.compiler import decoder
+from equipoise.wire.errors import ProtocolError
+from equipoise.wire.schema import TRUSTED, Message, Struct, field
 
 PROTOCOL_TYPE = "consumer"
 NEWEST_VERSION = 3
 NO_GENERATION = -1
 
 Partitions = dict[str, list[int]]  # by topic
+Wire = TypeVar("Wire", bound=Message)
+
+
+class TopicPartition(Struct):
+    topic: str = field("string")
+    partitions: list[int] = field(["int32"])
+
+
+class ConsumerProtocolSubscription(Message, versions="0-3"):
+    topics: list[str] = field(["string"])
+    user_data: bytes | None = field("bytes", nullable=True)
+    owned_partitions: list[TopicPartition] = field([TopicPartition], "1+")
+    generation_id: int = field("int32", "2+", default=NO_GENERATION)
+    rack_id: str | None = field("string", "3+", nullable=True, default=None)
+
+
+class ConsumerProtocolAssignment(Message, versions="0-3"):
+    assigned_partitions: list[TopicPartition] = field([TopicPartition])
+    user_data: bytes | None = field("bytes", nullable=True)
+
+
+class StickyAssignorUserData(Message, versions="0-1"):
+    previous_assignment: list[TopicPartition] = field([TopicPartition])
+    generation: int = field("int32", "1+", default=NO_GENERATION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """Topics and user_data since v0, owned_partitions v1, generation_id v2, rack_id v3."""
-
     topics: list[str]
     user_data: bytes | None = None
-    owned_partitions: Partitions = field(default_factory=dict)
+    owned_partitions: Partitions = dataclass_field(default_factory=dict)
     generation_id: int = NO_GENERATION
     rack_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """The same layout in all versions."""
-
     assigned_partitions: Partitions
     user_data: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StickyUserData:
-    """What the `sticky` assignor remembers of the last generation. v0 has no generation_id."""
+    """What the `sticky` assignor remembers of the last generation."""
 
     owned_partitions: Partitions
     generation_id: int = NO_GENERATION
@@ -49,158 +73,78 @@ class StickyUserData:
 def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSION) -> bytes:
     """Topics and partitions in sorted order: the coordinator rebalances when the bytes of a member change."""
     owned = subscription.owned_partitions
-    parts = [
-        _version(version),
-        _array([_string(topic) for topic in sorted(subscription.topics)]),
-        _bytes(subscription.user_data),
-    ]
-    if version >= 1:
-        parts.append(_partitions({topic: sorted(owned[topic]) for topic in sorted(owned)}))
-    if version >= 2:
-        parts.append(struct.pack(">i", subscription.generation_id))
-    if version >= 3:
-        parts.append(_string(subscription.rack_id))
-    return b"".join(parts)
+    body = ConsumerProtocolSubscription(
+        topics=sorted(subscription.topics),
+        user_data=subscription.user_data,
+        owned_partitions=_topic_partitions({topic: sorted(owned[topic]) for topic in sorted(owned)}),
+        generation_id=subscription.generation_id,
+        rack_id=subscription.rack_id,
+    )
+    return _encode(body, version)
 
 
 def decode_subscription(buf: bytes | memoryview, newest: int = NEWEST_VERSION) -> Subscription:
     """`newest` is the newest layout to read. The coordinator, which needs the topics only, reads all as v0:
     there are clients whose later fields do not keep to the version they claim."""
-    reader = _Reader(buf, "Subscription")
-    version = min(reader.version(), newest)
+    body = _decode(ConsumerProtocolSubscription, buf, newest)
     return Subscription(
-        topics=[reader.string() for _ in range(reader.count())],
-        user_data=reader.nullable_bytes(),
-        owned_partitions=reader.partitions() if version >= 1 else {},
-        generation_id=reader.int32() if version >= 2 else NO_GENERATION,
-        rack_id=reader.nullable_string() if version >= 3 else None,
+        topics=body.topics,
+        user_data=body.user_data,
+        owned_partitions=_by_topic(body.owned_partitions),
+        generation_id=body.generation_id,
+        rack_id=body.rack_id,
     )
 
 
 def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> bytes:
-    return _version(version) + _partitions(assignment.assigned_partitions) + _bytes(assignment.user_data)
+    partitions = _topic_partitions(assignment.assigned_partitions)
+    body = ConsumerProtocolAssignment(assigned_partitions=partitions, user_data=assignment.user_data)
+    return _encode(body, version)
 
 
 def decode_assignment(buf: bytes | memoryview) -> Assignment:
-    reader = _Reader(buf, "Assignment")
-    reader.version()
-    return Assignment(assigned_partitions=reader.partitions(), user_data=reader.nullable_bytes())
+    body = _decode(ConsumerProtocolAssignment, buf, NEWEST_VERSION)
+    return Assignment(assigned_partitions=_by_topic(body.assigned_partitions), user_data=body.user_data)
 
 
 def encode_sticky_user_data(data: StickyUserData) -> bytes:
     """Always v1."""
-    return _partitions(data.owned_partitions) + struct.pack(">i", data.generation_id)
+    partitions = _topic_partitions(data.owned_partitions)
+    return StickyAssignorUserData(previous_assignment=partitions, generation=data.generation_id).encode(1)
 
 
 def decode_sticky_user_data(buf: bytes | memoryview) -> StickyUserData | None:
     """v1, else v0, else None: the bytes name no version, and what another assignor left there is ignored."""
-    reader = _Reader(buf, "sticky user data")
-    try:
-        owned = reader.partitions()
-    except ProtocolError:
-        return None
-    try:
-        return StickyUserData(owned_partitions=owned, generation_id=reader.int32())
-    except ProtocolError:
-        return StickyUserData(owned_partitions=owned)
-
-
-class _Reader:
-    """Reads forward through `buf`; an error names `what` and the place."""
-
-    def __init__(self, buf: bytes | memoryview, what: str) -> None:
-        self.buf = bytes(buf)
-        self.what = what
-        self.pos = 0
-
-    def take(self, size: int) -> int:
-        """The place of the next `size` bytes, which are there."""
-        start, self.pos = self.pos, self.pos + size
-        if self.pos > len(self.buf):
-            raise self.fault(f"needs {size} bytes at {start}, has {len(self.buf) - start}")
-        return start
-
-    def fault(self, reason: str) -> ProtocolError:
-        return ProtocolError(f"{self.what} of {len(self.buf)} bytes: {reason}")
-
-    def int16(self) -> int:
-        return int(struct.unpack_from(">h", self.buf, self.take(2))[0])
-
-    def int32(self) -> int:
-        return int(struct.unpack_from(">i", self.buf, self.take(4))[0])
-
-    def version(self) -> int:
-        version = self.int16()
-        if version < 0:
-            raise self.fault(f"version {version} is negative")
-        return version
-
-    def count(self) -> int:
-        count = self.int32()
-        if not 0 <= count <= len(self.buf) - self.pos:
-            raise self.fault(f"count {count} at {self.pos - 4}, {len(self.buf) - self.pos} bytes follow")
-        return count
-
-    def string(self) -> str:
-        text = self.nullable_string()
-        if text is None:
-            raise self.fault(f"null at {self.pos - 2} where a string must be")
-        return text
-
-    def nullable_string(self) -> str | None:
-        data = self.data(self.int16())
+    for version in (1, 0):
         try:
-            return None if data is None else data.decode()
-        except UnicodeDecodeError as fault:
-            raise self.fault(f"text that ends at {self.pos} is no UTF-8: {fault}") from None
-
-    def nullable_bytes(self) -> bytes | None:
-        return self.data(self.int32())
-
-    def data(self, length: int) -> bytes | None:
-        if length < -1:
-            raise self.fault(f"length {length} before {self.pos}")
-        if length == -1:
-            return None
-        start = self.take(length)
-        return self.buf[start : self.pos]
-
-    def partitions(self) -> Partitions:
-        """A topic that is named twice has the partitions of both places."""
-        found: Partitions = {}
-        for _ in range(self.count()):
-            topic, count = self.string(), self.count()
-            found.setdefault(topic, []).extend(struct.unpack_from(f">{count}i", self.buf, self.take(4 * count)))
-        return found
+            body: StickyAssignorUserData = decoder(StickyAssignorUserData, version, exact=False)(bytes(buf), 0, TRUSTED)
+        except ProtocolError:
+            continue
+        return StickyUserData(owned_partitions=_by_topic(body.previous_assignment), generation_id=body.generation)
+    return None
 
 
-def _version(version: int) -> bytes:
-    if not 0 <= version <= NEWEST_VERSION:
-        raise UsageError(f"consumer protocol version {version}; those that can be written are 0 to {NEWEST_VERSION}")
-    return struct.pack(">h", version)
+def _encode(body: Message, version: int) -> bytes:
+    return struct.pack(">h", version) + body.encode(version)
 
 
-def _string(text: str | None) -> bytes:
-    if text is None:
-        return b"\xff\xff"
-    data = text.encode()
-    if len(data) > 0x7FFF:
-        raise UsageError(f"{text[:20]!r}... has {len(data)} bytes; a name may have 32767")
-    return struct.pack(">h", len(data)) + data
+def _decode(cls: type[Wire], buf: bytes | memoryview, newest: int) -> Wire:
+    if len(buf) < 2:
+        raise ProtocolError(f"{cls.__name__} has {len(buf)} bytes; its version alone takes 2")
+    version = int.from_bytes(buf[:2], "big", signed=True)
+    if version < 0:
+        raise ProtocolError(f"{cls.__name__} has version {version}; versions begin at 0")
+    body: Wire = decoder(cls, min(version, newest), exact=False)(bytes(buf), 2, TRUSTED)
+    return body
 
 
-def _bytes(data: bytes | None) -> bytes:
-    return b"\xff\xff\xff\xff" if data is None else struct.pack(">i", len(data)) + data
+def _topic_partitions(partitions: Mapping[str, Sequence[int]]) -> list[TopicPartition]:
+    return [TopicPartition(topic=topic, partitions=list(numbers)) for topic, numbers in partitions.items()]
 
 
-def _array(items: Sequence[bytes]) -> bytes:
-    return struct.pack(">i", len(items)) + b"".join(items)
-
-
-def _partitions(partitions: Mapping[str, Sequence[int]]) -> bytes:
-    return _array(
-        [
-            _string(topic) + struct.pack(f">{len(numbers) + 1}i", len(numbers), *numbers)
-            for topic, numbers in partitions.items()
-        ]
-    )
+def _by_topic(found: list[TopicPartition]) -> Partitions:
+    """A topic that is named twice has the partitions of both places."""
+    partitions: Partitions = {}
+    for one in found:
+        partitions.setdefault(one.topic, []).extend(one.partitions)
+    return partitions

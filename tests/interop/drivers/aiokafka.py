@@ -11,13 +11,14 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.errors import for_code
 
 from tests.interop.drivers.base import PATIENCE_S, Deadline, Driver
-from tests.interop.records import Record, by_place
+from tests.interop.records import Record, by_place, with_key_or_value
 
 Result = TypeVar("Result")
 
 
 class AioKafka(Driver):
     name = "aiokafka"
+    lacks: Mapping[str, str] = {"null key and value": "AIOKafkaProducer.send refuses a record that has neither"}
 
     def with_admin(self, use: Callable[[AIOKafkaAdminClient], Awaitable[Result]]) -> Result:
         async def run() -> Result:
@@ -106,6 +107,9 @@ class AioKafka(Driver):
     def delete_topic(self, topic: str) -> None:
         response = self.with_admin(lambda admin: admin.delete_topics([topic]))
         _raise_for(response.topic_error_codes)
+
+    def writable(self, record: Record) -> Record:
+        return with_key_or_value(record)
 
 
 def _raise_for(rows: Sequence[tuple[object, ...]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -16,7 +17,8 @@ class Confluent(Driver):
 
     def __init__(self, bootstrap_servers: str) -> None:
         super().__init__(bootstrap_servers)
-        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        self._open = ExitStack()
+        self.admin = self._open.enter_context(AdminClient({"bootstrap.servers": bootstrap_servers}))
 
     def create_topic(self, topic: str, partitions: int) -> None:
         self.admin.create_topics([NewTopic(topic, num_partitions=partitions)])[topic].result(PATIENCE_S)
@@ -87,6 +89,9 @@ class Confluent(Driver):
 
     def delete_topic(self, topic: str) -> None:
         self.admin.delete_topics([topic])[topic].result(PATIENCE_S)
+
+    def close(self) -> None:
+        self._open.close()
 
 
 def _record(message: Message) -> Record:

@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from tests.interop.drivers.base import PATIENCE_S, Deadline, Driver
-from tests.interop.records import Record, by_place
+from tests.interop.records import Record, by_place, with_key_or_value, without_null_headers
 
 
 class KafkaPython(Driver):
     name = "kafka-python"
-    lacks: Mapping[str, str] = {"null header": "KafkaProducer.send refuses a header whose value is not bytes"}
+    lacks: Mapping[str, str] = {
+        "null header": "KafkaProducer.send refuses a header whose value is not bytes",
+        "null key and value": "KafkaProducer.send refuses a record that has neither",
+    }
 
     def __init__(self, bootstrap_servers: str) -> None:
         super().__init__(bootstrap_servers)
@@ -86,7 +89,7 @@ class KafkaPython(Driver):
         self.admin.delete_topics([topic])
 
     def writable(self, record: Record) -> Record:
-        return record._replace(headers=tuple((name, value or b"") for name, value in record.headers))
+        return without_null_headers(with_key_or_value(record))
 
     def close(self) -> None:
         self.admin.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.drivers.base import PATIENCE_S, Driver, MissingClient
-from tests.interop.records import Record, by_place, group_headers
+from tests.interop.records import Record, by_place, group_headers, without_null_headers
 
 HERE = Path(__file__).parents[1] / "kafkajs"
 
@@ -91,8 +91,7 @@ class KafkaJs(Driver):
         self.call("admin.deleteTopics", {"topics": [topic]})
 
     def writable(self, record: Record) -> Record:
-        headers = tuple((name, value or b"") for name, value in record.headers)
-        return record._replace(headers=group_headers(headers))
+        return self.readable(without_null_headers(record))
 
     def readable(self, record: Record) -> Record:
         return record._replace(headers=group_headers(record.headers))

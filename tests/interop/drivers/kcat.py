@@ -56,8 +56,7 @@ class Kcat(Driver):
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """By auto-creation: `partitions` must be the broker's num.partitions."""
-        self.run("-P", "-t", topic, "-X", "allow.auto.create.topics=true")
-        created = self.count_partitions(topic)
+        (created,) = [len(row["partitions"]) for row in self.metadata("-t", topic)["topics"]]
         assert created == partitions, f"the broker's num.partitions gave {created} partitions, not {partitions}"
 
     def count_partitions(self, topic: str) -> int | None:
@@ -80,7 +79,10 @@ class Kcat(Driver):
             return by_place(itertools.chain.from_iterable(found))
 
     def _consume(self, topic: str, partition: int, offset: int) -> list[Record]:
-        out = self.run("-C", "-e", "-q", "-J", "-t", topic, "-p", str(partition), "-o", str(offset))
+        out = self.run(
+            *("-C", "-e", "-q", "-J", "-X", "fetch.wait.max.ms=10"),
+            *("-t", topic, "-p", str(partition), "-o", str(offset)),
+        )
         return [_record(line) for line in out.splitlines()]
 
     def offsets_for_time(self, topic: str, partitions: int, timestamp: int) -> dict[int, int | None]:

@@ -42,10 +42,12 @@ class Unacknowledged:
         self.last_offset = last_offset
         self.answer = answer
 
-    @property
-    def is_settled(self) -> bool:
-        log = self.partition.log
-        return log.high_watermark > self.last_offset or log.offline is not None
+    def conclude(self) -> None:
+        """The records are durable, or the disk failed under them, or the producer's time is up."""
+        if not self.partition.is_durable(self.last_offset):
+            offline = self.partition.log.offline
+            self.answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.REQUEST_TIMED_OUT
+            self.answer.error_message = offline or "not durable within timeout.ms"
 
 
 def handle(server: Server, request: ProduceRequest, call: Call) -> ProduceResponse | None:
@@ -55,7 +57,7 @@ def handle(server: Server, request: ProduceRequest, call: Call) -> ProduceRespon
     if request.acks == NONE:
         _end_unanswered(call, topics)
         return None
-    waiting = [one for one in appending.unacknowledged if not one.is_settled]
+    waiting = [one for one in appending.unacknowledged if not one.partition.is_durable(one.last_offset)]
     if request.acks != ALL or not waiting:
         return response
     _park(server, call, request.timeout_ms, waiting, response)
@@ -69,28 +71,22 @@ def _end_unanswered(call: Call, topics: list[TopicProduceResponse]) -> None:
 
 
 def _park(server: Server, call: Call, timeout: int, waiting: list[Unacknowledged], response: ProduceResponse) -> None:
-    def check() -> None:
-        if all(one.is_settled for one in waiting):
+    unsettled = len(waiting)
+
+    def settled() -> None:
+        nonlocal unsettled
+        unsettled -= 1
+        if unsettled == 0:
             parked.release(Release.READY)
 
     def answer(reason: Release) -> ProduceResponse:
         for one in waiting:
-            one.partition.unwatch(check)
-            _conclude(one)
+            one.conclude()
         return response
 
     parked = Parked(call, server.clock, timeout, answer)
     for one in waiting:
-        one.partition.watch(check)
-
-
-def _conclude(one: Unacknowledged) -> None:
-    """The records are durable, or the disk failed under them, or the producer's time is up."""
-    if one.partition.log.high_watermark > one.last_offset:
-        return
-    offline = one.partition.log.offline
-    one.answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.REQUEST_TIMED_OUT
-    one.answer.error_message = offline or "not durable within timeout.ms"
+        one.partition.when_settled(one.last_offset, settled)
 
 
 class _Appending:

@@ -74,14 +74,13 @@ class _Reading:
 
     def is_enough(self) -> bool:
         """Whether there are `min_bytes` to read, or an error to tell."""
-        available = 0
+        missing = self.request.min_bytes
         for wanted in self.plan.wanted:
             try:
-                partition = self.find(wanted)
-                available += partition.available(wanted.fetch_offset, wanted.max_bytes)
+                missing -= self.find(wanted).has_bytes(wanted.fetch_offset, min(missing, wanted.max_bytes))
             except KafkaError:
                 return True
-            if available >= self.request.min_bytes:
+            if missing <= 0:
                 return True
         return False
 

@@ -33,4 +33,4 @@ def _next(server: Server, request: InitProducerIdRequest) -> tuple[int, int]:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served")
     if request.producer_id >= 0 and 0 <= request.producer_epoch < _LAST_EPOCH:
         return request.producer_id, request.producer_epoch + 1
-    return server.topics.directory.next_producer_id(), 0
+    return server.topics.next_producer_id(), 0

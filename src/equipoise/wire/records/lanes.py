@@ -122,9 +122,9 @@ def _walk(view: memoryview, pos: int, count: int) -> list[int]:
 
 def _long_step(view: memoryview, pos: int) -> int:
     length, end = long_varint(view, pos)
-    if length < 0:
+    if length < -1:
         raise corrupt(f"a field of a record has length {length}")
-    return end - pos + length
+    return end - pos + max(length, 0)
 
 
 def _make_steps() -> Ints:

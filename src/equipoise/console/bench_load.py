@@ -1,0 +1,127 @@
+"""The load: records produced and fetched with confluent-kafka, and what both sides spent on them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from equipoise.console.bench_servers import Server
+from equipoise.wire.errors import EquipoiseError
+
+MAX_BYTES = 256_000_000
+MAX_SECONDS = 1.2  # whichever limit comes first, so that the bench ends in time on any machine
+_AT_A_TIME = 10_000
+_PATIENCE = 20.0
+
+PRODUCER = {
+    "queue.buffering.max.messages": 1_000_000,
+    "queue.buffering.max.kbytes": 131_072,
+    "delivery.report.only.error": True,
+}
+CONSUMER = {
+    "group.id": "bench",
+    "enable.auto.commit": False,
+    # With the default, librdkafka rests for a second each time 100,000 records lie ready.
+    "fetch.queue.backoff.ms": 1,
+}
+
+
+@dataclass
+class Sample:
+    """One measurement. A record counts with the bytes of its value."""
+
+    bytes: int = 0
+    seconds: float = 0.0
+    server_cpu: float = 0.0
+    client_cpu: float = 0.0
+
+    @property
+    def megabytes_per_second(self) -> float:
+        return self.bytes / 1e6 / self.seconds
+
+    @property
+    def server_ms_per_mb(self) -> float:
+        return self.server_cpu * 1e9 / self.bytes
+
+    @property
+    def client_ms_per_mb(self) -> float:
+        return self.client_cpu * 1e9 / self.bytes
+
+
+def produce(server: Server, topic: str, size: int) -> Sample:
+    """Records of `size` random bytes, with librdkafka's own batching and acks=all, until all are acknowledged."""
+    failures: list[object] = []
+    producer = Producer(
+        PRODUCER
+        | {"bootstrap.servers": server.bootstrap_servers, "on_delivery": lambda error, _: failures.append(error)}
+    )
+    producer.list_topics(topic, timeout=_PATIENCE)
+    value = os.urandom(size)
+    with _measuring(server) as sample:
+        deadline = time.perf_counter() + MAX_SECONDS
+        while sample.bytes < MAX_BYTES and time.perf_counter() < deadline:
+            sample.bytes += size * _enqueue(producer, topic, value)
+        left = producer.flush(_PATIENCE)
+    if failures or left:
+        reason = failures[0] if failures else f"no answer within {_PATIENCE:g} s"
+        raise EquipoiseError(f"{server.target.title}: {len(failures) + left} records were not produced: {reason}")
+    return sample
+
+
+def _enqueue(producer: Producer, topic: str, value: bytes) -> int:
+    """Hands over a thousand records, or as many as there is room for; their number."""
+    for count in range(1000):
+        try:
+            producer.produce(topic, value)
+        except BufferError:
+            producer.poll(0.01)
+            return count
+    producer.poll(0)
+    return 1000
+
+
+def fetch(server: Server, topic: str) -> Sample:
+    """What the server has kept of `topic`, from the beginning, by assignment; again and again if it is little."""
+    consumer = Consumer(CONSUMER | {"bootstrap.servers": server.bootstrap_servers})
+    try:
+        partitions = consumer.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions
+        kept = [_kept(consumer, topic, partition) for partition in partitions]
+        with _measuring(server) as sample:
+            deadline = time.perf_counter() + MAX_SECONDS
+            while sample.bytes < MAX_BYTES and time.perf_counter() < deadline:
+                _read_once(consumer, kept, sample, deadline)
+    finally:
+        consumer.close()
+    return sample
+
+
+def _kept(consumer: Consumer, topic: str, partition: int) -> tuple[TopicPartition, int]:
+    """Where to begin, and how many records there are."""
+    low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_PATIENCE)
+    return TopicPartition(topic, partition, low), high - low
+
+
+def _read_once(consumer: Consumer, kept: list[tuple[TopicPartition, int]], sample: Sample, deadline: float) -> None:
+    consumer.assign([begin for begin, _ in kept])
+    left = sum(count for _, count in kept)
+    while left and time.perf_counter() < deadline:
+        messages = consumer.consume(min(left, _AT_A_TIME), timeout=0.2)
+        left -= len(messages)
+        sample.bytes += sum(map(len, messages))
+
+
+@contextmanager
+def _measuring(server: Server) -> Iterator[Sample]:
+    sample = Sample()
+    server_cpu, client_cpu, began = server.cpu_seconds(), time.process_time(), time.perf_counter()
+    yield sample
+    sample.seconds = time.perf_counter() - began
+    sample.server_cpu = server.cpu_seconds() - server_cpu
+    sample.client_cpu = time.process_time() - client_cpu
+    if not sample.bytes:
+        raise EquipoiseError(f"{server.target.title} let no record through in {sample.seconds:.1f} s")

@@ -1,0 +1,102 @@
+"""One broker for each module, and the clients that talk to it. A missing client is a skip, or with
+EQUIPOISE_REQUIRE_CLIENTS=1, as in CI, a failure."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from equipoise.broker import Broker
+from equipoise.broker.server import Server
+from equipoise.wire.records.batch import iter_headers
+from tests.interop.drivers import DRIVERS, AioKafka, Confluent, Driver, KafkaJs, KafkaPython, Kcat, MissingClient
+
+PARTITIONS = 6
+# The records of these tests are from 2023: without this, retention would be free to delete them.
+SETTINGS = {"num.partitions": PARTITIONS, "log.retention.ms": -1}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def open_client(broker: Broker) -> Iterator[Callable[[str], Driver]]:
+    """A driver by the client's name; asked for again, the same one."""
+    opened: dict[str, Driver] = {}
+    with ExitStack() as stack:
+
+        def open_it(name: str) -> Driver:
+            if name not in opened:
+                opened[name] = open_driver(name, broker.bootstrap_servers)
+                stack.callback(opened[name].close)
+            return opened[name]
+
+        yield open_it
+
+
+def open_driver(name: str, bootstrap_servers: str) -> Driver:
+    try:
+        return DRIVERS[name](bootstrap_servers)
+    except MissingClient as missing:
+        if os.environ.get("EQUIPOISE_REQUIRE_CLIENTS") == "1":
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(params=list(DRIVERS))
+def client(request: pytest.FixtureRequest, open_client: Callable[[str], Driver]) -> Driver:
+    """Each client in turn."""
+    return open_client(request.param)
+
+
+@pytest.fixture
+def confluent(open_client: Callable[[str], Driver]) -> Confluent:
+    return open_client(Confluent.name)  # type: ignore[return-value]
+
+
+@pytest.fixture
+def kafka_python(open_client: Callable[[str], Driver]) -> KafkaPython:
+    return open_client(KafkaPython.name)  # type: ignore[return-value]
+
+
+@pytest.fixture
+def aiokafka(open_client: Callable[[str], Driver]) -> AioKafka:
+    return open_client(AioKafka.name)  # type: ignore[return-value]
+
+
+@pytest.fixture
+def kcat(open_client: Callable[[str], Driver]) -> Kcat:
+    return open_client(Kcat.name)  # type: ignore[return-value]
+
+
+@pytest.fixture
+def kafkajs(open_client: Callable[[str], Driver]) -> KafkaJs:
+    return open_client(KafkaJs.name)  # type: ignore[return-value]
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name no other test has."""
+    return f"topic-{uuid.uuid4()}"
+
+
+@pytest.fixture
+def codecs_in_log(broker: Broker) -> Callable[[str], set[str]]:
+    """The codecs of the batches as they lie in the log: clients may send plain what they were to compress."""
+
+    def look(server: Server, topic: str) -> set[str]:
+        chunks = [
+            chunk
+            for partition in server.topics.require(topic).partitions
+            for chunk in partition.log.read(partition.log.log_start_offset, 1 << 30, partition.log.high_watermark)
+        ]
+        return {header.codec.name.lower() for chunk in chunks for _, header in iter_headers(chunk)}
+
+    return lambda topic: broker.call(lambda server: look(server, topic))
