@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 .DEFAULT_GOAL := run
-.PHONY: run test lint format bench soak lock clean setup
+.PHONY: run test lint format bench soak lock java clean setup
 
 setup: $(STAMP)
 
@@ -37,6 +37,10 @@ bench: $(STAMP)
 soak: $(STAMP)
 	@tools/foreign-clients
 	$(BIN)/python -m pytest -m soak
+
+# Where Spark and ZooKeeper will find Java: the machine's own, or one brought from a wheel.
+java: $(STAMP)
+	@tools/java-home
 
 # Renews the pins after a change of pyproject.toml. No index address is written into the file.
 lock:

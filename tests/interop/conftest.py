@@ -3,6 +3,7 @@ EQUIPOISE_REQUIRE_CLIENTS=1, as in CI, a failure."""
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -24,6 +25,22 @@ SETTINGS = {"num.partitions": PARTITIONS, "log.retention.ms": -1}
 def broker() -> Iterator[Broker]:
     with Broker(SETTINGS) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _no_failed_requests() -> Iterator[None]:
+    """A client may try again and hide it: no request may have failed inside the broker."""
+    failures: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            failures.append(self.format(record))
+
+    listener = Listener(logging.ERROR)
+    logging.getLogger("equipoise").addHandler(listener)
+    yield
+    logging.getLogger("equipoise").removeHandler(listener)
+    assert not failures, failures[0]
 
 
 @pytest.fixture(scope="module")

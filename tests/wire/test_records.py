@@ -103,6 +103,12 @@ def test_offsets_that_cannot_be(records: list[Record], options: dict[str, int], 
         build_batch(records, **options)
 
 
+@pytest.mark.parametrize("timestamps", [[2**63], [-(2**63)], [-(2**62), 2**62, 0]])
+def test_timestamps_that_cannot_be(timestamps: list[int]) -> None:
+    with pytest.raises(UsageError, match="do not fit into 64 bits"):
+        build_batch([Record(n, timestamp, None, None) for n, timestamp in enumerate(timestamps)])
+
+
 def test_read_all_goes_over_batches_and_skips_control_and_torn_ones() -> None:
     first = build_batch(RECORDS[:3], codec=Codec.SNAPPY)
     marker = build_batch([Record(3, NOW, b"\0\0\0\1", b"\0\0\0\0\0\0")], base_offset=3, control=True)

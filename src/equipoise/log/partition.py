@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
@@ -148,13 +149,12 @@ class PartitionLog:
         latest = max(header.max_timestamp for header in headers)
         if self._roll_is_due(size, latest if latest >= 0 else now):
             self._roll()
-        try:
-            self._segments[-1].append(parts, headers, now)
-        except TailNotCutError as error:
-            self._go_offline(f"{self.name}: a failed write could not be undone ({error}); restart the broker")
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline or "") from error
-        except OSError as error:
-            raise self._storage_error(f"{size} bytes not written", error) from error
+        with self._storage_errors(f"{size} bytes not written"):
+            try:
+                self._segments[-1].append(parts, headers, now)
+            except TailNotCutError as error:
+                self._go_offline(f"{self.name}: a failed write could not be undone ({error}); restart the broker")
+                self._check_online()
 
     def _roll_is_due(self, size: int, timestamp: int) -> bool:
         active = self._segments[-1]
@@ -175,8 +175,13 @@ class PartitionLog:
     def _new_segment(self, base_offset: int) -> Segment:
         return Segment(base_offset, self._files.storage(base_offset), self.config.index_interval_bytes)
 
-    def _storage_error(self, what: str, error: OSError) -> KafkaError:
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name}: {what}: {error}; free or mend the disk")
+    @contextmanager
+    def _storage_errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            message = f"{self.name}: {what}: {error}; free or mend the disk"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
 
     def _go_offline(self, reason: str) -> None:
         _log.error("%s", reason)
@@ -195,15 +200,13 @@ class PartitionLog:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.name} holds offsets {self.log_start_offset} to {self.log_end_offset}, {offset} was asked for",
             )
-        try:
+        with self._storage_errors("not read"):
             for segment in self._segments[self._segment_of(offset) :]:
                 if segment.base_offset >= limit_offset:
                     break
                 views = segment.read(offset, max_bytes, limit_offset)
                 if views:
                     return views
-        except OSError as error:
-            raise self._storage_error(f"offset {offset} not read", error) from error
         return []
 
     def _segment_of(self, offset: int) -> int:
@@ -212,11 +215,13 @@ class PartitionLog:
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record with a timestamp of at least `timestamp`."""
         found = (segment.find_timestamp(timestamp, self.log_start_offset) for segment in self._segments)
-        return next(filter(None, found), None)
+        with self._storage_errors("not read"):
+            return next(filter(None, found), None)
 
     def max_timestamp(self) -> tuple[int, int] | None:
         """(timestamp, offset) of the record with the latest timestamp, the first of several."""
-        return max(self._segments, key=attrgetter("max_timestamp")).latest_record()
+        with self._storage_errors("not read"):
+            return max(self._segments, key=attrgetter("max_timestamp")).latest_record()
 
     # Durability
 
@@ -330,20 +335,16 @@ class PartitionLog:
         return len(self._segments)
 
     def _save(self, checkpoint: Checkpoint) -> None:
-        try:
+        with self._storage_errors("checkpoint not written"):
             self._files.save(checkpoint)
-        except OSError as error:
-            raise self._storage_error("the log's start was not moved", error) from error
         self._checkpoint = checkpoint
 
     def _drop(self, count: int) -> None:
         """The offset at which the log now starts is the next file's name, or was saved before."""
         dropped, self._segments = self._segments[:count], self._segments[count:]
-        try:
+        with self._storage_errors("file not deleted"):
             for segment in dropped:
                 segment.storage.delete()
-        except OSError as error:
-            raise self._storage_error("a file was not deleted", error) from error
 
     # Compaction
 
@@ -354,10 +355,8 @@ class PartitionLog:
         segments = cleanable(rolled, self.config, cleaned, now)
         if not segments or self.offline is not None:
             return None
-        try:
+        with self._storage_errors("not compacted"):
             return Compaction(segments, self.config, self._files, self.producers.last_offsets(), cleaned, now)
-        except OSError as error:
-            raise self._storage_error("not compacted", error) from error
 
     def end_compaction(self, compaction: Compaction) -> int:
         """Puts the compacted segments in place. Returns by how many bytes the log shrank."""
@@ -366,10 +365,8 @@ class PartitionLog:
             if self.offline is not None or not all(old in self._segments for old in replacement.old):
                 replacement.new.storage.delete()
                 continue
-            try:
+            with self._storage_errors("not compacted"):
                 self._files.replace(replacement)
-            except OSError as error:
-                raise self._storage_error("a compacted segment was not put in place", error) from error
             at = self._segments.index(replacement.old[0])
             self._segments[at : at + len(replacement.old)] = [replacement.new]
         if self.offline is None:

@@ -23,6 +23,7 @@ _LOG_APPEND_TIME = 0x08
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _INT32_MAX = 2**31 - 1
+_INT64_MAX = 2**63 - 1
 
 
 class Record(NamedTuple):
@@ -53,9 +54,8 @@ def build_batch(
     even when its last records, or all of them, are gone.
     """
     delta = _last_offset_delta(records, base_offset, last_offset_delta)
-    base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    base_timestamp, newest = _timestamps(records)
     body = compress(codec, b"".join([_record(r, base_offset, base_timestamp) for r in records]))
-    newest = max((r.timestamp for r in records), default=NO_TIMESTAMP)
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=HEADER_SIZE - LOG_OVERHEAD + len(body),
@@ -96,6 +96,17 @@ def _last_offset_delta(records: Sequence[Record], base_offset: int, given: int |
     if not max(0, previous - base_offset) <= last <= _INT32_MAX:
         raise UsageError(f"last_offset_delta {last} does not cover the offsets {base_offset} to {previous} in 32 bits")
     return last
+
+
+def _timestamps(records: Sequence[Record]) -> tuple[int, int]:
+    """The first and the newest, once all are known to fit into 64 bits, and their differences too."""
+    if not records:
+        return NO_TIMESTAMP, NO_TIMESTAMP
+    all_of_them = [record.timestamp for record in records]
+    oldest, newest = min(all_of_them), max(all_of_them)
+    if oldest < -_INT64_MAX or newest > _INT64_MAX or newest - oldest > _INT64_MAX:
+        raise UsageError(f"timestamps from {oldest} to {newest} do not fit into 64 bits: give milliseconds")
+    return all_of_them[0], newest
 
 
 def _record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
