@@ -65,6 +65,7 @@ class PartitionLog:
         self._checkpoint = checkpoint
         self._segments = list(segments)
         self._rolled: list[Segment] = []  # and not yet synced
+        self._is_compacting = False
         self._listeners: list[Listener] = []
         if not self._segments:
             self._segments.append(self._new_segment(checkpoint.log_start_offset))
@@ -353,13 +354,16 @@ class PartitionLog:
         cleaned = self._checkpoint.cleaned
         rolled = [s for s in self._segments[:-1] if s.sealed and s.end_offset <= self.high_watermark]
         segments = cleanable(rolled, self.config, cleaned, now)
-        if not segments or self.offline is not None:
+        if not segments or self._is_compacting or self.offline is not None:
             return None
         with self._storage_errors("not compacted"):
-            return Compaction(segments, self.config, self._files, self.producers.last_offsets(), cleaned, now)
+            found = Compaction(segments, self.config, self._files, self.producers.last_offsets(), cleaned, now)
+        self._is_compacting = True
+        return found
 
     def end_compaction(self, compaction: Compaction) -> int:
         """Puts the compacted segments in place. Returns by how many bytes the log shrank."""
+        self._is_compacting = False
         before = self.size
         for replacement in compaction.replacements:
             if self.offline is not None or not all(old in self._segments for old in replacement.old):

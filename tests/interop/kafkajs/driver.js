@@ -4,7 +4,7 @@
 const readline = require('node:readline')
 const { Kafka, CompressionCodecs, CompressionTypes, Partitioners, logLevel } = require('kafkajs')
 const SnappyCodec = require('kafkajs-snappy')
-const lz4 = require('lz4js')
+const lz4 = require('lz4-napi')
 const zstd = require('@bokuweb/zstd-wasm')
 
 const CODECS = { none: 'None', gzip: 'GZIP', snappy: 'Snappy', lz4: 'LZ4', zstd: 'ZSTD' }
@@ -13,8 +13,8 @@ const FETCH_BYTES = 4 << 20
 
 CompressionCodecs[CompressionTypes.Snappy] = SnappyCodec
 CompressionCodecs[CompressionTypes.LZ4] = () => ({
-  compress: async encoder => Buffer.from(lz4.compress(encoder.buffer)),
-  decompress: async buffer => Buffer.from(lz4.decompress(buffer)),
+  compress: async encoder => lz4.compressFrame(encoder.buffer),
+  decompress: async buffer => lz4.decompressFrame(buffer),
 })
 CompressionCodecs[CompressionTypes.ZSTD] = () => ({
   compress: async encoder => Buffer.from(zstd.compress(encoder.buffer)),

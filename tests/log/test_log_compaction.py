@@ -1,0 +1,472 @@
+"""Compaction: the newest record of each key survives, and nothing else about the log changes."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from log_helpers import (
+    ALL,
+    NOW,
+    Medium,
+    append,
+    batch,
+    offsets,
+    open_log,
+    put,
+    read_from,
+    read_log,
+    texts,
+    values,
+)
+
+from equipoise.log import compaction as compaction_module
+from equipoise.log.config import LogConfig
+from equipoise.log.disk import PartitionFiles
+from equipoise.log.partition import PartitionLog
+from equipoise.log.segment import Segment
+from equipoise.wire.records.batch import Codec, crc_of, iter_headers, read_header, validate, write_header
+from equipoise.wire.records.build import Record
+from equipoise.wire.records.read import read_all
+
+COMPACT = LogConfig(
+    cleanup_policy=frozenset({"compact"}), segment_bytes=300, delete_retention_ms=1000, min_cleanable_dirty_ratio=0.0
+)
+
+
+def set_key(log: PartitionLog, key: str, value: str | None, now: int = NOW) -> int:
+    pair = (key.encode(), None if value is None else value.encode())
+    return append(log, batch([pair], timestamps=[now]), now).base_offset
+
+
+def roll(log: PartitionLog) -> None:
+    """Puts everything so far where compaction may touch it."""
+    if log._segments[-1].size:
+        log._roll()
+    log.flush()
+
+
+def compacted(log: PartitionLog, now: int = NOW) -> int:
+    roll(log)
+    return log.compact(now)
+
+
+def state(records: Sequence[Record]) -> dict[bytes | None, bytes | None]:
+    """What a reader from the start believes in the end."""
+    found = {record.key: record.value for record in records}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def test_of_each_key_the_newest_record_survives_at_its_offset(medium: Medium) -> None:
+    log = medium.open(COMPACT)
+    newest = {}
+    for number in range(40):
+        key = f"key-{number % 7}"
+        newest[key] = (set_key(log, key, f"value-{number}"), f"value-{number}")
+    assert compacted(log) > 0
+    found = {str(r.key, "ascii"): (r.offset, str(r.value, "ascii")) for r in read_log(log) if r.key and r.value}
+    assert found == newest
+    assert len(read_log(log)) == 7
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 40, 40)
+    assert set_key(log, "next", "one") == 40
+
+
+def test_the_active_segment_is_left_alone(medium: Medium) -> None:
+    log = medium.open(dataclasses.replace(COMPACT, segment_bytes=1 << 20))
+    for number in range(5):
+        set_key(log, "same", str(number))
+    assert log.compact(NOW) == 0
+    roll(log)
+    for number in range(5, 8):
+        set_key(log, "same", str(number))
+    assert log.compact(NOW) > 0
+    assert texts(read_log(log)) == ["4", "5", "6", "7"]
+
+
+def test_a_second_compaction_takes_values_that_were_clean_before(medium: Medium) -> None:
+    log = medium.open(COMPACT)
+    for key in "abcdef":
+        set_key(log, key, "old")
+    compacted(log)
+    set_key(log, "c", "new")
+    compacted(log)
+    assert [(r.offset, r.key) for r in read_log(log)] == [
+        (0, b"a"),
+        (1, b"b"),
+        (3, b"d"),
+        (4, b"e"),
+        (5, b"f"),
+        (6, b"c"),
+    ]
+
+
+def test_reads_go_on_over_gaps(medium: Medium) -> None:
+    log = medium.open(COMPACT)
+    for number in range(60):
+        set_key(log, "rare" if number % 20 == 0 else "often", str(number))
+    set_key(log, "last", "one")
+    compacted(log)
+    survivors = offsets(read_log(log))
+    assert survivors == [40, 59, 60]
+    for offset in range(61):
+        expected = next(o for o in survivors if o >= offset)
+        for max_bytes in (1, ALL):
+            reached, found = offset, []
+            while not found:  # a batch without records tells only where to go on
+                views = log.read(reached, max_bytes, 61)
+                assert views, f"nothing at {reached}, though {expected} is there"
+                found = read_from(log, reached, max_bytes)
+                reached = [h.last_offset + 1 for view in views for _, h in iter_headers(view)][-1]
+            assert found[0].offset == expected
+
+
+def test_batches_lose_records_one_by_one_and_keep_their_range(medium: Medium) -> None:
+    log = medium.open(COMPACT)
+    append(log, batch(values("a", "b", "c", "d"), producer_id=9, epoch=1, sequence=0, codec=Codec.ZSTD))
+    append(log, batch([(b"b", b"new"), (b"d", b"new")]))
+    compacted(log)
+    header = read_header(log.read(0, ALL, 6)[0])
+    assert (header.base_offset, header.last_offset, header.record_count, header.codec) == (0, 3, 2, Codec.ZSTD)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence) == (9, 1, 0, 3)
+    assert [(r.offset, r.value) for r in read_log(log)] == [(0, b"a"), (2, b"c"), (4, b"new"), (5, b"new")]
+
+
+def test_timestamps_survive(medium: Medium) -> None:
+    log = medium.open(COMPACT)
+    append(log, batch(values("a", "b", "c"), timestamps=[50, 10, 30]))
+    append(log, batch([(b"a", b"new")], timestamps=[20]))
+    compacted(log)
+    assert [(r.key, r.timestamp) for r in read_log(log)] == [(b"b", 10), (b"c", 30), (b"a", 20)]
+    assert log.max_timestamp() == (30, 2)
+    assert log.offset_for_timestamp(20) == (30, 2)
+
+
+def test_log_append_time_survives(medium: Medium) -> None:
+    log = medium.open(dataclasses.replace(COMPACT, message_timestamp_type="LogAppendTime"))
+    append(log, batch(values("a", "b"), timestamps=[1, 2]), NOW)
+    append(log, batch(values("a"), timestamps=[3]), NOW + 1)
+    compacted(log)
+    assert [(r.key, r.timestamp) for r in read_log(log)] == [(b"b", NOW), (b"a", NOW + 1)]
+
+
+def test_tombstones_stay_for_a_while_after_they_were_first_passed(medium: Medium) -> None:
+    log = medium.open(COMPACT)
+    set_key(log, "gone", "value", now=5)
+    set_key(log, "gone", None, now=5)  # long ago, but nobody has lost the value yet
+    compacted(log, NOW)
+    assert [(r.offset, r.value) for r in read_log(log)] == [(1, None)]
+    set_key(log, "other", "1")
+    compacted(log, NOW + 999)
+    assert 1 in offsets(read_log(log))
+    set_key(log, "other", "2")
+    compacted(log, NOW + 1000)
+    assert texts(read_log(log)) == ["2"]
+
+
+def test_a_later_compaction_does_not_lengthen_a_tombstones_life(medium: Medium) -> None:
+    log = medium.open(COMPACT)
+    set_key(log, "gone", None)
+    for number in range(11):
+        set_key(log, "busy", str(number))
+        compacted(log, NOW + 100 * number)
+    assert texts(read_log(log)) == ["10"]
+
+
+def test_an_emptied_log_still_knows_its_end_and_its_producers(disk: Medium) -> None:
+    assert disk.path is not None
+    log = disk.open(COMPACT)
+    append(log, batch([(b"k", b"v")], producer_id=9, epoch=0, sequence=0))
+    append(log, batch([(b"k", None)], producer_id=9, epoch=0, sequence=1))
+    compacted(log, NOW)
+    append(log, batch([(b"z", None)], producer_id=8, epoch=0, sequence=0))
+    compacted(log, NOW)
+    append(log, batch([(b"z", None)]))
+    compacted(log, NOW + 1000)
+    log.close()
+    for name in ("producers.json", f"{0:020d}.seal"):
+        (disk.path / name).unlink()
+    again = disk.open(COMPACT)
+    assert again.log_end_offset == 4
+    assert texts(read_log(again)) == [None]
+    assert append(again, batch([(b"k", None)], producer_id=9, epoch=0, sequence=1)).duplicate
+    assert append(again, batch([(b"z", None)], producer_id=8, epoch=0, sequence=0)).duplicate
+
+
+def test_small_segments_are_merged(medium: Medium) -> None:
+    log = medium.open(COMPACT)
+    for number in range(40):
+        set_key(log, f"key-{number % 3}", str(number))
+    roll(log)
+    many = len(log._segments)
+    log.compact(NOW)
+    assert many > 10
+    assert len(log._segments) <= 3
+    assert all(segment.size <= 300 for segment in log._segments)
+
+
+def test_what_gains_nothing_is_not_rewritten(medium: Medium) -> None:
+    log = medium.open(dataclasses.replace(COMPACT, segment_bytes=200))
+    for number in range(10):
+        set_key(log, f"key-{number}", "x" * 40)
+    roll(log)
+    before = list(log._segments)
+    assert log.compact(NOW) == 0
+    assert log._segments == before
+    assert log.begin_compaction(NOW) is None
+
+
+def test_too_little_dirt_is_not_worth_it(medium: Medium) -> None:
+    log = medium.open(dataclasses.replace(COMPACT, min_cleanable_dirty_ratio=0.5))
+    for number in range(12):
+        set_key(log, f"key-{number}", "value")
+    assert compacted(log) == 0
+    set_key(log, "key-1", "new")
+    roll(log)
+    assert log.begin_compaction(NOW) is None
+    log.config = dataclasses.replace(log.config, max_compaction_lag_ms=1000)
+    assert log.begin_compaction(NOW + 1000) is None
+    assert log.compact(NOW + 1001) > 0
+
+
+def test_young_records_are_left_alone(medium: Medium) -> None:
+    log = medium.open(dataclasses.replace(COMPACT, min_compaction_lag_ms=1000))
+    set_key(log, "k", "1", now=NOW)
+    set_key(log, "k", "2", now=NOW)
+    roll(log)
+    assert log.compact(NOW + 999) == 0
+    assert log.compact(NOW + 1000) > 0
+
+
+def test_a_topic_that_does_not_compact_is_left_alone(medium: Medium) -> None:
+    log = medium.open(dataclasses.replace(COMPACT, cleanup_policy=frozenset({"delete"})))
+    set_key(log, "k", "1")
+    set_key(log, "k", "2")
+    assert compacted(log) == 0
+
+
+def test_records_without_key_from_before_the_policy_changed_go(medium: Medium) -> None:
+    log = medium.open(dataclasses.replace(COMPACT, cleanup_policy=frozenset({"delete"})))
+    append(log, batch([(None, b"no key"), (b"k", b"v")]))
+    set_key(log, "l", "w")
+    log.config = COMPACT
+    compacted(log)
+    assert texts(read_log(log)) == ["v", "w"]
+
+
+def test_a_batch_that_cannot_be_decoded_stays_as_it_is(medium: Medium) -> None:
+    log = medium.open(LogConfig(segment_bytes=300))
+    set_key(log, "k", "1")
+    broken = batch([(b"k", b"broken")])
+    broken[-3:] = b"\xff\xff\xff"
+    header = read_header(broken)
+    write_header(broken, 0, header._replace(crc=crc_of(broken, 0, header.size)))
+    append(log, broken)
+    set_key(log, "k", "2")
+    log.config = COMPACT
+    compacted(log)
+    headers = [h for view in log.read(0, ALL, 3) for _, h in iter_headers(view)]
+    assert [h.base_offset for h in headers] == [1, 2]
+
+
+def test_long_keys_are_told_apart(medium: Medium) -> None:
+    log = medium.open(dataclasses.replace(COMPACT, segment_bytes=10_000))
+    for number in range(6):
+        set_key(log, "x" * 500 + str(number % 3), str(number))
+    compacted(log)
+    assert texts(read_log(log)) == ["3", "4", "5"]
+
+
+def test_more_keys_than_memory_are_done_in_several_passes(medium: Medium, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction_module, "_MAX_KEYS", 4)
+    log = medium.open(COMPACT)
+    for number in range(30):
+        set_key(log, f"key-{number % 10}", str(number))
+    roll(log)
+    expected = state(read_log(log))
+    passes = 0
+    while log.begin_compaction(NOW) is not None:
+        log._is_compacting = False
+        log.compact(NOW)
+        assert state(read_log(log)) == expected
+        passes += 1
+    assert passes > 3
+    assert texts(read_log(log)) == [str(number) for number in range(20, 30)]
+
+
+def test_views_of_the_old_segments_stay_valid(medium: Medium) -> None:
+    log = medium.open(dataclasses.replace(COMPACT, segment_bytes=1 << 20))
+    for number in range(3):
+        set_key(log, "k", str(number) * 100_000)
+    (view,) = log.read(0, 200_000, 3)[:1]
+    before = bytes(view)
+    compacted(log)
+    log.close()
+    assert bytes(view) == before
+
+
+def test_the_log_lives_on_while_a_thread_compacts(medium: Medium) -> None:
+    log = medium.open(COMPACT)
+    for number in range(40):
+        set_key(log, f"key-{number % 5}", str(number))
+    roll(log)
+    compaction = log.begin_compaction(NOW)
+    assert compaction is not None
+    assert log.begin_compaction(NOW) is None
+    paused, go_on = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        paused.set()
+        go_on.wait(10)
+
+    thread = threading.Thread(target=compaction.run, args=(pause,))
+    thread.start()
+    assert paused.wait(10)
+    for number in range(40, 50):
+        set_key(log, f"key-{number % 5}", str(number))
+    assert len(read_log(log)) == 50
+    go_on.set()
+    thread.join()
+    assert log.end_compaction(compaction) > 0
+    assert texts(read_log(log)) == [str(number) for number in range(35, 50)]
+
+
+def test_segments_deleted_meanwhile_do_not_come_back(medium: Medium) -> None:
+    both = dataclasses.replace(COMPACT, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1000)
+    log = medium.open(both)
+    for number in range(10):
+        set_key(log, "old", str(number), now=NOW)
+    roll(log)
+    for number in range(10):
+        set_key(log, "new", str(number), now=NOW + 1000)
+    roll(log)
+    compaction = log.begin_compaction(NOW)
+    assert compaction is not None
+    compaction.run()
+    assert log.enforce_retention(NOW + 1001) > 0
+    start = log.log_start_offset
+    log.end_compaction(compaction)
+    assert log.log_start_offset == start
+    assert min(offsets(read_log(log))) >= start
+    if medium.path is not None:
+        assert not list(medium.path.glob("*.cleaned"))
+
+
+def test_a_compaction_that_ends_after_the_log_was_closed_is_dropped(medium: Medium) -> None:
+    log = medium.open(COMPACT)
+    for number in range(10):
+        set_key(log, "k", str(number))
+    roll(log)
+    compaction = log.begin_compaction(NOW)
+    assert compaction is not None
+    compaction.run()
+    log.close()
+    log.end_compaction(compaction)
+    if medium.path is not None:
+        assert not list(medium.path.glob("*.cleaned"))
+        assert len(read_log(medium.open(COMPACT))) == 10
+
+
+def test_compacted_segments_are_known_to_be_clean_after_a_restart(disk: Medium) -> None:
+    log = disk.open(COMPACT)
+    for number in range(20):
+        set_key(log, f"key-{number % 4}", str(number))
+    set_key(log, "gone", None)
+    compacted(log, NOW)
+    expected = read_log(log)
+    log.close()
+    again = disk.open(COMPACT)
+    assert read_log(again) == expected
+    assert again.begin_compaction(NOW) is None
+    set_key(again, "other", "1")
+    compacted(again, NOW + 1000)
+    assert b"gone" not in [record.key for record in read_log(again)]
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_a_crash_at_any_step_of_the_replacement_loses_nothing(
+    disk: Medium, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory is copied after that many changes of it, and opened as after a crash."""
+    assert disk.path is not None
+    log = disk.open(COMPACT)
+    for number in range(40):
+        set_key(log, f"key-{number % 5}", f"value-{number}")
+    set_key(log, "key-1", None)
+    roll(log)
+    expected = state(read_log(log))
+    crash = disk.path.with_name("crashed-0")
+    left = steps
+
+    def counted(change: object) -> object:
+        def counting(*args: object, **kwargs: object) -> object:
+            nonlocal left
+            if left == 0 and not crash.exists():
+                assert disk.path is not None
+                shutil.copytree(disk.path, crash)
+            left -= 1
+            return change(*args, **kwargs)  # type: ignore[operator]
+
+        return counting
+
+    compaction = log.begin_compaction(NOW)
+    assert compaction is not None
+    compaction.run()
+    monkeypatch.setattr(Path, "unlink", counted(Path.unlink))
+    monkeypatch.setattr(Path, "replace", counted(Path.replace))
+    log.end_compaction(compaction)
+    monkeypatch.undo()
+    assert crash.exists()
+    crashed = open_log(crash, COMPACT)
+    assert state(read_log(crashed)) == state(read_log(log)) == expected
+    assert crashed.log_end_offset == 41
+    compacted(crashed)
+    assert state(read_log(crashed)) == expected
+    crashed.close()
+
+
+def test_control_batches_are_kept(medium: Medium) -> None:
+    log = medium.open(COMPACT)
+    marker = batch([(b"k", b"marker")])
+    header = read_header(marker)
+    header = header._replace(attributes=header.attributes | 0x20)
+    write_header(marker, 0, header)
+    write_header(marker, 0, header._replace(crc=crc_of(marker, 0, header.size)))
+    log.append(marker, [(0, read_header(marker))], NOW)
+    set_key(log, "k", "1")
+    compacted(log)
+    (view,) = log.read(0, ALL, 2)
+    assert [h.is_control for _, h in iter_headers(view)] == [True, False]
+    assert len(read_all(view, control=True)) == 2
+
+
+def test_every_batch_of_a_compacted_log_is_valid(disk: Medium) -> None:
+    log = disk.open(COMPACT)
+    for number in range(30):
+        append(log, batch(values(f"a-{number % 3}", f"b-{number}"), codec=Codec(number % 5)))
+    compacted(log)
+    for segment in log._segments:
+        check_segment(segment)
+
+
+def check_segment(segment: Segment) -> None:
+    for view in segment.storage.views(0, segment.size):
+        for position, header in iter_headers(view):
+            assert crc_of(view, position, header.size) == header.crc
+            if header.record_count == header.last_offset_delta + 1:
+                validate(view, position, len(view))
+
+
+def test_a_leftover_of_an_earlier_attempt_is_overwritten(disk: Medium) -> None:
+    assert disk.path is not None
+    log = disk.open(COMPACT)
+    for number in range(10):
+        set_key(log, "k", str(number))
+    roll(log)
+    (disk.path / f"{0:020d}.log.cleaned").write_bytes(b"x" * 5000)
+    log.compact(NOW)
+    assert texts(read_log(log)) == ["9"]
+    assert isinstance(log._files, PartitionFiles)

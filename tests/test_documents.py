@@ -1,0 +1,64 @@
+"""The documents say what the code does: SUPPORTED.md row by row, the README's commands, the table of dependencies."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from equipoise.broker.config import kafka_name, render, rows
+from equipoise.broker.handlers import HANDLERS
+from equipoise.broker.topic_config import NO_EFFECT, TOPIC_ROWS
+from equipoise.wire.schema import version_range
+
+ROOT = Path(__file__).parent.parent
+
+
+def table(document: str, heading: str) -> list[list[str]]:
+    """The cells of the first table under a heading."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_supported_lists_the_apis_and_versions_that_are_served() -> None:
+    listed = {(int(key), name, version_range(versions)) for key, name, versions, _ in table("SUPPORTED.md", "APIs")}
+    assert listed == {(handler.api.key, handler.api.name, handler.versions) for handler in HANDLERS.values()}
+
+
+def test_supported_lists_the_settings_with_their_defaults() -> None:
+    listed = [(name, default) for name, default, _ in table("SUPPORTED.md", "Broker settings")]
+    assert listed == [(name, render(row.default) or "(empty)") for name, row in rows().items()]
+
+
+def test_supported_lists_the_topic_configs() -> None:
+    listed = dict(table("SUPPORTED.md", "Topic configs"))
+    assert listed == {name: kafka_name(row.name) for name, row in TOPIC_ROWS.items()}
+    without_effect = (ROOT / "SUPPORTED.md").read_text(encoding="utf-8").rpartition("Accepted without effect:")[2]
+    assert set(re.findall(r"`([^`]+)`", without_effect)) == set(NO_EFFECT)
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    declared = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+    for extra in project["project"]["optional-dependencies"].values():
+        declared += extra
+    names = {re.split(r"[ <>=;\[]", line)[0] for line in declared}
+    reasons = {name.strip() for row in table("docs/design.md", "Dependencies") for name in row[0].split(",")}
+    assert names == reasons
+
+
+def test_the_readme_gives_the_two_commands_and_ci_runs_the_second() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.search(r"^make run\b", readme, re.MULTILINE)
+    assert re.search(r"^make test\b", readme, re.MULTILINE)
+    assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_no_registry_is_named_in_the_lock() -> None:
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert "://" not in lock
+    pinned = re.findall(r"^[a-z0-9_.-]+==\S+", lock, re.MULTILINE)
+    assert len(pinned) > 20
+    assert lock.count("--hash=sha256:") >= len(pinned)
