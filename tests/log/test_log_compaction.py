@@ -17,7 +17,6 @@ from log_helpers import (
     batch,
     offsets,
     open_log,
-    put,
     read_from,
     read_log,
     texts,
@@ -197,15 +196,18 @@ def test_an_emptied_log_still_knows_its_end_and_its_producers(disk: Medium) -> N
 
 
 def test_small_segments_are_merged(medium: Medium) -> None:
-    log = medium.open(COMPACT)
-    for number in range(40):
+    log = medium.open(dataclasses.replace(COMPACT, segment_bytes=2000))
+    for number in range(400):
         set_key(log, f"key-{number % 3}", str(number))
     roll(log)
-    many = len(log._segments)
+    assert len(log._segments) > 10
     log.compact(NOW)
-    assert many > 10
-    assert len(log._segments) <= 3
-    assert all(segment.size <= 300 for segment in log._segments)
+    assert len(log._segments) == 2  # all in one, and the active
+    assert texts(read_log(log)) == ["397", "398", "399"]
+    set_key(log, "key-9", "x")
+    compacted(log)
+    assert [segment.size for segment in log._segments] == [log.size, 0]
+    assert log.size < 400  # the headers that marked the ends of merged segments are gone
 
 
 def test_what_gains_nothing_is_not_rewritten(medium: Medium) -> None:

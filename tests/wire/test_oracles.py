@@ -37,7 +37,7 @@ from tests.property.strategies import MESSAGES, each_version, messages, sample
 
 EXAMPLES_PER_VERSION = 12
 
-# Known to neither kio nor kafka-python. Their layout is checked by vectors and round trips only.
+# Known to neither kio nor kafka-python, like the records of `__consumer_offsets`: round trips and vectors only.
 UNCOVERED = {("DeleteGroupsRequest", 3), ("DeleteGroupsResponse", 3)}
 COVERED = [row for row in each_version(MESSAGES) if (row.values[0].__name__, row.values[1]) not in UNCOVERED]
 

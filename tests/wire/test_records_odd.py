@@ -156,6 +156,28 @@ def test_log_append_time_hides_whatever_the_delta_is(read) -> None:
 
 
 @READERS
+def test_a_varint_of_65_bits_is_refused_even_where_its_value_does_not_matter(read) -> None:
+    body = record(ATTRS, b"\xff" * 9 + b"\x02", ZERO, NULL, NULL, ZERO)
+    with pytest.raises(KafkaError, match="64 bits"):
+        read(raw_batch(body, attributes=0x08, max_timestamp=42))
+
+
+@READERS
+def test_a_count_is_doubted_before_anything_is_made_for_it(read) -> None:
+    with pytest.raises(KafkaError, match=r"record_count 2147483647 is more than 7 bytes of records can hold"):
+        read(raw_batch(PLAIN, 2**31 - 1))
+
+
+def test_fields_that_leave_their_record_are_seen_without_a_look_at_headers() -> None:
+    """The first value reaches into the second record, where a byte reads as a number of headers."""
+    first = record(ATTRS, ZERO, ZERO, NULL, vi(3), ZERO)
+    second = record(ATTRS, vi(1), vi(1), NULL, NULL, ZERO)
+    assert (first + second)[-5] == 2
+    with pytest.raises(KafkaError, match="fields of a record do not add up"):
+        decode(raw_batch(first + second, 2), headers=False)
+
+
+@READERS
 def test_an_unknown_codec(read) -> None:
     with pytest.raises(KafkaError) as raised:
         read(raw_batch(PLAIN, attributes=6))

@@ -73,11 +73,12 @@ class Partition:
             return []
         return batches
 
-    def has_bytes(self, offset: int, enough: int) -> int:
-        """How much there is to read, counted up to `enough`; most often nothing, and that is known at once."""
+    def has_bytes(self, offset: int, max_bytes: int, enough: int) -> int:
+        """How much a Fetch can read, at least counted to `enough`; most often nothing, and that is known at once."""
         if offset == self.log.high_watermark:
             return 0
-        return sum(map(len, self.read(offset, enough, at_least_one=True)))
+        first = sum(map(len, self.read(offset, min(enough, max_bytes), at_least_one=True)))
+        return first if first >= enough else sum(map(len, self.read(offset, max_bytes, at_least_one=True)))
 
     def delete_records(self, before: int | None) -> int:
         """Everything below `before` (None: the high watermark) goes; the new log start."""

@@ -44,8 +44,10 @@ Cleaned = tuple[tuple[int, int], ...]
 def cleanable(segments: Sequence[Segment], config: LogConfig, cleaned: Cleaned, now: int) -> list[Segment]:
     """The segments at the log's start that a compaction should work on now; none if it is not worth it."""
     clean_until = cleaned[-1][0] if cleaned else 0
-    settled = now - config.min_compaction_lag_ms
-    ready = list(takewhile(lambda s: s.end_offset <= clean_until or s.largest_timestamp <= settled, segments))
+    lag = config.min_compaction_lag_ms
+    ready = list(segments)
+    if lag > 0:  # else a producer's clock that is ahead would count
+        ready = [*takewhile(lambda s: s.end_offset <= clean_until or s.largest_timestamp <= now - lag, segments)]
     dirty = [segment for segment in ready if segment.end_offset > clean_until]
     if not config.compacts or not dirty:
         return []
@@ -84,8 +86,7 @@ class Compaction:
         """Does the work, and calls `pause` after each batch to let other threads go on. Logs a failing disk."""
         self._map_keys(pause)
         try:
-            for group in self._groups():
-                self._rewrite(group, pause)
+            self._rewrite(pause)
         except OSError as error:
             _log.warning("compaction stopped, it is tried again later: %s", error)
         else:
@@ -112,44 +113,43 @@ class Compaction:
                 pause()
         self._end = self._segments[-1].end_offset
 
-    def _groups(self) -> Iterator[list[Segment]]:
-        """Neighbours that fit into one segment: what shrinks at each pass must not stay a file each."""
+    def _rewrite(self, pause: Callable[[], object]) -> None:
+        """Neighbours become one until that is half full: what shrinks at each pass must not stay a file each."""
         group: list[Segment] = []
-        for segment in self._segments:
-            if segment.base_offset >= self._end:
-                break
-            if group and sum(s.size for s in group) + segment.size > self._config.segment_bytes:
-                yield group
+        new: Segment | None = None
+        for segment in takewhile(lambda segment: segment.base_offset < self._end, self._segments):
+            if new is None or new.size >= self._config.segment_bytes // 2:
+                self._finish(group, new)
+                storage = self._files.cleaned_storage(segment.base_offset)
+                new = Segment(segment.base_offset, storage, self._config.index_interval_bytes)
                 group = []
             group.append(segment)
-        if group:
-            yield group
+            self._copy(segment, new, pause)
+        self._finish(group, new)
 
-    def _rewrite(self, group: Sequence[Segment], pause: Callable[[], object]) -> None:
-        base_offset = group[0].base_offset
-        new = Segment(base_offset, self._files.cleaned_storage(base_offset), self._config.index_interval_bytes)
-        parts: list[Buffer] = []
-        size = 0
-        for segment in group:
-            for part in self._survivors(segment, group[-1].end_offset):
-                parts.append(part)
-                size += len(part)
-                if size >= new.size + _WRITE_BYTES:
-                    _write(new, parts, segment.modified)
-                pause()
-        _write(new, parts, group[-1].modified)
+    def _finish(self, group: Sequence[Segment], new: Segment | None) -> None:
+        if new is None:
+            return
         if len(group) == 1 and new.size == group[0].size:
             new.storage.delete()
-            return
-        new.storage.sync()
-        self.replacements.append(Replacement(group, new))
+        else:
+            new.storage.sync()
+            self.replacements.append(Replacement(group, new))
 
-    def _survivors(self, segment: Segment, end_offset: int) -> Iterator[Buffer]:
-        """The batches that stay; the last before `end_offset` always does: by it a segment says where it ends."""
+    def _copy(self, segment: Segment, new: Segment, pause: Callable[[], object]) -> None:
+        parts: list[Buffer] = []
+        size = 0
         for batch, header in self._batches(segment):
-            part = self._filtered(batch, header, must_stay=header.last_offset + 1 == end_offset)
+            # A segment's last batch stays, if only as a header: it says where the segment ends.
+            part = self._filtered(batch, header, must_stay=header.last_offset + 1 == segment.end_offset)
             if part is not None:
-                yield part
+                parts.append(part)
+                size += len(part)
+            if size >= _WRITE_BYTES:
+                _write(new, parts, segment.modified)
+                size = 0
+            pause()
+        _write(new, parts, segment.modified)
 
     def _filtered(self, batch: memoryview, header: BatchHeader, *, must_stay: bool) -> Buffer | None:
         if header.is_control or header.base_offset >= self._end:

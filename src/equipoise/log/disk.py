@@ -213,11 +213,12 @@ class DiskSyncTask:
         for descriptor in self._descriptors:
             fdatasync(descriptor.number)
         self._descriptors.clear()
+        if self._files.deleted:  # a new topic of the same name must find nothing of it
+            return
         for directory in self._directories:
             sync_directory(directory)
         for path, content in self.notes.items():
-            if not self._files.deleted:  # a new topic of the same name must not find them
-                write_note(path, content)
+            write_note(path, content)
 
 
 def _file_of(storage: Storage) -> FileStorage:

@@ -261,7 +261,8 @@ class PartitionLog:
 
     def sync_failed(self, error: OSError) -> None:
         """After a failed fsync nobody knows what is on the disk: no more is promised."""
-        self._go_offline(f"{self.name}: data could not be made durable ({error}); mend the disk, restart the broker")
+        if self.offline is None:
+            self._go_offline(f"{self.name}: data could not be made durable ({error}); mend the disk, restart")
 
     def _advance(self, high_watermark: int) -> None:
         if high_watermark > self.high_watermark:

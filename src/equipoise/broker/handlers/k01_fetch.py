@@ -77,7 +77,7 @@ class _Reading:
         missing = self.request.min_bytes
         for wanted in self.plan.wanted:
             try:
-                missing -= self.find(wanted).has_bytes(wanted.fetch_offset, min(missing, wanted.max_bytes))
+                missing -= self.find(wanted).has_bytes(wanted.fetch_offset, wanted.max_bytes, missing)
             except KafkaError:
                 return True
             if missing <= 0:

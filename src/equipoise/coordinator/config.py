@@ -1,0 +1,24 @@
+"""The settings of the coordinator, under Kafka's names with underscores, with Kafka's defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000  # a parked client cannot heartbeat; a constant in Kafka too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = 2**31 - 1
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_minutes: int = 10_080
+    offsets_retention_check_interval_ms: int = 600_000
+    group_initial_rebalance_delay_early: bool = True
+    group_rebalance_debounce_ms: int = 0
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        return self.offsets_retention_minutes * 60_000

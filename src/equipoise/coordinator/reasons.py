@@ -1,0 +1,69 @@
+"""Why things happen, as values. Words are made of them in one place only (see the console)."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+
+class Trigger(Enum):
+    """Why a rebalance began."""
+
+    MEMBER_JOINED = auto()
+    MEMBER_LEFT = auto()
+    MEMBER_REMOVED = auto()  # by an administrator, by its group.instance.id
+    SESSION_EXPIRED = auto()
+    SUBSCRIPTION_CHANGED = auto()
+    LEADER_REJOINED = auto()
+    STATIC_MEMBER_REPLACED = auto()
+    SYNC_EXPIRED = auto()  # members that never asked for their assignment
+    ASSIGNMENT_NOT_WRITTEN = auto()
+    SIZE_LIMIT = auto()  # more members were loaded than group.max.size allows
+
+
+class Departure(Enum):
+    """Why a member is no longer one."""
+
+    LEFT = auto()
+    REMOVED = auto()
+    SESSION_EXPIRED = auto()
+    JOIN_EXPIRED = auto()  # did not rejoin within the rebalance timeout
+    SYNC_EXPIRED = auto()
+    REPLACED = auto()  # a static member came back under a new id
+    GROUP_FULL = auto()
+
+
+class Refusal(Enum):
+    """Why a commit was refused."""
+
+    UNKNOWN_GROUP = auto()
+    UNKNOWN_MEMBER = auto()
+    FENCED_INSTANCE = auto()
+    OLD_GENERATION = auto()
+    REBALANCE_IN_PROGRESS = auto()
+    STANDALONE_IN_LIVE_GROUP = auto()  # a commit without membership while the group has members
+
+
+class Who(NamedTuple):
+    """A member as it is named to people."""
+
+    member_id: str
+    client_id: str = ""
+    client_host: str = ""
+    group_instance_id: str | None = None
+
+
+NOBODY = Who("")
+
+
+class Cause(NamedTuple):
+    """A trigger with its circumstances. `silent_ms` and `limit_ms` belong to the expiries: how long, and of how much.
+
+    `said` is the client's own reason, where it sent one.
+    """
+
+    trigger: Trigger
+    who: Who = NOBODY
+    said: str | None = None
+    silent_ms: int = 0
+    limit_ms: int = 0

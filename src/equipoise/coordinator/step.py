@@ -1,0 +1,70 @@
+"""What goes into the coordinator beside a request, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from equipoise.coordinator.events import Event
+from equipoise.wire.errors import ErrorCode
+from equipoise.wire.offsets_records import Record
+from equipoise.wire.schema import Message
+
+
+class Caller(NamedTuple):
+    """Who asks. `token` is opaque here and comes back with the reply."""
+
+    token: Any
+    version: int
+    client_id: str = ""
+    client_host: str = ""  # as Java prints addresses: "/10.0.0.1"
+
+
+class Write:
+    """Records to append in one batch. The one who appends calls `done` when they are durable, or with an error."""
+
+    __slots__ = ("_then", "records")
+
+    def __init__(self, records: list[Record], then: Callable[[ErrorCode, int, Step], None] | None = None) -> None:
+        self.records = records
+        self._then = then
+
+    def done(self, error: ErrorCode, now: int) -> Step:
+        step = Step()
+        if self._then is not None:
+            self._then(error, now, step)
+        return step
+
+
+class Step:
+    """The outcome of one input: replies to send now, records to write, events to note, in this order."""
+
+    __slots__ = ("events", "replies", "writes")
+
+    def __init__(self) -> None:
+        self.replies: list[tuple[Caller, Message]] = []
+        self.writes: list[Write] = []
+        self.events: list[Event] = []
+
+    def reply(self, caller: Caller, response: Message) -> None:
+        self.replies.append((caller, response))
+
+    def write(self, records: list[Record], then: Callable[[ErrorCode, int, Step], None] | None = None) -> None:
+        self.writes.append(Write(records, then))
+
+
+# How a failed write of ours looks to a client (everything else goes out as it is).
+_WRITE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def write_error(error: ErrorCode) -> ErrorCode:
+    return _WRITE_ERRORS.get(error, error)

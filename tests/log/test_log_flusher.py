@@ -1,0 +1,239 @@
+"""Group commit: the high watermark moves when data is durable, and never because of wishful thinking."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+from log_helpers import ALL, Medium, open_log, put, read_log, texts
+
+from equipoise.log import disk as disk_module
+from equipoise.log.config import LogConfig
+from equipoise.log.flusher import Flusher
+from equipoise.log.partition import PartitionLog
+from equipoise.wire.errors import KafkaError
+
+
+class Loop:
+    """Stands in for an event loop: what other threads hand over runs when the test lets it."""
+
+    def __init__(self) -> None:
+        self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+    def run_one(self) -> None:
+        self.calls.get(timeout=10)()
+
+
+class Disk:
+    """Stands in for fdatasync: counts, waits where it is told to, fails where it is told to."""
+
+    def __init__(self) -> None:
+        self.synced: list[int] = []
+        self.entered = threading.Semaphore(0)
+        self.gate: threading.Semaphore | None = None
+        self.failing = False
+
+    def fdatasync(self, descriptor: int) -> None:
+        self.entered.release()
+        if self.gate is not None:
+            assert self.gate.acquire(timeout=10)
+        if self.failing:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self.synced.append(os.fstat(descriptor).st_ino)
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+@pytest.fixture
+def platter(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk()
+    monkeypatch.setattr(disk_module, "fdatasync", disk.fdatasync)
+    return disk
+
+
+@pytest.fixture
+def flusher(loop: Loop) -> Iterator[Flusher]:
+    flusher = Flusher(loop.calls.put)
+    yield flusher
+    flusher.close()
+
+
+@pytest.fixture
+def log(tmp_path: Path, platter: Disk) -> Iterator[PartitionLog]:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=300), flush="commit")
+    yield log
+    platter.gate = None
+    log.close()
+
+
+def test_records_are_seen_when_they_are_durable(log: PartitionLog, flusher: Flusher, loop: Loop) -> None:
+    heard: list[int] = []
+    log.subscribe(lambda log: heard.append(log.high_watermark))
+    put(log, "a", "b")
+    assert (log.high_watermark, log.log_end_offset, log.unsynced) == (0, 2, True)
+    assert log.read(0, ALL, log.high_watermark) == []
+    flusher.dirty(log)
+    loop.run_one()
+    assert (heard, log.unsynced) == ([2], False)
+    assert texts(read_log(log)) == ["a", "b"]
+
+
+def test_appends_during_a_round_wait_for_the_next_and_share_it(
+    log: PartitionLog, flusher: Flusher, loop: Loop, platter: Disk
+) -> None:
+    platter.gate = threading.Semaphore(0)
+    put(log, "a")
+    flusher.dirty(log)
+    assert platter.entered.acquire(timeout=10)
+    for text in "bcd":
+        put(log, text * 10)
+        flusher.dirty(log)
+    platter.gate.release()
+    loop.run_one()
+    assert log.high_watermark == 1  # what was written before the sync began
+    platter.gate.release(5)
+    loop.run_one()
+    assert log.high_watermark == 4
+
+
+def test_one_round_serves_many_logs(tmp_path: Path, flusher: Flusher, loop: Loop, platter: Disk) -> None:
+    logs = [open_log(tmp_path / f"t-{number}", flush="commit") for number in range(5)]
+    platter.gate = threading.Semaphore(0)
+    for log in logs:
+        put(log, "a")
+        flusher.dirty(log)
+    platter.gate.release(5)
+    loop.run_one()
+    assert [log.high_watermark for log in logs] == [1, 0, 0, 0, 0]
+    loop.run_one()
+    assert [log.high_watermark for log in logs] == [1, 1, 1, 1, 1]
+    assert len(set(platter.synced)) == 5
+    platter.gate = None
+    for log in logs:
+        log.close()
+
+
+def test_rolled_segments_are_synced_and_then_sealed(
+    log: PartitionLog, flusher: Flusher, loop: Loop, platter: Disk, tmp_path: Path
+) -> None:
+    for number in range(10):
+        put(log, f"value-{number}")
+    files = sorted((tmp_path / "t-0").glob("*.log"))
+    assert len(files) > 2
+    assert not list((tmp_path / "t-0").glob("*.seal"))
+    flusher.dirty(log)
+    loop.run_one()
+    assert sorted(platter.synced) == sorted(file.stat().st_ino for file in files)
+    assert len(list((tmp_path / "t-0").glob("*.seal"))) == len(files) - 1
+    assert [segment.sealed for segment in log._segments] == [True] * (len(files) - 1) + [False]
+
+
+def test_the_directories_of_a_new_file_are_synced(
+    log: PartitionLog, flusher: Flusher, loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(disk_module, "sync_directory", synced.append)
+    for _ in range(2):
+        put(log, "a")
+        flusher.dirty(log)
+        loop.run_one()
+    assert sorted(synced) == [tmp_path, tmp_path / "t-0"]
+
+
+def test_after_a_failed_sync_the_waiters_are_told_and_nothing_is_promised(
+    log: PartitionLog, flusher: Flusher, loop: Loop, platter: Disk
+) -> None:
+    put(log, "a")
+    flusher.dirty(log)
+    loop.run_one()
+    heard: list[str | None] = []
+    log.subscribe(lambda log: heard.append(log.offline))
+    platter.failing = True
+    put(log, "b")
+    flusher.dirty(log)
+    loop.run_one()
+    assert len(heard) == 1
+    assert heard[0] is not None
+    assert "could not be made durable" in heard[0]
+    platter.failing = False
+    flusher.dirty(log)
+    assert log.high_watermark == 1
+    with pytest.raises(KafkaError, match="could not be made durable"):
+        put(log, "c")
+    assert texts(read_log(log)) == ["a"]
+
+
+def test_one_failing_disk_does_not_stop_the_others(
+    log: PartitionLog, flusher: Flusher, loop: Loop, platter: Disk, tmp_path: Path
+) -> None:
+    other = open_log(tmp_path / "u-0", flush="commit")
+    platter.failing = True
+    put(log, "a")
+    flusher.dirty(log)
+    put(other, "a")
+    loop.run_one()
+    platter.failing = False
+    flusher.dirty(other)
+    loop.run_one()
+    assert (log.offline is None, other.offline is None, other.high_watermark) == (False, True, 1)
+    other.close()
+
+
+def test_a_segment_deleted_during_its_sync_does_no_harm(
+    log: PartitionLog, flusher: Flusher, loop: Loop, platter: Disk, tmp_path: Path
+) -> None:
+    platter.gate = threading.Semaphore(0)
+    put(log, "a")
+    flusher.dirty(log)
+    assert platter.entered.acquire(timeout=10)
+    log.delete()
+    platter.gate.release(5)
+    loop.run_one()
+    assert len(platter.synced) == 1
+    assert not (tmp_path / "t-0").exists()
+
+
+def test_closing_waits_for_the_round_under_way(tmp_path: Path, loop: Loop) -> None:
+    log = open_log(tmp_path / "t-0", flush="commit")
+    flusher = Flusher(loop.calls.put)
+    put(log, "a")
+    flusher.dirty(log)
+    flusher.close()
+    assert log.high_watermark == 1
+    loop.run_one()  # the thread's own call comes late, and finds nothing to do
+    put(log, "b")
+    flusher.dirty(log)
+    log.close()
+    again = open_log(tmp_path / "t-0", flush="commit")
+    assert again.high_watermark == 2
+    again.close()
+
+
+def test_closing_an_idle_flusher_is_nothing(loop: Loop) -> None:
+    Flusher(loop.calls.put).close()
+
+
+def test_without_commit_only_rolled_segments_are_for_the_flusher(disk: Medium) -> None:
+    log = disk.open(LogConfig(segment_bytes=300))
+    put(log, "a")
+    assert (log.high_watermark, log.unsynced) == (1, False)
+    put(log, "x" * 300)
+    assert (log.high_watermark, log.unsynced) == (2, True)
+    log.flush()
+    assert not log.unsynced
+    assert [segment.sealed for segment in log._segments] == [True, False]
+
+
+def test_a_log_in_memory_needs_no_flusher() -> None:
+    log = Medium(None).open(LogConfig(segment_bytes=100))
+    for _ in range(3):
+        put(log, "a")
+    assert (log.high_watermark, log.unsynced, log.begin_sync()) == (3, False, None)
