@@ -23,6 +23,7 @@ from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreatableTopic
 from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest
 from equipoise.wire.apis.k22_init_producer_id import InitProducerIdRequest
 from equipoise.wire.errors import ErrorCode
+from equipoise.wire.records.batch import iter_headers
 from equipoise.wire.records.build import Record, build_batch
 from equipoise.wire.records.read import read_all
 from tests.broker.rawclient import RawClient
@@ -151,19 +152,23 @@ def read_partition(client: RawClient, topic: str = "t", partition: int = 0, star
 
 def last_offset_in(partition: PartitionData) -> int:
     """The last offset that the batches cover, even where compaction has removed its record."""
-    from equipoise.wire.records.batch import iter_headers
-
-    assert partition.records and not isinstance(partition.records, list)
-    *_, (_, header) = iter_headers(partition.records)
+    assert not isinstance(partition.records, list)
+    *_, (_, header) = iter_headers(partition.records or b"")
     return header.last_offset
 
 
 def list_offsets(
-    client: RawClient, timestamp: int, *, topic: str = "t", partition: int = 0, leader_epoch: int = -1
+    client: RawClient,
+    timestamp: int,
+    *,
+    topic: str = "t",
+    partition: int = 0,
+    leader_epoch: int = -1,
+    version: int | None = None,
 ) -> ListOffsetsPartitionResponse:
     asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=leader_epoch)
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
-    (answer,) = client.call(request).topics
+    (answer,) = client.call(request, version).topics
     (row,) = answer.partitions
     assert isinstance(row, ListOffsetsPartitionResponse)
     return row

@@ -23,7 +23,7 @@ from tests.broker.calls import (
     served_apis,
 )
 from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually
-from tests.broker.rawclient import RawClient, request_frame
+from tests.broker.rawclient import RawClient, request_frame, sized
 from tests.broker.test_fetch import LONG_WAIT, park
 
 ONE_REQUEST = request_frame(ApiVersionsRequest(), 0)
@@ -75,11 +75,14 @@ def test_a_frame_larger_than_the_receive_buffer_arrives_whole(broker: Broker, co
     assert bytes(answer.records or b"").endswith(value + b"\0")
 
 
-def test_the_replies_to_what_came_before_a_bad_frame_still_arrive(broker: Broker, connect: Connect) -> None:
+UNKNOWN_API = sized(b"\x7f\xff\0\0\0\0\0\1\xff\xff")
+
+
+def test_the_replies_to_what_came_before_a_refused_request_still_arrive(broker: Broker, connect: Connect) -> None:
     client = connect(broker)
-    client.send_bytes(ONE_REQUEST)
-    client.receive_frame()
-    client.send_bytes(b"\xff\xff\xff\xff")
+    client.send_bytes(ONE_REQUEST * 3 + UNKNOWN_API + ONE_REQUEST)
+    for _ in range(3):
+        client.receive_frame()
     client.wait_closed()
 
 
@@ -228,6 +231,39 @@ def test_a_slow_client_gets_everything_in_the_end(broker: Broker, connect: Conne
         assert int.from_bytes(records[:8], "big") == offset
     eventually(lambda: not broker.call(lambda _: end._read_paused), "it is read from again")
     assert served_apis(slow)
+
+
+@pytest.mark.usefixtures("full_topic")
+def test_replies_that_wait_behind_a_parked_fetch_are_bounded_too(broker: Broker, connect: Connect) -> None:
+    client, other = connect(broker), connect(broker)
+    create_topic(other, "quiet")
+    park(broker, client, fetch_request({("quiet", 0): 0}, max_wait_ms=LONG_WAIT))
+    for _ in range(40):
+        client.send(fetch_request(partition_max_bytes=1, max_bytes=1), BY_NAME)
+    end = connection_of(broker, client)
+    eventually(lambda: broker.call(lambda _: end._read_paused), "the client is no longer read from")
+    assert broker.call(lambda _: end.held_bytes) < 4 * len(BATCH)
+    append(other, b"go", topic="quiet")
+    assert fetched(client.receive()).high_watermark == 1
+    for _ in range(40):
+        assert fetched(client.receive()).high_watermark == BATCHES
+    assert broker.call(lambda _: (end.held_bytes, end._read_paused)) == (0, False)
+
+
+def test_a_client_that_never_reads_its_replies_is_idle_in_the_end(start: Start, connect: Connect) -> None:
+    clock = StandingClock()
+    broker = start({"connections.max.idle.ms": 1000}, clock=clock)
+    slow, other = connect(broker, receive_buffer=4096), connect(broker)
+    create_topic(slow)
+    for _ in range(10):
+        append(slow, bytes(900_000))
+    for _ in range(50):
+        slow.send(fetch_request(partition_max_bytes=1, max_bytes=1), BY_NAME)
+    end = connection_of(broker, slow)
+    eventually(lambda: broker.call(lambda _: end._read_paused), "the slow client is no longer read from")
+    served_apis(other)
+    advance(broker, clock, 1250)
+    eventually(lambda: broker.call(lambda s: end not in s.connections), "the broker has forgotten the connection")
 
 
 @pytest.mark.usefixtures("full_topic")

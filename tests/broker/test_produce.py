@@ -28,6 +28,7 @@ from tests.broker.calls import (
     fetch_request,
     fetched,
     init_producer_id,
+    list_offsets,
     produce,
     produce_request,
     produced,
@@ -191,6 +192,8 @@ def test_acks_all_and_readers_wait_for_the_disk_but_acks_1_does_not(
     assert gate.entered.wait(20)
     assert produce(other, batch_of(b"written"), acks=1).base_offset == 1
     assert fetch(other).high_watermark == 0
+    for timestamp in (0, -3):
+        assert list_offsets(other, timestamp).offset == -1
     park(broker, reader, fetch_request(max_wait_ms=LONG_WAIT))
     assert not client.has_reply()
     gate.let_go.set()
@@ -228,9 +231,7 @@ def test_after_a_failed_sync_nothing_more_is_promised_for_that_partition(
     assert produce(client, batch_of(b"b"), partition=1).error_code == ErrorCode.NONE
 
 
-def test_with_flush_never_nobody_waits_for_the_disk(
-    start: Start, connect: Connect, gate: Gate, tmp_path: Path
-) -> None:
+def test_with_flush_never_nobody_waits_for_the_disk(start: Start, connect: Connect, gate: Gate, tmp_path: Path) -> None:
     client = connect(start({"flush": "never"}, data=tmp_path))
     create_topic(client)
     assert append(client, b"a") == 0

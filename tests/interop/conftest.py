@@ -13,7 +13,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.server import Server
-from equipoise.wire.records.batch import iter_headers
+from equipoise.wire.records.batch import BatchHeader, iter_headers
 from tests.interop.drivers import DRIVERS, AioKafka, Confluent, Driver, KafkaJs, KafkaPython, Kcat, MissingClient
 
 PARTITIONS = 6
@@ -104,16 +104,19 @@ def topic() -> str:
     return f"topic-{uuid.uuid4()}"
 
 
-@pytest.fixture
-def codecs_in_log(broker: Broker) -> Callable[[str], set[str]]:
-    """The codecs of the batches as they lie in the log: clients may send plain what they were to compress."""
+def batches_in_log(broker: Broker, topic: str) -> list[BatchHeader]:
+    """The batches as they lie in the log: clients may do otherwise than they were told, and say nothing."""
 
-    def look(server: Server, topic: str) -> set[str]:
-        chunks = [
-            chunk
+    def look(server: Server) -> list[BatchHeader]:
+        return [
+            header
             for partition in server.topics.require(topic).partitions
             for chunk in partition.log.read(partition.log.log_start_offset, 1 << 30, partition.log.high_watermark)
+            for _, header in iter_headers(chunk)
         ]
-        return {header.codec.name.lower() for chunk in chunks for _, header in iter_headers(chunk)}
 
-    return lambda topic: broker.call(lambda server: look(server, topic))
+    return broker.call(look)
+
+
+def codecs_in_log(broker: Broker, topic: str) -> set[str]:
+    return {header.codec.name.lower() for header in batches_in_log(broker, topic)}

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.interop.conftest import PARTITIONS
+from equipoise.broker import Broker
+from tests.interop.conftest import PARTITIONS, codecs_in_log
 from tests.interop.drivers import DRIVERS, Confluent, Driver
 from tests.interop.records import (
     CLIENTS_CLOCK,
@@ -59,10 +60,10 @@ def write(client: Driver) -> Written:
 
 @pytest.mark.parametrize("writer", DRIVERS)
 def test_read_what_others_wrote(
-    client: Driver, writer: str, written_by: Callable[[str], Written], codecs_in_log: Callable[[str], set[str]]
+    broker: Broker, client: Driver, writer: str, written_by: Callable[[str], Written]
 ) -> None:
     written = written_by(writer)
-    assert codecs_in_log(written.topic) == set(CODECS)
+    assert codecs_in_log(broker, written.topic) == set(CODECS)
     read = client.consume_all(written.topic, PARTITIONS)
     assert_same(read, [client.readable(record) for record in written.records], written.sent)
 

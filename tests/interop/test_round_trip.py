@@ -7,11 +7,11 @@ What a client cannot do stands in `lacks` of its driver; confluent-kafka then do
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 
-from tests.interop.conftest import PARTITIONS
+from equipoise.broker import Broker
+from tests.interop.conftest import PARTITIONS, codecs_in_log
 from tests.interop.drivers import Confluent, Driver
 from tests.interop.records import CODECS, START, STEP, Record, assert_same, by_place, first_at, make_records
 
@@ -23,9 +23,7 @@ def now_ms() -> int:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_round_trip(
-    client: Driver, confluent: Confluent, topic: str, codec: str, codecs_in_log: Callable[[str], set[str]]
-) -> None:
+def test_round_trip(broker: Broker, client: Driver, confluent: Confluent, topic: str, codec: str) -> None:
     client.create_topic(topic, PARTITIONS)
     assert client.count_partitions(topic) == PARTITIONS
 
@@ -33,7 +31,7 @@ def test_round_trip(
     begin = now_ms()
     client.produce(topic, written, codec)
     sent = begin, now_ms()
-    assert codecs_in_log(topic) == {codec}
+    assert codecs_in_log(broker, topic) == {codec}
 
     read = client.consume_all(topic, PARTITIONS)
     assert_same(read, [client.readable(record) for record in by_place(written)], sent)

@@ -271,6 +271,20 @@ def test_producers_noted_beyond_a_cut_tail_are_forgotten(disk: Medium) -> None:
     assert again.log_end_offset == 3
 
 
+def test_producers_noted_before_batches_that_were_deleted_are_forgotten(disk: Medium) -> None:
+    """Else the producer would be asked for a sequence number that it has left behind."""
+    assert disk.path is not None
+    log = disk.open(LogConfig(retention_ms=1000))
+    put(log, "a", producer_id=9, epoch=0, sequence=0)
+    log.close()
+    log = disk.open(LogConfig(retention_ms=1000))
+    put(log, "b", producer_id=9, epoch=0, sequence=1)
+    log.enforce_retention(NOW + 1001)
+    crashed = open_log(copy_of(disk.path, "crashed-0"))
+    assert put(crashed, "c", producer_id=9, epoch=0, sequence=2).base_offset == 2
+    crashed.close()
+
+
 def test_the_start_of_the_log_survives(disk: Medium) -> None:
     assert disk.path is not None
     log = disk.open(SMALL)

@@ -83,13 +83,17 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def enforce_retention(self) -> None:
+        size = self.log.size
         self.log.enforce_retention(self.now)
-        start = self.log.log_start_offset
+        start, first = self.log.log_start_offset, self.log._segments[0]
         gone = [record for record in self.records if record.offset < start]
         if "delete" not in self.config.cleanup_policy:
-            assert start == self.start
-        elif self.log.size < 2000:
-            assert all(record.timestamp < self.now - 1000 for record in gone) or self.log.size + 3500 > 2000
+            assert not gone
+        else:
+            assert not first.size or first.largest_timestamp >= self.now - 1000
+            assert not first.size or self.log.size - 2000 < first.size
+        if size < 2000:
+            assert all(record.timestamp < self.now - 1000 for record in gone)
         self.forget_before(start)
 
     def forget_before(self, offset: int) -> None:

@@ -124,6 +124,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
+        self.last_active = self.server.clock.now()
         self._serve_backlog()
 
     # -- frames

@@ -56,7 +56,7 @@ class Housekeeping:
                 log.warning("%s: connection closed: half a frame and then nothing for %d ms", connection.peer, silent)
                 connection.abort()
             elif 0 <= config.connections_max_idle_ms <= silent and not connection.is_waiting:
-                connection.close()
+                connection.abort()  # `close` would wait for a client that does not read
 
     def enforce_retention(self) -> None:
         now = self._server.clock.now()

@@ -84,9 +84,12 @@ def _start_mock() -> float:
 
 
 def _measure_loads(measured: Measurements, directories: Iterator[Path], advance: Advance) -> None:
+    from equipoise.console.bench_load import write_alone
+
     with ExitStack() as running:
         servers = [running.enter_context(Server(target, next(directories))) for target in TARGETS]
         for number in range(ROUNDS):
+            measured.add("writing_alone_cpu", DISK, write_alone(next(directories)))
             for size in SIZES:
                 for server in servers:
                     _measure_load(measured, server, f"bench-{size}-{number}", size)

@@ -20,20 +20,26 @@ class Caller(NamedTuple):
     client_host: str = ""  # as Java prints addresses: "/10.0.0.1"
 
 
+Then = Callable[[ErrorCode, int, "Step"], None]
+
+
 class Write:
     """Records to append in one batch. The one who appends calls `done` when they are durable, or with an error."""
 
     __slots__ = ("_then", "records")
 
-    def __init__(self, records: list[Record], then: Callable[[ErrorCode, int, Step], None] | None = None) -> None:
+    def __init__(self, records: list[Record], then: Then | None = None) -> None:
         self.records = records
-        self._then = then
+        self._then = [] if then is None else [then]
 
     def done(self, error: ErrorCode, now: int) -> Step:
         step = Step()
-        if self._then is not None:
-            self._then(error, now, step)
+        for then in self._then:
+            then(error, now, step)
         return step
+
+    def and_then(self, then: Then) -> None:
+        self._then.append(then)
 
 
 class Step:
@@ -49,8 +55,19 @@ class Step:
     def reply(self, caller: Caller, response: Message) -> None:
         self.replies.append((caller, response))
 
-    def write(self, records: list[Record], then: Callable[[ErrorCode, int, Step], None] | None = None) -> None:
+    def write(self, records: list[Record], then: Then | None = None) -> None:
         self.writes.append(Write(records, then))
+
+    def reply_when_written(self, caller: Caller, response: Message, failed: Callable[[ErrorCode], Message]) -> None:
+        """A request that made records is answered when they are durable; one that made none, now."""
+        if not self.writes:
+            self.reply(caller, response)
+            return
+
+        def then(error: ErrorCode, now: int, step: Step) -> None:
+            step.reply(caller, response if error is ErrorCode.NONE else failed(error))
+
+        self.writes[-1].and_then(then)
 
 
 # How a failed write of ours looks to a client (everything else goes out as it is).

@@ -290,6 +290,8 @@ class PartitionLog:
 
     def delete(self) -> None:
         self._shut("deleted")
+        # Memory and maps go now: whoever still holds the log may be part of a cycle, and live until that is collected.
+        self._segments = [self._new_segment(self.log_end_offset)]
         self._files.delete()
 
     def _shut(self, how: str) -> None:

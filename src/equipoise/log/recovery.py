@@ -145,11 +145,16 @@ def _without_the_deleted(segments: list[Segment], log_start_offset: int) -> list
 
 
 def _producers(path: Path, segments: list[Segment], end_offset: int) -> Producers:
-    """The last snapshot, and the batches written after it."""
+    """The last snapshot, and the batches written after it.
+
+    Of no use is a snapshot from beyond the log's end, or one after which batches were deleted: it would have
+    a producer repeat what nobody remembers. One that is not known at all may go on as it likes.
+    """
     snapshot = read_note(path / PRODUCERS) or {"offset": 0, "producers": []}
-    if snapshot["offset"] > end_offset:
-        (path / PRODUCERS).unlink()
-        snapshot = {"offset": 0, "producers": []}
+    oldest = segments[0].base_offset if segments else end_offset
+    if not oldest <= snapshot["offset"] <= end_offset:
+        (path / PRODUCERS).unlink(missing_ok=True)
+        snapshot = {"offset": oldest, "producers": []}
     producers = Producers.from_json(snapshot["producers"])
     for segment in segments:
         for _, header in segment.headers(segment.position_of(snapshot["offset"])):

@@ -55,7 +55,7 @@ class AioKafka(Driver):
         topics = self.with_admin(lambda admin: admin.describe_topics())
         return next((len(row["partitions"]) for row in topics if row["topic"] == topic), None)
 
-    def produce(self, topic: str, records: Sequence[Record], codec: str) -> None:
+    def produce(self, topic: str, records: Sequence[Record], codec: str, *, idempotent: bool = False) -> None:
         async def send_all(producer: AIOKafkaProducer) -> list[int]:
             sent = [
                 await producer.send(
@@ -70,9 +70,13 @@ class AioKafka(Driver):
             ]
             return [told.offset for told in await asyncio.gather(*sent)]
 
-        codec_name = None if codec == "none" else codec
         offsets = self.with_producer(
-            send_all, compression_type=codec_name, linger_ms=20, max_batch_size=65536, acks="all"
+            send_all,
+            compression_type=None if codec == "none" else codec,
+            linger_ms=20,
+            max_batch_size=65536,
+            acks="all",
+            enable_idempotence=idempotent,
         )
         assert offsets == [record.offset for record in records]
 

@@ -33,8 +33,8 @@ class Driver(ABC):
         """As the client's metadata tells; None if there is no such topic. Never creates it."""
 
     @abstractmethod
-    def produce(self, topic: str, records: Sequence[Record], codec: str) -> None:
-        """Writes each record to its partition, in order, and returns when all are acknowledged."""
+    def produce(self, topic: str, records: Sequence[Record], codec: str, *, idempotent: bool = False) -> None:
+        """Writes each record to its partition, in order, and returns when all are acknowledged (acks=all)."""
 
     @abstractmethod
     def consume(self, topic: str, starts: Mapping[int, int]) -> list[Record]:

@@ -27,10 +27,8 @@ class Confluent(Driver):
         found = self.admin.list_topics(timeout=PATIENCE_S).topics.get(topic)
         return None if found is None else len(found.partitions)
 
-    def produce(self, topic: str, records: Sequence[Record], codec: str) -> None:
-        producer = Producer(
-            {"bootstrap.servers": self.bootstrap_servers, "compression.type": codec, "linger.ms": 20, "acks": "all"}
-        )
+    def produce(self, topic: str, records: Sequence[Record], codec: str, *, idempotent: bool = False) -> None:
+        producer = self.producer(compression_type=codec, linger_ms=20, acks="all", enable_idempotence=idempotent)
         failures: list[KafkaError] = []
 
         def report(error: KafkaError | None, _: Message) -> None:
@@ -54,8 +52,14 @@ class Confluent(Driver):
 
     def consumer(self, **settings: object) -> Consumer:
         """For reading by assignment; librdkafka wants a group's name even so."""
-        base = {"bootstrap.servers": self.bootstrap_servers, "group.id": "by-assignment", "enable.auto.commit": False}
-        return Consumer({**base, **{name.replace("_", "."): value for name, value in settings.items()}})
+        return Consumer(self._config(group_id="by-assignment", enable_auto_commit=False, **settings))
+
+    def producer(self, **settings: object) -> Producer:
+        return Producer(self._config(**settings))
+
+    def _config(self, **settings: object) -> dict[str, object]:
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        return {"bootstrap.servers": self.bootstrap_servers, **named}
 
     def consume(self, topic: str, starts: Mapping[int, int]) -> list[Record]:
         consumer = self.consumer(enable_partition_eof=True, fetch_wait_max_ms=50)

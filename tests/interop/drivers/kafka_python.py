@@ -31,8 +31,13 @@ class KafkaPython(Driver):
     def producer(self, **settings: object) -> KafkaProducer:
         return KafkaProducer(bootstrap_servers=self.bootstrap_servers, **settings)
 
-    def produce(self, topic: str, records: Sequence[Record], codec: str) -> None:
-        producer = self.producer(compression_type=None if codec == "none" else codec, linger_ms=20, batch_size=65536)
+    def produce(self, topic: str, records: Sequence[Record], codec: str, *, idempotent: bool = False) -> None:
+        producer = self.producer(
+            compression_type=None if codec == "none" else codec,
+            linger_ms=20,
+            batch_size=65536,
+            enable_idempotence=idempotent,
+        )
         try:
             sent = [
                 producer.send(

@@ -69,8 +69,8 @@ class KafkaJs(Driver):
         topics = self.call("admin.fetchTopicMetadata", {})["topics"]
         return next((len(row["partitions"]) for row in topics if row["name"] == topic), None)
 
-    def produce(self, topic: str, records: Sequence[Record], codec: str) -> None:
-        self.call("produce", topic, codec, [_to_json(record) for record in records], {})
+    def produce(self, topic: str, records: Sequence[Record], codec: str, *, idempotent: bool = False) -> None:
+        self.call("produce", topic, codec, [_to_json(record) for record in records], idempotent)
 
     def consume(self, topic: str, starts: Mapping[int, int]) -> list[Record]:
         rows = self.call("consume", topic, list(starts.items()))

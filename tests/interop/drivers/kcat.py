@@ -62,11 +62,12 @@ class Kcat(Driver):
     def count_partitions(self, topic: str) -> int | None:
         return next((len(row["partitions"]) for row in self.metadata()["topics"] if row["topic"] == topic), None)
 
-    def produce(self, topic: str, records: Sequence[Record], codec: str) -> None:
+    def produce(self, topic: str, records: Sequence[Record], codec: str, *, idempotent: bool = False) -> None:
         for (partition, headers), run in itertools.groupby(by_place(records), key=lambda r: (r.partition, r.headers)):
             stdin = b"".join((r.key or b"") + KEY_END + (r.value or b"") + RECORD_END for r in run)
             self.run(
-                *("-P", "-t", topic, "-p", str(partition), "-z", codec, "-X", "linger.ms=20"),
+                *("-P", "-t", topic, "-p", str(partition), "-z", codec),
+                *("-X", "linger.ms=20", "-X", f"enable.idempotence={str(idempotent).lower()}"),
                 *("-K", _escape(KEY_END), "-D", _escape(RECORD_END)),
                 *(["-Z"] if _sends_nulls(partition) else []),
                 *itertools.chain.from_iterable(("-H", _header(*header)) for header in headers),

@@ -40,8 +40,8 @@ const headerMap = pairs => {
 const headerPairs = map =>
   Object.entries(map).flatMap(([name, values]) => [values].flat().map(value => [name, text(value)]))
 
-async function produce(topic, codec, records, options) {
-  const producer = kafka.producer({ createPartitioner: Partitioners.DefaultPartitioner, ...options })
+async function produce(topic, codec, records, idempotent) {
+  const producer = kafka.producer({ createPartitioner: Partitioners.DefaultPartitioner, idempotent })
   const messages = records.map(record => ({
     ...record,
     key: bytes(record.key),
@@ -105,8 +105,8 @@ async function run([step, ...args]) {
     const result = step.startsWith('admin.') ? await admin[step.slice(6)](...args) : await STEPS[step](...args)
     return { result: result ?? null }
   } catch (error) {
-    const cause = error.errors?.[0] ?? error
-    return { error: cause.message, name: cause.name, type: cause.type ?? cause.cause?.type }
+    const first = error.errors?.[0] ?? error
+    return { error: first.message, name: first.name, type: first.type ?? first.cause?.type }
   }
 }
 

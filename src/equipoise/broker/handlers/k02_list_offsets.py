@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 VERSIONS = "1-11"
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
+# The first version in which a client may ask for it.
+_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_NEVER = 32767
 _NOTHING = (-1, -1)
 
 
@@ -42,6 +45,8 @@ def _answer(server: Server, call: Call, topic: str, asked: ListOffsetsPartition)
     try:
         partition = server.find_partition(call, Operation.DESCRIBE, topic, index)
         check_leader_epoch(asked.current_leader_epoch)
+        if asked.timestamp < 0 and call.version < _SINCE.get(asked.timestamp, _NEVER):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} has no meaning here")
         timestamp, offset = _look_up(partition, asked.timestamp)
     except KafkaError as error:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
@@ -57,11 +62,7 @@ def _look_up(partition: Partition, timestamp: int) -> tuple[int, int]:
         return -1, log.high_watermark
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.log_start_offset
-    if timestamp == MAX_TIMESTAMP:
-        return log.max_timestamp() or _NOTHING
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _NOTHING
-    if timestamp < 0:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"timestamp {timestamp} has no meaning")
-    found = log.offset_for_timestamp(timestamp)
+    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     return found if found is not None and found[1] < log.high_watermark else _NOTHING

@@ -39,8 +39,8 @@ def _describe(
     except KafkaError as error:
         result.error_code, result.error_message = error.code, str(error)
         return result
-    keys = None if asked.configuration_keys is None else set(asked.configuration_keys)
-    result.configs = [_result(row, request) for row in rows if keys is None or row.name in keys]
+    keys = asked.configuration_keys or [row.name for row in rows]
+    result.configs = [_result(row, request) for row in rows if row.name in keys]
     return result
 
 

@@ -24,8 +24,8 @@ _GZIP_LEVEL = 6
 _LZ4_LEVEL = 1
 
 # The framing of snappy-java, which the Java client writes: magic, version, oldest version able to read, then
-# blocks each with its length before it. Everybody reads it, because everybody meets Java producers; a bare
-# snappy block, as librdkafka writes, is refused by some younger clients.
+# blocks each with its length before it. A client that meets Java producers has to read it; a bare snappy block,
+# as librdkafka writes, is read by Java and librdkafka, but not by all.
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK = 32 * 1024
@@ -39,13 +39,13 @@ _Room = bytearray | memoryview | mmap
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
-    """`data` in the form that the clients of all languages can read."""
+    """`data` in the framing that the Java client writes."""
     if codec is Codec.GZIP:
         return bytes(cramjam.gzip.compress(data, level=_GZIP_LEVEL))
     if codec is Codec.SNAPPY:
         return _compress_xerial(data)
     if codec is Codec.LZ4:
-        # KIP-57: Java reads neither linked blocks nor, in some versions, a checksum of the content.
+        # Java cannot read linked blocks (KIP-57), and writes no checksum of the content: some consumers mind one.
         lz4 = cramjam.lz4.Compressor(level=_LZ4_LEVEL, content_checksum=False, block_linked=False)
         lz4.compress(data)
         return bytes(lz4.finish())

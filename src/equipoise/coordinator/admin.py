@@ -1,0 +1,111 @@
+"""DescribeGroups, ListGroups, DeleteGroups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from equipoise.coordinator.events import GroupDeleted
+from equipoise.coordinator.group import Group
+from equipoise.coordinator.offsets import expired_offsets, tombstone
+from equipoise.coordinator.states import State
+from equipoise.coordinator.step import Caller, Step, write_error
+from equipoise.wire.apis.k15_describe_groups import DescribedGroup, DescribedGroupMember
+from equipoise.wire.apis.k16_list_groups import ListedGroup
+from equipoise.wire.apis.k42_delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from equipoise.wire.errors import ErrorCode
+from equipoise.wire.offsets_records import Record
+
+if TYPE_CHECKING:
+    from equipoise.coordinator.shard import Shard
+
+GROUP_TYPE = "classic"
+_NOT_FOUND_FROM = 6
+
+
+def describe_group(shard: Shard, group_id: str, version: int) -> DescribedGroup:
+    group = shard.groups.get(group_id)
+    if group is None:
+        is_error = version >= _NOT_FOUND_FROM
+        return DescribedGroup(
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE,
+            error_message=f"Group {group_id} not found." if is_error else None,
+            group_id=group_id,
+            group_state=State.DEAD.value,
+        )
+    is_stable = group.state is State.STABLE
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+                member_assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def list_groups(shard: Shard, states: list[str], types: list[str]) -> Iterator[ListedGroup]:
+    wanted_states = {state.strip().lower() for state in states}
+    wanted_types = {kind.strip().lower() for kind in types}
+    if wanted_types and GROUP_TYPE not in wanted_types:
+        return
+    for group in shard.groups.values():
+        if not wanted_states or group.state.value.lower() in wanted_states:
+            yield ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=GROUP_TYPE,
+            )
+
+
+def delete_group(shard: Shard, group_id: str, caller: Caller, now: int, step: Step) -> None:
+    """One group; its answer is a whole response, which the broker joins with those of other shards."""
+    group = shard.groups.get(group_id)
+    if group is None:
+        step.reply(caller, _deleted(group_id, ErrorCode.GROUP_ID_NOT_FOUND))
+        return
+    if group.state is not State.EMPTY:
+        step.reply(caller, _deleted(group_id, ErrorCode.NON_EMPTY_GROUP))
+        return
+    records = [tombstone(group_id, topic, partition) for topic, partition, _ in shard.offsets.of_group(group_id)]
+    _forget(shard, group, now, step, expired=False)
+    shard.write_and_apply(
+        [*records, group.tombstone()],
+        step,
+        caller,
+        _deleted(group_id, ErrorCode.NONE),
+        lambda code: _deleted(group_id, write_error(code)),
+    )
+
+
+def _deleted(group_id: str, error: ErrorCode) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=[DeletableGroupResult(group_id=group_id, error_code=error)])
+
+
+def expire(shard: Shard, now: int, step: Step) -> None:
+    """The sweep: offsets past their retention go, and with its last offset an Empty group."""
+    for group in list(shard.groups.values()):
+        records: list[Record] = expired_offsets(shard, group, now)
+        left = sum(1 for _ in shard.offsets.of_group(group.group_id)) - len(records)
+        if left == 0 and group.state is State.EMPTY and not group.pending_members:
+            _forget(shard, group, now, step, expired=True)
+            records.append(group.tombstone())
+        if records:
+            shard.write_and_apply(records, step)
+
+
+def _forget(shard: Shard, group: Group, now: int, step: Step, *, expired: bool) -> None:
+    """At once: a join that comes before the tombstone is durable makes a new group, written behind it."""
+    del shard.groups[group.group_id]
+    step.events.append(GroupDeleted(group.group_id, now, expired))

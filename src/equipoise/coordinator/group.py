@@ -1,0 +1,327 @@
+"""A classic group and its members: the data, the questions asked of it, and the changes that are single moves.
+
+What makes a rebalance stands in `rebalance`; what a request may do stands with the request.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from equipoise.coordinator.journal import Journal
+from equipoise.coordinator.reasons import Who
+from equipoise.coordinator.states import TRANSITIONS, IllegalTransition, State
+from equipoise.coordinator.step import Caller
+from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponseMember
+from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
+from equipoise.wire.offsets_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata, Record
+
+Protocols = list[tuple[str, bytes]]  # name and metadata, in order of preference
+
+
+class Member:
+    __slots__ = (
+        "assignment",
+        "awaiting_join",
+        "awaiting_sync",
+        "client_host",
+        "client_id",
+        "group_instance_id",
+        "held_heartbeat",
+        "is_new",
+        "last_seen",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "timer",
+    )
+
+    def __init__(
+        self,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        client: tuple[str, str],
+        timeouts: tuple[int, int],
+        protocols: Protocols,
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id, self.client_host = client
+        self.session_timeout_ms, self.rebalance_timeout_ms = timeouts
+        self.protocols = protocols
+        self.assignment = b""
+        self.is_new = False  # until its first join is answered: then its timer is longer
+        self.awaiting_join: Caller | None = None
+        self.awaiting_sync: Caller | None = None
+        self.held_heartbeat: Caller | None = None
+        self.last_seen = 0
+        self.timer = ("session", group_id, member_id)
+
+    @property
+    def is_static(self) -> bool:
+        return self.group_instance_id is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.awaiting_join is not None or self.awaiting_sync is not None
+
+    @property
+    def who(self) -> Who:
+        return Who(self.member_id, self.client_id, self.client_host, self.group_instance_id)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: set[str]) -> str:
+        return next(name for name, _ in self.protocols if name in candidates)
+
+
+class Group:
+    def __init__(self, group_id: str, now: int) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.previous_state = State.EMPTY
+        self.state_since: int | None = now  # None: loaded from a record too old to say
+        self.generation_id = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}  # group.instance.id to member id
+        self.pending_members: set[str] = set()  # told their id, not yet back with it
+        self.pending_sync: set[str] = set()
+        self.new_member_added = False  # since the initial delay was last extended
+        self.initial_delay: tuple[int, int] | None = None  # the delay running, and what may still be added to it
+        self.not_before = 0  # the debounce of a rebalance: it does not complete earlier
+        self.last_members = 0  # how many, and which static ones, it had when it was last complete
+        self.last_static_members: frozenset[str] = frozenset()
+        self.subscribed_topics: frozenset[str] | None = None
+        self.journal = Journal(group_id)
+        self.joined = 0  # members whose JoinGroup is parked
+        self._supporters: Counter[str] = Counter()  # members per protocol
+
+    # -- state
+
+    def transition(self, target: State, now: int) -> None:
+        if (self.state, target) not in TRANSITIONS:
+            raise IllegalTransition(self.group_id, self.state, target)
+        self.previous_state, self.state = self.state, target
+        self.state_since = now
+
+    def is_in(self, *states: State) -> bool:
+        return self.state in states
+
+    @property
+    def is_simple(self) -> bool:
+        """Only offsets have ever been committed to it, by consumers that assign themselves."""
+        return self.state is State.EMPTY and self.protocol_type is None and not self.pending_members
+
+    @property
+    def in_initial_phase(self) -> bool:
+        return self.state is State.PREPARING_REBALANCE and self.previous_state is State.EMPTY
+
+    # -- members
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        if not self.members:
+            self.protocol_type = protocol_type
+        self.leader = self.leader or member.member_id
+        self.members[member.member_id] = member
+        self.pending_members.discard(member.member_id)
+        self._supporters.update(name for name, _ in member.protocols)
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+
+    def update(self, member: Member, protocols: Protocols, timeouts: tuple[int, int]) -> None:
+        self._supporters.subtract(name for name, _ in member.protocols)
+        self._supporters.update(name for name, _ in protocols)
+        member.protocols = protocols
+        member.session_timeout_ms, member.rebalance_timeout_ms = timeouts
+
+    def park_join(self, member: Member, caller: Caller) -> Caller | None:
+        """Returns the caller of an older JoinGroup of the same member, which this one takes the place of."""
+        older, member.awaiting_join = member.awaiting_join, caller
+        self.joined += older is None
+        return older
+
+    def unpark_join(self, member: Member) -> Caller | None:
+        caller, member.awaiting_join = member.awaiting_join, None
+        self.joined -= caller is not None
+        return caller
+
+    def remove(self, member_id: str) -> Member | None:
+        member = self.members.pop(member_id, None)
+        self.pending_members.discard(member_id)
+        self.pending_sync.discard(member_id)
+        if member is None:
+            return None
+        self.joined -= member.awaiting_join is not None
+        self._supporters.subtract(name for name, _ in member.protocols)
+        if member.group_instance_id is not None:
+            self.static_members.pop(member.group_instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        return member
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """A static member under a new id; the leader's place moves along. Its place in the order stays."""
+        old, member.member_id = member.member_id, member_id
+        member.timer = ("session", self.group_id, member_id)
+        self.members = {(member_id if key == old else key): value for key, value in self.members.items()}
+        self.pending_sync.discard(old)
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member_id
+        if self.leader == old:
+            self.leader = member_id
+
+    def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
+        """The member a request speaks for. Raises KafkaError: unknown, or fenced by a newer incarnation."""
+        if group_instance_id is not None:
+            known = self.static_members.get(group_instance_id)
+            if known is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if known != member_id:
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    def check_generation(self, generation_id: int) -> None:
+        if generation_id != self.generation_id:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+
+    @property
+    def has_all_joined(self) -> bool:
+        return self.joined == len(self.members) and not self.pending_members
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # -- protocols
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether a member with these protocols can be in this group."""
+        if self.state is State.EMPTY:
+            return bool(protocol_type) and any(True for _ in names)
+        return protocol_type == self.protocol_type and any(
+            self._supporters[name] == len(self.members) for name in names
+        )
+
+    def _candidates(self) -> set[str]:
+        """The protocols that every member has."""
+        return {name for name, count in self._supporters.items() if count == len(self.members)}
+
+    def select_protocol(self) -> str | None:
+        """Each member votes for the first of its protocols that all have; a tie goes to the first in the alphabet."""
+        candidates = self._candidates()
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return min(votes, key=lambda name: (-votes[name], name), default=None)
+
+    def update_subscribed_topics(self) -> None:
+        """What the members subscribe to, as far as their metadata can be read; None where it cannot."""
+        self.subscribed_topics = self._read_subscriptions()
+
+    def _read_subscriptions(self) -> frozenset[str] | None:
+        if self.protocol_type != PROTOCOL_TYPE:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        topics: set[str] = set()
+        try:
+            for member in self.members.values():
+                topics.update(decode_subscription(member.metadata(self.protocol_name), newest=0).topics)
+        except ProtocolError:
+            return None
+        return frozenset(topics)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        if self.subscribed_topics is None:
+            return self.protocol_type == PROTOCOL_TYPE and self.state is not State.EMPTY
+        return topic in self.subscribed_topics and self.state is not State.EMPTY
+
+    # -- what is written and what is answered
+
+    def apply(self, value: GroupMetadataValue, now: int) -> None:
+        """What a durable record says of the group: after a restart all of it, in a live group the assignments."""
+        self.protocol_type = value.protocol_type or None
+        self.generation_id = value.generation
+        self.protocol_name = value.protocol
+        for row in value.members:
+            if row.member_id not in self.members:
+                self.add(_member(self.group_id, value.protocol or "", row, now), value.protocol_type)
+            self.members[row.member_id].assignment = row.assignment
+        self.leader = value.leader
+
+    def record(self, assignments: dict[str, bytes] | None = None) -> Record:
+        """The group as it is to be remembered; `assignments` are those about to take effect."""
+        members = [
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(self.protocol_name),
+                assignment=member.assignment if assignments is None else assignments.get(member.member_id, b""),
+            )
+            for member in self.members.values()
+        ]
+        value = GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation_id,
+            protocol=self.protocol_name,
+            leader=self.leader,
+            current_state_timestamp=-1 if self.state_since is None else self.state_since,
+            members=members,
+        )
+        return Record(GroupMetadataKey(group=self.group_id), value)
+
+    def tombstone(self) -> Record:
+        return Record(GroupMetadataKey(group=self.group_id), None)
+
+    def members_for_leader(self) -> list[JoinGroupResponseMember]:
+        return [
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata(self.protocol_name),
+            )
+            for member in self.members.values()
+        ]
+
+
+def protocols_of(request: JoinGroupRequest) -> Protocols:
+    return [(protocol.name, protocol.metadata) for protocol in request.protocols]
+
+
+def load_group(group_id: str, value: GroupMetadataValue, now: int) -> Group:
+    """A group from its record: Stable with members, else Empty. What was in flight is lost, as in Kafka."""
+    group = Group(group_id, now)
+    group.apply(value, now)
+    group.state = group.previous_state = State.STABLE if value.members else State.EMPTY
+    group.state_since = value.current_state_timestamp if value.current_state_timestamp >= 0 else None
+    group.last_members = len(group.members)
+    group.last_static_members = frozenset(group.static_members)
+    group.update_subscribed_topics()
+    return group
+
+
+def _member(group_id: str, protocol: str, row: MemberMetadata, now: int) -> Member:
+    """Only the protocol that was chosen is remembered, so a follower that comes with several will differ."""
+    rebalance_timeout = row.rebalance_timeout if row.rebalance_timeout >= 0 else row.session_timeout
+    client = row.client_id, row.client_host
+    timeouts = row.session_timeout, rebalance_timeout
+    member = Member(group_id, row.member_id, row.group_instance_id, client, timeouts, [(protocol, row.subscription)])
+    member.last_seen = now
+    return member

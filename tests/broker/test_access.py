@@ -1,0 +1,202 @@
+"""An authorizer that says no: each API answers with its own code, and nothing is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from equipoise.broker import Broker
+from equipoise.broker.access import CLUSTER, Kind, Operation, Resource
+from equipoise.wire.apis import k33_alter_configs as k33
+from equipoise.wire.apis import k44_incremental_alter_configs as k44
+from equipoise.wire.apis.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
+from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from equipoise.wire.apis.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from equipoise.wire.apis.k22_init_producer_id import InitProducerIdRequest
+from equipoise.wire.apis.k23_offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from equipoise.wire.apis.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from equipoise.wire.apis.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from equipoise.wire.errors import ErrorCode
+from equipoise.wire.schema import Message
+from tests.broker.calls import BY_NAME, batch_of, create_topic, fetch_request, list_offsets, produce_request
+from tests.broker.conftest import Connect, Start
+from tests.broker.rawclient import RawClient
+
+T = Resource(Kind.TOPIC, "t")
+GROUP = Resource(Kind.GROUP, "g")
+
+
+class Authorizer:
+    """Allows all until told what to deny, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.denied: set[tuple[Operation, Resource]] = set()
+        self.asked: list[tuple[str, Operation, Resource]] = []
+
+    def __call__(self, principal: str, operation: Operation, resource: Resource) -> bool:
+        self.asked.append((principal, operation, resource))
+        return (operation, resource) not in self.denied
+
+
+@pytest.fixture
+def authorizer() -> Authorizer:
+    return Authorizer()
+
+
+@pytest.fixture
+def guarded(start: Start, authorizer: Authorizer) -> Broker:
+    return start(authorizer=authorizer)
+
+
+@pytest.fixture
+def guest(guarded: Broker, connect: Connect, authorizer: Authorizer) -> RawClient:
+    client = connect(guarded)
+    create_topic(client)
+    authorizer.asked.clear()
+    return client
+
+
+def records(topic: str) -> DeleteRecordsTopic:
+    return DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=0)])
+
+
+def offsets(topic: str) -> ListOffsetsTopic:
+    return ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+
+
+def epochs(topic: str) -> OffsetForLeaderTopic:
+    return OffsetForLeaderTopic(topic=topic, partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=0)])
+
+
+Case = tuple[Operation, Resource, Message, int | None, Callable[[Any], int]]
+CASES: dict[str, Case] = {
+    "Produce": (
+        Operation.WRITE,
+        T,
+        produce_request(batch_of(b"a")),
+        BY_NAME,
+        lambda r: r.responses[0].partition_responses[0].error_code,
+    ),
+    "Fetch": (Operation.READ, T, fetch_request(), BY_NAME, lambda r: r.responses[0].partitions[0].error_code),
+    "ListOffsets": (
+        Operation.DESCRIBE,
+        T,
+        ListOffsetsRequest(topics=[offsets("t")]),
+        None,
+        lambda r: r.topics[0].partitions[0].error_code,
+    ),
+    "FindCoordinator": (
+        Operation.DESCRIBE,
+        GROUP,
+        FindCoordinatorRequest(coordinator_keys=["g"]),
+        None,
+        lambda r: r.coordinators[0].error_code,
+    ),
+    "CreateTopics": (
+        Operation.CREATE,
+        CLUSTER,
+        CreateTopicsRequest(topics=[CreatableTopic(name="u", num_partitions=1, replication_factor=1)]),
+        None,
+        lambda r: r.topics[0].error_code,
+    ),
+    "DeleteTopics": (
+        Operation.DELETE,
+        T,
+        DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000),
+        None,
+        lambda r: r.responses[0].error_code,
+    ),
+    "DeleteRecords": (
+        Operation.DELETE,
+        T,
+        DeleteRecordsRequest(topics=[records("t")], timeout_ms=1000),
+        None,
+        lambda r: r.topics[0].partitions[0].error_code,
+    ),
+    "InitProducerId": (
+        Operation.IDEMPOTENT_WRITE,
+        CLUSTER,
+        InitProducerIdRequest(transaction_timeout_ms=1),
+        None,
+        lambda r: r.error_code,
+    ),
+    "OffsetForLeaderEpoch": (
+        Operation.DESCRIBE,
+        T,
+        OffsetForLeaderEpochRequest(topics=[epochs("t")]),
+        None,
+        lambda r: r.topics[0].partitions[0].error_code,
+    ),
+    "DescribeConfigs of a topic": (
+        Operation.DESCRIBE_CONFIGS,
+        T,
+        DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=2, resource_name="t")]),
+        None,
+        lambda r: r.results[0].error_code,
+    ),
+    "DescribeConfigs of the broker": (
+        Operation.DESCRIBE_CONFIGS,
+        CLUSTER,
+        DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=4, resource_name="1")]),
+        None,
+        lambda r: r.results[0].error_code,
+    ),
+    "AlterConfigs": (
+        Operation.ALTER_CONFIGS,
+        T,
+        k33.AlterConfigsRequest(resources=[k33.AlterConfigsResource(resource_type=2, resource_name="t", configs=[])]),
+        None,
+        lambda r: r.responses[0].error_code,
+    ),
+    "IncrementalAlterConfigs": (
+        Operation.ALTER_CONFIGS,
+        T,
+        k44.IncrementalAlterConfigsRequest(
+            resources=[k44.AlterConfigsResource(resource_type=2, resource_name="t", configs=[])]
+        ),
+        None,
+        lambda r: r.responses[0].error_code,
+    ),
+    "CreatePartitions": (
+        Operation.ALTER,
+        T,
+        CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=2)], timeout_ms=1000),
+        None,
+        lambda r: r.results[0].error_code,
+    ),
+}
+CODES = {
+    Kind.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    Kind.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    Kind.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_denied_is_answered_by_code_and_allowed_goes_through(
+    guest: RawClient, authorizer: Authorizer, case: Case
+) -> None:
+    operation, resource, request, version, code_of = case
+    authorizer.denied = {(operation, resource)}
+    assert code_of(guest.call(request, version)) == CODES[resource.kind]
+    assert ("User:ANONYMOUS", operation, resource) in authorizer.asked
+    authorizer.denied = set()
+    assert code_of(guest.call(request, version)) == ErrorCode.NONE
+
+
+def test_what_was_denied_was_not_done(guest: RawClient, authorizer: Authorizer) -> None:
+    authorizer.denied = {(operation, resource) for operation, resource, *_ in CASES.values()}
+    for _, _, request, version, _ in CASES.values():
+        guest.call(request, version)
+    authorizer.denied = set()
+    assert list_offsets(guest, -1).offset == 0, "nothing was produced, the topic is still there"
+    assert list_offsets(guest, -1, partition=1).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert list_offsets(guest, -1, topic="u").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

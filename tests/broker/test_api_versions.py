@@ -1,0 +1,49 @@
+"""ApiVersions: what a client is told before it knows anything."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from equipoise.broker import Broker
+from equipoise.broker.handlers import HANDLERS
+from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from equipoise.wire.errors import ErrorCode
+from tests.broker.calls import served_apis
+from tests.broker.rawclient import RawClient, sized
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_tells_the_same_ranges(client: RawClient, version: int) -> None:
+    served = served_apis(client, version)
+    assert served.keys() == HANDLERS.keys()
+    for key, (first, last) in served.items():
+        if key != 0:
+            assert (first, last) == HANDLERS[key].versions
+
+
+def test_produce_is_advertised_from_0_because_librdkafka_compresses_only_then(client: RawClient) -> None:
+    assert served_apis(client)[0] == (0, HANDLERS[0].versions.last)
+
+
+@pytest.mark.parametrize("version", [5, 6, 1000, 32767])
+def test_an_unknown_version_is_answered_in_the_form_of_version_0(client: RawClient, version: int) -> None:
+    client.send_bytes(sized(struct.pack(">hhih", 18, version, 77, -1) + b"\0\5\5\5\5"))
+    reply = client.receive_frame()
+    assert reply[:4] == struct.pack(">i", 77)
+    answer = ApiVersionsResponse.decode(reply, 0, 4)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys} == served_apis(client)
+
+
+def test_the_clients_software_is_kept_with_its_connection(broker: Broker, client: RawClient) -> None:
+    client.call(ApiVersionsRequest(client_software_name="raw", client_software_version="1.2"), 3)
+    assert broker.call(lambda s: [c.client_software for c in s.connections]) == [("raw", "1.2")]
+
+
+def test_every_advertised_version_of_every_api_has_a_codec() -> None:
+    for handler in HANDLERS.values():
+        for version in range(handler.versions.first, handler.versions.last + 1):
+            assert version in handler.api.request.versions
+            assert version in handler.api.response.versions

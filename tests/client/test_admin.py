@@ -1,0 +1,104 @@
+"""Admin against our broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from equipoise.broker import Broker
+from equipoise.client import Admin, KafkaConnectionError
+from equipoise.client.admin import Offsets, parse_bootstrap_servers
+from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
+
+
+@pytest.fixture
+def admin(broker: Broker) -> Iterator[Admin]:
+    with Admin(broker.bootstrap_servers) as connected:
+        yield connected
+
+
+def test_a_topic_from_its_creation_to_its_end(admin: Admin) -> None:
+    admin.create_topic("orders", 3, {"retention.ms": "60000"})
+    admin.create_topic("audit")
+    assert [(topic.name, len(topic.partitions)) for topic in admin.topics()] == [("audit", 1), ("orders", 3)]
+    assert admin.configs("orders") == {"retention.ms": "60000"}
+    admin.add_partitions("orders", 5)
+    assert [one.partition for one in admin.topic("orders").partitions] == [0, 1, 2, 3, 4]
+    admin.delete_topic("orders")
+    assert [topic.name for topic in admin.topics()] == ["audit"]
+
+
+def test_partitions_name_their_leader_and_replicas(admin: Admin) -> None:
+    admin.create_topic("orders", 1)
+    (partition,) = admin.topic("orders").partitions
+    assert (partition.leader_id, partition.replica_nodes, partition.isr_nodes) == (1, [1], [1])
+
+
+def test_a_topic_keeps_its_id_and_gets_another_when_made_anew(admin: Admin) -> None:
+    admin.create_topic("orders")
+    first = admin.topic("orders").topic_id
+    assert any(first)
+    assert admin.topic("orders").topic_id == first
+    admin.delete_topic("orders")
+    admin.create_topic("orders")
+    assert admin.topic("orders").topic_id != first
+
+
+def test_offsets_follow_what_is_produced(admin: Admin, broker: Broker) -> None:
+    admin.create_topic("orders", 2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for _ in range(5):
+        producer.produce("orders", b"x", partition=1)
+    producer.flush()
+    assert admin.offsets("orders") == {0: Offsets(0, 0), 1: Offsets(0, 5)}
+
+
+def test_the_cluster_names_its_brokers(admin: Admin, broker: Broker) -> None:
+    cluster = admin.cluster()
+    assert cluster.cluster_id
+    assert cluster.controller_id == cluster.brokers[0].node_id == 1
+    assert [f"{one.host}:{one.port}" for one in cluster.brokers] == [broker.bootstrap_servers]
+
+
+def test_asking_for_a_topic_does_not_create_it(admin: Admin) -> None:
+    for ask in (admin.topic, admin.offsets, admin.configs):
+        with pytest.raises(KafkaError, match="'nothing'") as caught:
+            ask("nothing")
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert admin.topics() == []
+
+
+def test_a_refusal_comes_in_the_brokers_words(admin: Admin) -> None:
+    admin.create_topic("orders")
+    refused = {
+        ErrorCode.TOPIC_ALREADY_EXISTS: lambda: admin.create_topic("orders"),
+        ErrorCode.INVALID_PARTITIONS: lambda: admin.add_partitions("orders", 1),
+        ErrorCode.INVALID_CONFIG: lambda: admin.create_topic("other", 1, {"retention": "1"}),
+        ErrorCode.INVALID_TOPIC_EXCEPTION: lambda: admin.create_topic("no spaces"),
+        ErrorCode.INVALID_REPLICATION_FACTOR: lambda: admin.create_topic("other", replication_factor=3),
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: lambda: admin.delete_topic("nothing"),
+    }
+    for code, attempt in refused.items():
+        with pytest.raises(KafkaError, match=rf"\w+ .*\({code.name}\)$") as caught:
+            attempt()
+        assert caught.value.code is code
+    assert [topic.name for topic in admin.topics()] == ["orders"]
+
+
+def test_the_first_server_that_answers_is_used(broker: Broker) -> None:
+    with Admin(f"127.0.0.1:1, {broker.bootstrap_servers}") as admin:
+        assert admin.topics() == []
+
+
+def test_all_servers_down_names_each() -> None:
+    with pytest.raises(KafkaConnectionError, match=r"127\.0\.0\.1:1: .*; cannot connect to 127\.0\.0\.1:2: "):
+        Admin("127.0.0.1:1,127.0.0.1:2")
+
+
+def test_bootstrap_servers_are_read_as_kafka_writes_them() -> None:
+    assert parse_bootstrap_servers("a:1, [::1]:9092") == [("a", 1), ("::1", 9092)]
+    for wrong in ("", "a", "a:", ":1", "a:b", "a:0", "a:65536", "a:1,,b:2"):
+        with pytest.raises(UsageError, match="write HOST:PORT"):
+            parse_bootstrap_servers(wrong)
