@@ -12,6 +12,7 @@ from equipoise.broker.access import CLUSTER, Kind, Operation, Resource
 from equipoise.wire.apis import k33_alter_configs as k33
 from equipoise.wire.apis import k44_incremental_alter_configs as k44
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
 from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -24,6 +25,7 @@ from equipoise.wire.apis.k23_offset_for_leader_epoch import (
 )
 from equipoise.wire.apis.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from equipoise.wire.apis.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from equipoise.wire.apis.k75_describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.schema import Message
 from tests.broker.calls import BY_NAME, batch_of, create_topic, fetch_request, list_offsets, produce_request
@@ -100,9 +102,30 @@ CASES: dict[str, Case] = {
         None,
         lambda r: r.coordinators[0].error_code,
     ),
+    "Metadata": (
+        Operation.DESCRIBE,
+        T,
+        MetadataRequest(topics=[MetadataRequestTopic(name="t")]),
+        None,
+        lambda r: r.topics[0].error_code,
+    ),
+    "Metadata that creates": (
+        Operation.CREATE,
+        Resource(Kind.TOPIC, "new"),
+        MetadataRequest(topics=[MetadataRequestTopic(name="new")]),
+        None,
+        lambda r: r.topics[0].error_code,
+    ),
+    "DescribeTopicPartitions": (
+        Operation.DESCRIBE,
+        T,
+        DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]),
+        None,
+        lambda r: r.topics[0].error_code,
+    ),
     "CreateTopics": (
         Operation.CREATE,
-        CLUSTER,
+        Resource(Kind.TOPIC, "u"),
         CreateTopicsRequest(topics=[CreatableTopic(name="u", num_partitions=1, replication_factor=1)]),
         None,
         lambda r: r.topics[0].error_code,
@@ -190,6 +213,20 @@ def test_denied_is_answered_by_code_and_allowed_goes_through(
     assert ("User:ANONYMOUS", operation, resource) in authorizer.asked
     authorizer.denied = set()
     assert code_of(guest.call(request, version)) == ErrorCode.NONE
+
+
+def test_topics_that_may_not_be_described_are_left_out_of_a_list_of_all(
+    guest: RawClient, authorizer: Authorizer
+) -> None:
+    create_topic(guest, "seen")
+    authorizer.denied = {(Operation.DESCRIBE, T)}
+    assert [row.name for row in guest.call(MetadataRequest(topics=None)).topics] == ["seen"]
+    assert [row.name for row in guest.call(DescribeTopicPartitionsRequest(topics=[])).topics] == ["seen"]
+
+
+def test_who_may_not_ask_does_not_learn_whether_a_topic_is_there(guest: RawClient, authorizer: Authorizer) -> None:
+    authorizer.denied = {(Operation.DESCRIBE, Resource(Kind.TOPIC, "absent"))}
+    assert list_offsets(guest, -1, topic="absent").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_what_was_denied_was_not_done(guest: RawClient, authorizer: Authorizer) -> None:

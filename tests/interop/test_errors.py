@@ -9,12 +9,11 @@ from aiokafka.errors import MessageSizeTooLargeError as AioTooLarge
 from aiokafka.errors import UnknownTopicOrPartitionError as AioUnknown
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic
-from kafka import KafkaConsumer
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from equipoise.broker import Broker
 from tests.interop.conftest import PARTITIONS, SETTINGS, open_driver
-from tests.interop.drivers import DRIVERS, AioKafka, Confluent, Driver, KafkaJs, KafkaPython, Kcat
+from tests.interop.drivers import AioKafka, Confluent, Driver, KafkaJs, KafkaPython, Kcat
 from tests.interop.drivers.base import PATIENCE_S
 from tests.interop.drivers.kafkajs import KafkaJsError
 from tests.interop.drivers.kcat import KcatError
@@ -32,7 +31,7 @@ def strict_broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def strict(strict_broker: Broker) -> Iterator[Callable[[str], Driver]]:
-    """Opens a client of the broker that creates no topic unasked."""
+    """Opens a client of a broker that creates no topic unasked; and at the end, it has created none."""
     opened: list[Driver] = []
 
     def open_it(name: str) -> Driver:
@@ -42,6 +41,7 @@ def strict(strict_broker: Broker) -> Iterator[Callable[[str], Driver]]:
     yield open_it
     for driver in opened:
         driver.close()
+    assert strict_broker.call(lambda server: [topic.name for topic in server.topics]) == []
 
 
 # -- too large
@@ -57,7 +57,7 @@ def is_too_large(error: Exception) -> bool:
         case KafkaException():
             return error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
         case MessageSizeTooLargeError():
-            return f"max.message.bytes of {error.args[0].split()[-3]} is {LIMIT}" in error.args[0]
+            return f"is {LIMIT}" in str(error)  # the one client that shows the broker's words
         case KafkaJsError():
             return error.kind == "MESSAGE_TOO_LARGE"
         case KcatError():
@@ -73,26 +73,15 @@ def test_record_too_large(client: Driver, confluent: Confluent, topic: str) -> N
     assert client.consume_all(topic, 1) == []
 
 
-def test_large_record_is_read_in_spite_of_fetch_limits(confluent: Confluent, kafka_python: KafkaPython) -> None:
+def test_large_record_is_read_in_spite_of_fetch_limits(
+    confluent: Confluent, kafka_python: KafkaPython, topic: str
+) -> None:
     """The first batch is sent whatever its size: a small limit slows a consumer down, and never stops it."""
-    topic = "larger-than-fetch"
     records = [Record(0, offset, START, None, bytes([offset]) * 50_000, ()) for offset in range(4)]
     confluent.create_topic(topic, 1)
     for record in records:
         confluent.produce(topic, [record], "none")
-    consumer = kafka_python.consumer(max_partition_fetch_bytes=1000, fetch_max_bytes=1000)
-    assert read_values(consumer, topic, len(records)) == [record.value for record in records]
-
-
-def read_values(consumer: KafkaConsumer, topic: str, count: int) -> list[bytes | None]:
-    from kafka import TopicPartition
-
-    try:
-        consumer.assign([TopicPartition(topic, 0)])
-        consumer.seek_to_beginning()
-        return [next(consumer).value for _ in range(count)]
-    finally:
-        consumer.close()
+    assert kafka_python.consume(topic, {0: 0}, max_partition_fetch_bytes=1000, fetch_max_bytes=1000) == records
 
 
 # -- topics that are not there
@@ -154,7 +143,7 @@ def test_kcat_unknown_topic(strict: Callable[[str], Driver], topic: str) -> None
     client = strict(Kcat.name)
     assert isinstance(client, Kcat)
     with pytest.raises(KcatError, match="Broker: Unknown topic or partition"):
-        client.run("-P", "-t", topic, "-X", "topic.topic.metadata.propagation.max.ms=1", stdin=b"value\n")
+        client.run("-P", "-t", topic, "-X", "topic.metadata.propagation.max.ms=1", stdin=b"value\n")
     with pytest.raises(KcatError, match="Broker: Unknown topic or partition"):
         client.consume(topic, {0: 0})
 
@@ -169,7 +158,3 @@ def test_kafkajs_unknown_topic(strict: Callable[[str], Driver], topic: str) -> N
     assert caught.value.kind == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-@pytest.mark.parametrize("name", DRIVERS)
-def test_nothing_was_created_by_all_that(strict: Callable[[str], Driver], strict_broker: Broker, name: str) -> None:
-    assert strict(name).count_partitions("any") is None
-    assert strict_broker.call(lambda server: [topic.name for topic in server.topics]) == []

@@ -63,6 +63,7 @@ TOPIC_OPERATIONS = _bits(
     Operation.DESCRIBE_CONFIGS,
     Operation.ALTER_CONFIGS,
 )
+GROUP_OPERATIONS = _bits(Operation.READ, Operation.DELETE, Operation.DESCRIBE)
 CLUSTER_OPERATIONS = _bits(
     Operation.CREATE,
     Operation.ALTER,

@@ -86,6 +86,25 @@ class BrokerConfig:
     min_insync_replicas: int = setting(1, "With one broker, always 1.", 1, 1, topic="min.insync.replicas")
     producer_id_expiration_ms: int = setting(DAY_MS, "Idle time after which a producer is forgotten.", 1, INT_MAX)
     offsets_topic_num_partitions: int = setting(50, "Partitions of __consumer_offsets.", 1, INT_MAX)
+    offsets_topic_segment_bytes: int = setting(104_857_600, "Segment size of __consumer_offsets.", 1, INT_MAX)
+    offsets_topic_replication_factor: int = setting(3, "Without effect: there is one broker.", 1, 32767)
+    offsets_topic_compression_codec: int = setting(0, "Without effect: never compressed.", 0, 4)
+    offsets_load_buffer_size: int = setting(5_242_880, "Without effect.", 1, INT_MAX)
+    offsets_commit_timeout_ms: int = setting(5_000, "How long a write of the coordinator may take.", 1, INT_MAX)
+    offset_metadata_max_bytes: int = setting(4_096, "Longest metadata of a committed offset.", 0, INT_MAX)
+    offsets_retention_minutes: int = setting(10_080, "How long offsets outlive their group's last member.", 1, INT_MAX)
+    offsets_retention_check_interval_ms: int = setting(600_000, "Time between two rounds of offset expiry.", 1)
+    group_min_session_timeout_ms: int = setting(6_000, "Shortest session timeout a member may ask for.", 0, INT_MAX)
+    group_max_session_timeout_ms: int = setting(1_800_000, "Longest session timeout.", 0, INT_MAX)
+    group_initial_rebalance_delay_ms: int = setting(3_000, "Wait for more members of an empty group.", 0, INT_MAX)
+    group_max_size: int = setting(INT_MAX, "Members a group may have.", 1, INT_MAX)
+    group_coordinator_threads: int = setting(4, "Without effect: one loop serves all shards.", 1, INT_MAX)
+    group_coordinator_background_threads: int = setting(2, "Without effect.", 1, INT_MAX)
+    group_coordinator_append_linger_ms: int = setting(-1, "Without effect: one append per turn of the loop.", -1)
+    group_coordinator_cached_buffer_max_bytes: int = setting(1_048_588, "Without effect.", 524_288, INT_MAX)
+    group_coordinator_rebalance_protocols: str = setting(
+        "classic", "The group protocols served.", list_of=("classic", "consumer", "streams")
+    )
     socket_request_max_bytes: int = setting(104_857_600, "Largest frame accepted.", 1, INT_MAX)
     max_connections: int = setting(INT_MAX, "Connections at a time.", 0, INT_MAX)
     connections_max_idle_ms: int = setting(600_000, "Silence after which a connection is closed; -1 never.", -1)
@@ -99,6 +118,15 @@ class BrokerConfig:
         choices=("commit", "never"),
     )
     request_receive_timeout_ms: int = setting(30_000, "Silence in the middle of a frame that ends a connection.", 1)
+    group_initial_rebalance_delay_early: bool = setting(
+        True, "End the initial delay when as many members as the group last had, or all its static ones, are back."
+    )
+    group_rebalance_debounce_ms: int = setting(
+        0, "A rebalance of a Stable group waits at least this long, so that a burst costs one.", 0, INT_MAX
+    )
+    group_heartbeat_hold_max_ms: int = setting(
+        5_000, "Longest hold of a heartbeat of a client known to bear it; 0: none is held.", 0, INT_MAX
+    )
     max_in_flight_requests_per_connection: int = setting(
         1000, "Requests of one connection being answered; more are read when some have left.", 1, INT_MAX
     )

@@ -13,6 +13,7 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
+from equipoise.broker.holding import Holding
 from equipoise.broker.parking import Parked, Release
 from equipoise.wire.apis.headers import decode_request_header
 from equipoise.wire.errors import ProtocolError
@@ -30,6 +31,7 @@ _REPLY_HEAD_FLEXIBLE = Struct(">iix")
 _MIN_FRAME = 10  # the header of a request without client id
 _JOIN_BELOW = 65536  # replies up to this size leave as one piece: one copy is cheaper than many buffers
 _WRITE_HIGH_WATER = 1 << 20
+_HEARTBEAT = 12
 
 
 class Call:
@@ -70,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, server: Server) -> None:
         self.server = server
         self.client_software = ("", "")  # name and version, if the client's ApiVersions told
+        self.holding = Holding()
         self.peer = "?"
         self.local_host = ""
         self.last_active = server.clock.now()
@@ -195,6 +198,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             api_key, version, correlation_id, client_id, pos = decode_request_header(frame)
             route = self.server.route(api_key, version)
+            self.holding.interrupt(api_key == _HEARTBEAT, self.last_active)
             call = Call(self, route, correlation_id, client_id or "")
             response = route.handle(self.server, route.decode(frame, pos), call)
         except ProtocolError as error:

@@ -11,10 +11,11 @@ from equipoise.broker.access import Authorizer, Kind, Operation, Resource, allow
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.connection import Call, Connection
 from equipoise.broker.fetch_sessions import FetchSessions
+from equipoise.broker.groups import Groups
 from equipoise.broker.handlers import Route, find_route
 from equipoise.broker.housekeeping import Housekeeping
 from equipoise.broker.parking import Release
-from equipoise.broker.topics import LEADER_EPOCH, Partition, Topics
+from equipoise.broker.topics import LEADER_EPOCH, Partition, Topic, Topics
 from equipoise.log.flusher import Flusher
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader
@@ -43,6 +44,7 @@ class Server:
         self.clock = clock
         self.topics = Topics(directory, config)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
+        self.groups = Groups(self)
         self.connections: set[Connection] = set()
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BUFFER))
         self.host, self.port = "", 0
@@ -81,10 +83,13 @@ class Server:
             raise KafkaError(resource.kind.value, f"{operation.name} on {resource.kind.name} {resource.name} is denied")
 
     def find_partition(self, call: Call, operation: Operation, topic: str | bytes, index: int) -> Partition:
-        """The partition, if it is there and the caller may do this to it."""
-        partition = self.topics.partition(topic, index)
-        self.authorize(call, operation, Resource(Kind.TOPIC, partition.topic.name))
-        return partition
+        """The partition, if the caller may do this to it and it is there."""
+        name = topic if isinstance(topic, str) else self.topics.require_id(topic).name
+        self.authorize(call, operation, Resource(Kind.TOPIC, name))
+        return self.topics.partition(topic, index)
+
+    def may_describe(self, call: Call, topic: Topic) -> bool:
+        return self._authorizer(ANONYMOUS, Operation.DESCRIBE, Resource(Kind.TOPIC, topic.name))
 
     def route(self, api_key: int, version: int) -> Route:
         found = self._routes.get((api_key, version))
@@ -124,12 +129,14 @@ class Server:
             ) from None
         self.host, self.port = self._listener.sockets[0].getsockname()[:2]
         self._housekeeping.start()
+        self.groups.open()
 
     async def stop(self) -> None:
         """What is written is flushed, parked replies are answered, connections are closed."""
         self._housekeeping.stop()
         if self._listener is not None:
             self._listener.close()
+        await self.groups.close()
         self._flusher.close()
         for connection in list(self.connections):
             connection.release_parked(Release.SHUTDOWN)

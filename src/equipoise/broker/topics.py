@@ -166,9 +166,17 @@ class Topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
         return found
 
+    def find(self, key: str | bytes) -> Topic:
+        """By name, or by id."""
+        return self.require(key) if isinstance(key, str) else self.require_id(key)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        found = self._by_id.get(topic_id)
+        return None if found is None else found.name
+
     def partition(self, key: str | bytes, index: int) -> Partition:
         """By topic name, or id, and number."""
-        topic = self.require(key) if isinstance(key, str) else self.require_id(key)
+        topic = self.find(key)
         if not 0 <= index < len(topic.partitions):
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

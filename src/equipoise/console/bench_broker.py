@@ -95,7 +95,8 @@ def _measure_loads(measured: Measurements, directories: Iterator[Path], advance:
                     _measure_load(measured, server, f"bench-{size}-{number}", size)
                     advance()
         for server in servers:
-            measured.add("resident_loaded", server.target, server.resident_mb())
+            if server.target.keeps_all:
+                measured.add("resident_emptied", server.target, server.resident_mb())
 
 
 def _measure_load(measured: Measurements, server: Server, topic: str, size: int) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import methodcaller
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -28,6 +29,7 @@ PRODUCER = {
 CONSUMER = {
     "group.id": "bench",
     "enable.auto.commit": False,
+    "auto.offset.reset": "error",
     # With its defaults librdkafka rests for a second when 100,000 records lie ready, and for half a one at the end.
     "fetch.queue.backoff.ms": 1,
     "fetch.wait.max.ms": 10,
@@ -114,6 +116,9 @@ def _read_once(consumer: Consumer, kept: list[tuple[TopicPartition, int]], sampl
     left = sum(count for _, count in kept)
     while left and time.perf_counter() < deadline:
         messages = consumer.consume(min(left, _AT_A_TIME), timeout=0.2)
+        failure = next(filter(None, map(methodcaller("error"), messages)), None)
+        if failure is not None:
+            raise EquipoiseError(f"a fetch failed: {failure}")
         left -= len(messages)
         sample.bytes += sum(map(len, messages))
 

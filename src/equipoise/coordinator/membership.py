@@ -45,7 +45,7 @@ def heartbeat(shard: Shard, request: HeartbeatRequest, caller: Caller, hold_ms: 
     shard.rebalancer.release_heartbeat(member, ErrorCode.NONE, step)
     if hold_ms > 0 and group.state is State.STABLE:
         member.held_heartbeat = caller
-        shard.timers.arm(("hold", *member.timer[1:]), now + hold_ms)
+        shard.timers.arm(("hold", *member.timer[1:]), now + min(hold_ms, member.session_timeout_ms // 3))
     else:
         step.reply(caller, HeartbeatResponse(error_code=ErrorCode.NONE))
 

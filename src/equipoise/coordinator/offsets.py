@@ -113,7 +113,7 @@ def commit_offsets(
 ) -> None:
     """Partitions that do not exist were taken out before. Group errors are told partition by partition."""
     try:
-        _validate(shard, request, caller, now)
+        _validate(shard, request, caller, now, step)
     except _Refused as refused:
         step.events.append(refused.event)
         step.reply(caller, commit_response(request, refused.code))
@@ -142,7 +142,7 @@ class _Refused(Exception):
         self.event = event
 
 
-def _validate(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: int) -> None:
+def _validate(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: int, step: Step) -> None:
     """The group's own rules, in Kafka's order. A commit that is accepted counts as a heartbeat."""
     generation_id = request.generation_id_or_member_epoch
     group = shard.groups.get(request.group_id)
@@ -173,6 +173,7 @@ def _validate(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: i
     if group.state is State.COMPLETING_REBALANCE:
         raise refuse(ErrorCode.REBALANCE_IN_PROGRESS)
     shard.rebalancer.keep_alive(member, now)
+    shard.rebalancer.release_heartbeat(member, ErrorCode.NONE, step)
 
 
 def _records(

@@ -48,6 +48,7 @@ class Rebalancer:
 
     def park_join(self, group: Group, member: Member, caller: Caller, now: int, step: Step) -> None:
         member.last_seen = now
+        self.release_heartbeat(member, ErrorCode.REBALANCE_IN_PROGRESS, step)
         older = group.park_join(member, caller)
         if older is not None:  # a client that reconnected: the newest request is the one that counts
             step.reply(older, join_error(older, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))

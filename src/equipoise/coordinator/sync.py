@@ -25,6 +25,7 @@ def sync_group(shard: Shard, request: SyncGroupRequest, caller: Caller, now: int
         return
     assert group is not None
     member.last_seen = now
+    shard.rebalancer.release_heartbeat(member, ErrorCode.NONE, step)
     if group.state is State.STABLE:
         _drop_pending(shard, group, member)
         step.reply(caller, synced(group, member))

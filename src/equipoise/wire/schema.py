@@ -80,10 +80,7 @@ def field(
 ) -> Any:
     """A row of a table. Without `default` the keyword is required when the message is built."""
     carried = version_range(versions)
-    if isinstance(nullable, bool):
-        null_versions = carried if nullable else NEVER
-    else:
-        null_versions = version_range(nullable)
+    null_versions = version_range(nullable) if isinstance(nullable, str) else (carried if nullable else NEVER)
     required = default is _MISSING
     return Field(type, carried, null_versions, tag, _zero(type) if required else default, required)
 

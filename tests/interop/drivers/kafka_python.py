@@ -61,8 +61,8 @@ class KafkaPython(Driver):
             bootstrap_servers=self.bootstrap_servers, enable_auto_commit=False, fetch_max_wait_ms=50, **settings
         )
 
-    def consume(self, topic: str, starts: Mapping[int, int]) -> list[Record]:
-        consumer = self.consumer()
+    def consume(self, topic: str, starts: Mapping[int, int], **settings: object) -> list[Record]:
+        consumer = self.consumer(**settings)
         records, deadline = [], Deadline("consume")
         try:
             places = [TopicPartition(topic, partition) for partition in starts]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from equipoise.broker.access import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, Kind, Operation, Resource
 from equipoise.broker.topics import LEADER_EPOCH, Topic
 from equipoise.wire.apis.k03_metadata import (
     MetadataRequest,
@@ -31,26 +31,30 @@ def handle(server: Server, request: MetadataRequest, call: Call) -> MetadataResp
         brokers=[broker],
         cluster_id=server.cluster_id,
         controller_id=server.node_id,
-        topics=[_describe(server, topic, request) for topic in _asked(server, request, call.version)],
+        topics=[_describe(server, topic, request) for topic in _asked(server, request, call)],
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
 
 
-def _asked(server: Server, request: MetadataRequest, version: int) -> list[Topic | MetadataResponseTopic]:
-    if request.topics is None or (version == 0 and not request.topics):
-        return list(server.topics)
+def _asked(server: Server, request: MetadataRequest, call: Call) -> list[Topic | MetadataResponseTopic]:
+    if request.topics is None or (call.version == 0 and not request.topics):
+        return [topic for topic in server.topics if server.may_describe(call, topic)]
     may_create = request.allow_auto_topic_creation and server.config.auto_create_topics_enable
-    return [_find(server, asked, may_create) for asked in request.topics]
+    return [_find(server, call, asked, may_create) for asked in request.topics]
 
 
-def _find(server: Server, asked: MetadataRequestTopic, may_create: bool) -> Topic | MetadataResponseTopic:
+def _find(server: Server, call: Call, asked: MetadataRequestTopic, may_create: bool) -> Topic | MetadataResponseTopic:
     try:
         if asked.name is None:
-            return server.topics.require_id(asked.topic_id)
+            topic = server.topics.require_id(asked.topic_id)
+            server.authorize(call, Operation.DESCRIBE, Resource(Kind.TOPIC, topic.name))
+            return topic
+        server.authorize(call, Operation.DESCRIBE, Resource(Kind.TOPIC, asked.name))
         known = server.topics.get(asked.name)
         if known is None and may_create:
+            server.authorize(call, Operation.CREATE, Resource(Kind.TOPIC, asked.name))
             return server.topics.create(asked.name, server.config.num_partitions, {})
         server.topics.check_name(asked.name)
         return known or server.topics.require(asked.name)

@@ -1,4 +1,4 @@
-"""FindCoordinator (10). One broker coordinates every group; the partition of `__consumer_offsets` says which shard.
+"""FindCoordinator (10). Every shard of `__consumer_offsets` is here, so every group is.
 
 v1 to v3 say "NONE" as the message of a success, as Kafka does; from v4 on keys are answered one by one.
 """
@@ -45,6 +45,7 @@ def _find(server: Server, call: Call, key_type: int, key: str) -> Coordinator:
         if key_type != GROUP:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is not served; 0 is a group's")
         server.authorize(call, Operation.DESCRIBE, Resource(Kind.GROUP, key))
+        server.groups.shard_of(key)  # creates the shards, if this is the first group anybody asks for
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or error.code.name

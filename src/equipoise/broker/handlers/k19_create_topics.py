@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import CLUSTER, Operation
+from equipoise.broker.access import Kind, Operation, Resource
 from equipoise.broker.topic_config import describe
 from equipoise.broker.topics import Topic
 from equipoise.wire.apis.k19_create_topics import (
@@ -30,7 +30,7 @@ def handle(server: Server, request: CreateTopicsRequest, call: Call) -> CreateTo
     answers = []
     for asked in {topic.name: topic for topic in request.topics}.values():
         try:
-            server.authorize(call, Operation.CREATE, CLUSTER)
+            server.authorize(call, Operation.CREATE, Resource(Kind.TOPIC, asked.name))
             if times[asked.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{asked.name} stands {times[asked.name]} times here")
             answers.append(_create(server, asked, request.validate_only))

@@ -33,6 +33,7 @@ def _delete(server: Server, call: Call, asked: DeleteTopicState) -> DeletableTop
         server.authorize(call, Operation.DELETE, Resource(Kind.TOPIC, topic.name))
         answer.name, answer.topic_id = topic.name, topic.topic_id
         server.topics.delete(topic)
+        server.groups.topic_deleted(topic.name, topic.topic_id)
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, str(error)
     return answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import TOPIC_OPERATIONS
+from equipoise.broker.access import TOPIC_OPERATIONS, Kind, Operation, Resource
 from equipoise.broker.topics import LEADER_EPOCH
 from equipoise.wire.apis.k75_describe_topic_partitions import (
     Cursor,
@@ -27,11 +27,11 @@ _PAGE = 2000
 def handle(server: Server, request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopicPartitionsResponse:
     left = min(max(request.response_partition_limit, 1), _PAGE)
     response = DescribeTopicPartitionsResponse(topics=[])
-    for name, first in _asked(server, request):
+    for name, first in _asked(server, request, call):
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
-        topic, count = _describe(server, name, first, left)
+        topic, count = _describe(server, call, name, first, left)
         response.topics.append(topic)
         left -= len(topic.partitions)
         if first + len(topic.partitions) < count:
@@ -40,21 +40,24 @@ def handle(server: Server, request: DescribeTopicPartitionsRequest, call: Call) 
     return response
 
 
-def _asked(server: Server, request: DescribeTopicPartitionsRequest) -> Iterator[tuple[str, int]]:
+def _asked(server: Server, request: DescribeTopicPartitionsRequest, call: Call) -> Iterator[tuple[str, int]]:
     """Names in order, each with its first partition, from the cursor on."""
-    names = sorted({topic.name for topic in request.topics} or {topic.name for topic in server.topics})
+    names = {topic.name for topic in request.topics}
     cursor = request.cursor
-    for name in names:
+    for name in sorted(names or {topic.name for topic in server.topics if server.may_describe(call, topic)}):
         if cursor is None or name > cursor.topic_name:
             yield name, 0
         elif name == cursor.topic_name:
             yield name, max(cursor.partition_index, 0)
 
 
-def _describe(server: Server, name: str, first: int, limit: int) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
+def _describe(
+    server: Server, call: Call, name: str, first: int, limit: int
+) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
     """The topic's page, and how many partitions it has in all."""
     answer = DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.NONE, name=name, partitions=[])
     try:
+        server.authorize(call, Operation.DESCRIBE, Resource(Kind.TOPIC, name))
         topic = server.topics.require(name)
     except KafkaError as error:
         answer.error_code = error.code

@@ -1,0 +1,244 @@
+"""The coordinator at work: shards of groups on the partitions of `__consumer_offsets`, their timers and writes.
+
+A shard decides (`coordinator/`), this file does: it appends what is to be written, in one batch per turn of
+the loop, sends replies, and comes back when a deadline or the disk says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from equipoise.broker.clock import Timer
+from equipoise.broker.config import BrokerConfig
+from equipoise.broker.group_journal import GroupJournal
+from equipoise.broker.topics import Partition
+from equipoise.coordinator.config import GroupConfig
+from equipoise.coordinator.placement import partition_for
+from equipoise.coordinator.shard import Shard, Status
+from equipoise.coordinator.step import Step, Write
+from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
+from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
+from equipoise.wire.offsets_records import Record, decode_record, encode_key, encode_value
+from equipoise.wire.records.batch import iter_headers, read_header
+from equipoise.wire.records.build import Record as LogRecord
+from equipoise.wire.records.build import build_batch
+from equipoise.wire.records.read import read_records
+
+if TYPE_CHECKING:
+    from equipoise.broker.server import Server
+
+log = logging.getLogger(__name__)
+
+OFFSETS_TOPIC = "__consumer_offsets"
+_LOAD_BYTES = 1 << 20  # between two turns for the other clients, while a shard is loaded
+
+
+class GroupShard:
+    """One shard: the core, its partition, and what is under way between them."""
+
+    def __init__(self, server: Server, journal: GroupJournal, partition: Partition) -> None:
+        self.core = Shard(_group_config(server.config), lambda: str(uuid.uuid4()))
+        self._server = server
+        self._journal = journal
+        self._partition = partition
+        self._timer: Timer | None = None
+        self._timer_at: int | None = None
+        self._to_write: list[Write] = []
+        self._outstanding = 0
+        self._when_idle: list[Callable[[], None]] = []
+
+    # -- life
+
+    async def load(self) -> None:
+        """Replays the partition, letting others have their turn; then members' sessions begin."""
+        try:
+            await self._replay()
+        except (KafkaError, ProtocolError, OSError) as error:
+            log.error("%s could not be loaded, its groups are not served: %s", self._partition.log.name, error)
+            self.run(self.core.close(self._server.clock.now()))
+            return
+        self.run(self.core.activate(self._server.clock.now()))
+
+    async def _replay(self) -> None:
+        source = self._partition.log
+        offset, now = source.log_start_offset, self._server.clock.now()
+        while offset < source.log_end_offset:
+            views = source.read(offset, _LOAD_BYTES, source.log_end_offset)
+            if not views:
+                return
+            for view in views:
+                for pos, header in iter_headers(view):
+                    for row in read_records(view, pos, header):
+                        found = decode_record(row.key or b"", row.value)
+                        if isinstance(found, Record):
+                            self.core.apply(found, now)
+                    offset = header.last_offset + 1
+            await asyncio.sleep(0)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.run(self.core.close(self._server.clock.now()))
+
+    # -- steps
+
+    def run(self, step: Step) -> None:
+        for caller, response in step.replies:
+            caller.token.reply(response)
+        for write in step.writes:
+            self._write(write)
+        if step.events:
+            self._journal.take(self.core, step.events)
+        self._arm()
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Calls back when nothing that was decided before is still on its way to the disk."""
+        if self._outstanding == 0:
+            callback()
+        else:
+            self._when_idle.append(callback)
+
+    def _arm(self) -> None:
+        deadline = self.core.next_deadline()
+        if deadline is None or (self._timer_at is not None and self._timer_at <= deadline):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._server.clock.call_later(max(deadline - self._server.clock.now(), 0), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = self._timer_at = None
+        if self.core.status is Status.ACTIVE:
+            now = self._server.clock.now()
+            step = self.core.tick(now)
+            for caller, response in step.replies:
+                if isinstance(response, HeartbeatResponse):
+                    caller.token.connection.holding.ran_out(now)
+            self.run(step)
+
+    # -- writes
+
+    def _write(self, write: Write) -> None:
+        self._outstanding += 1
+        self._to_write.append(write)
+        if len(self._to_write) == 1:
+            asyncio.get_running_loop().call_soon(self._append)
+
+    def _append(self) -> None:
+        writes, self._to_write = self._to_write, []
+        now = self._server.clock.now()
+        batch = _build(writes, now)
+        try:
+            view = memoryview(batch)
+            appended = self._server.append(self._partition, view, [(0, read_header(view))], now)
+        except KafkaError as error:
+            self._done(writes, error.code)
+            return
+        pending = _PendingWrites(self, writes)
+        pending.timer = self._server.clock.call_later(self._server.config.offsets_commit_timeout_ms, pending.time_out)
+        self._partition.when_settled(appended.last_offset, lambda: pending.settle(self._outcome(appended.last_offset)))
+
+    def _outcome(self, last_offset: int) -> ErrorCode:
+        durable = self._partition.is_durable(last_offset)
+        return ErrorCode.NONE if durable else ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _done(self, writes: list[Write], error: ErrorCode) -> None:
+        now = self._server.clock.now()
+        for write in writes:
+            self._outstanding -= 1
+            self.run(write.done(error, now))
+        if self._outstanding == 0:
+            waiting, self._when_idle = self._when_idle, []
+            for callback in waiting:
+                callback()
+
+
+class _PendingWrites:
+    """Writes of one append, until the disk or the clock decides."""
+
+    __slots__ = ("_shard", "_writes", "timer")
+
+    def __init__(self, shard: GroupShard, writes: list[Write]) -> None:
+        self._shard = shard
+        self._writes = writes
+        self.timer: Timer | None = None
+
+    def settle(self, error: ErrorCode) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        writes, self._writes = self._writes, []
+        if writes:
+            self._shard._done(writes, error)
+
+    def time_out(self) -> None:
+        self.settle(ErrorCode.REQUEST_TIMED_OUT)
+
+
+def _build(writes: list[Write], now: int) -> bytearray:
+    rows: list[LogRecord] = []
+    for write in writes:
+        for key, value in write.records:
+            encoded = None if value is None else encode_value(value)
+            rows.append(LogRecord(len(rows), now, encode_key(key), encoded, ()))
+    return build_batch(rows)
+
+
+def _group_config(config: BrokerConfig) -> GroupConfig:
+    return GroupConfig(**{row.name: getattr(config, row.name) for row in fields(GroupConfig)})
+
+
+class Groups:
+    """All shards of this broker. Nothing is opened before the first group is asked for."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._shards: list[GroupShard] = []
+        self._journal = GroupJournal(server)
+        self._loading: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Loads the groups there are. Until a shard is loaded its clients are asked to wait."""
+        topic = self._server.topics.get(OFFSETS_TOPIC)
+        if topic is not None and not self._shards:
+            self._shards = [GroupShard(self._server, self._journal, one) for one in topic.partitions]
+            self._loading = asyncio.get_running_loop().create_task(self._load())
+
+    async def _load(self) -> None:
+        for shard in self._shards:
+            await shard.load()
+
+    @property
+    def shards(self) -> list[GroupShard]:
+        if not self._shards:
+            self._create()
+        return self._shards
+
+    def _create(self) -> None:
+        config = self._server.config
+        configs = {"cleanup.policy": "compact", "segment.bytes": str(config.offsets_topic_segment_bytes)}
+        topic = self._server.topics.create(OFFSETS_TOPIC, config.offsets_topic_num_partitions, configs)
+        self._shards = [GroupShard(self._server, self._journal, one) for one in topic.partitions]
+        for shard in self._shards:
+            shard.run(shard.core.activate(self._server.clock.now()))
+
+    def shard_of(self, group_id: str) -> GroupShard:
+        shards = self.shards
+        return shards[partition_for(group_id, len(shards))]
+
+    def topic_deleted(self, topic: str, topic_id: bytes) -> None:
+        for shard in self._shards:
+            if shard.core.status is Status.ACTIVE:
+                shard.run(shard.core.topic_deleted(topic, topic_id, self._server.clock.now()))
+
+    async def close(self) -> None:
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.gather(self._loading, return_exceptions=True)
+        for shard in self._shards:
+            shard.close()

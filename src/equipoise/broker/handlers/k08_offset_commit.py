@@ -1,0 +1,98 @@
+"""OffsetCommit (8). Partitions that do not exist are answered here; the rest is the group's to judge.
+
+With nothing left to judge the group is not asked at all, as on Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.broker.access import Kind, Operation, Resource
+from equipoise.broker.handlers.groups import caller_of
+from equipoise.coordinator.offsets import commit_response
+from equipoise.wire.apis.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.schema import Message
+
+if TYPE_CHECKING:
+    from equipoise.broker.connection import Call
+    from equipoise.broker.server import Server
+
+VERSIONS = "2-10"
+_FIRST_VERSION_WITH_IDS = 10
+
+
+class _Merged:
+    """The token of a commit of which some partitions were answered before the group was asked."""
+
+    def __init__(self, call: Call, refused: list[OffsetCommitResponseTopic]) -> None:
+        self.call = call
+        self._refused = refused
+
+    def reply(self, response: Message) -> None:
+        assert isinstance(response, OffsetCommitResponse)
+        by_topic = {(topic.name, topic.topic_id): topic for topic in response.topics}
+        for topic in self._refused:
+            known = by_topic.get((topic.name, topic.topic_id))
+            if known is None:
+                response.topics.append(topic)
+            else:
+                known.partitions += topic.partitions
+        self.call.reply(response)
+
+
+def handle(server: Server, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse | None:
+    try:
+        server.authorize(call, Operation.READ, Resource(Kind.GROUP, request.group_id))
+    except KafkaError as error:
+        return commit_response(request, error.code)
+    refused, topic_ids = _sort_out(server, request, call)
+    if not request.topics:
+        return OffsetCommitResponse(topics=refused)
+    shard = server.groups.shard_of(request.group_id)
+    caller = caller_of(call, _Merged(call, refused) if refused else call)
+    shard.run(shard.core.commit_offsets(request, topic_ids, caller, server.clock.now()))
+    return None
+
+
+def _sort_out(
+    server: Server, request: OffsetCommitRequest, call: Call
+) -> tuple[list[OffsetCommitResponseTopic], dict[str, bytes]]:
+    """Leaves in the request what exists, and names it; returns the rest with its errors, and the topics' ids."""
+    refused, kept, topic_ids = [], [], {}
+    for topic in request.topics:
+        key = topic.topic_id if call.version >= _FIRST_VERSION_WITH_IDS else topic.name
+        try:
+            known = server.topics.find(key)
+            server.authorize(call, Operation.READ, Resource(Kind.TOPIC, known.name))
+        except KafkaError as error:
+            refused.append(_refuse(topic, range(-(2**31), 2**31), error.code))
+            continue
+        topic.name = known.name
+        topic_ids[known.name] = known.topic_id
+        wrong = _refuse(topic, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, len(known.partitions))
+        if wrong.partitions:
+            refused.append(wrong)
+        topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < len(known.partitions)]
+        if topic.partitions:
+            kept.append(topic)
+    request.topics = kept
+    return refused, topic_ids
+
+
+def _refuse(
+    topic: OffsetCommitRequestTopic, which: range | None, error: ErrorCode, count: int = 0
+) -> OffsetCommitResponseTopic:
+    """Answers for the partitions in `which`, or (None) for those that a topic with `count` partitions lacks."""
+    rows = [
+        OffsetCommitResponsePartition(partition_index=row.partition_index, error_code=error)
+        for row in topic.partitions
+        if (row.partition_index in which if which is not None else not 0 <= row.partition_index < count)
+    ]
+    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=rows)

@@ -1,0 +1,108 @@
+"""OffsetFetch (9): one group up to v7, several from v8 on. With `require_stable` it waits for commits under way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.broker.access import Kind, Operation, Resource
+from equipoise.wire.apis.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.broker.connection import Call
+    from equipoise.broker.server import Server
+
+VERSIONS = "1-10"
+_FIRST_BATCHED = 8
+_FIRST_VERSION_WITH_IDS = 10
+_FIRST_WITH_GROUP_ERROR = 2
+
+
+def handle(server: Server, request: OffsetFetchRequest, call: Call) -> None:
+    asked = request.groups
+    if call.version < _FIRST_BATCHED:
+        asked = [OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)]
+    answers: list[OffsetFetchResponseGroup] = []
+
+    def answer(group: OffsetFetchRequestGroup) -> None:
+        answers.append(_fetch(server, group, call))
+        if len(answers) == len(asked):
+            call.reply(_response(call.version, answers))
+
+    if not asked:
+        call.reply(_response(call.version, answers))
+    for group in asked:
+        if request.require_stable:
+            server.groups.shard_of(group.group_id).when_idle(lambda group=group: answer(group))  # type: ignore[misc]
+        else:
+            answer(group)
+
+
+def _fetch(server: Server, asked: OffsetFetchRequestGroup, call: Call) -> OffsetFetchResponseGroup:
+    shard = server.groups.shard_of(asked.group_id).core
+    try:
+        server.authorize(call, Operation.DESCRIBE, Resource(Kind.GROUP, asked.group_id))
+        if shard.unavailable is not ErrorCode.NONE:
+            raise KafkaError(shard.unavailable)
+        topics = _by_name(server, asked.topics, call) if asked.topics is not None else None
+    except KafkaError as error:
+        rows = _errors(asked.topics or [], error.code) if call.version < _FIRST_WITH_GROUP_ERROR else []
+        return OffsetFetchResponseGroup(group_id=asked.group_id, topics=rows, error_code=error.code)
+    found = shard.fetch_offsets(asked.group_id, topics)
+    if call.version >= _FIRST_VERSION_WITH_IDS:
+        found = _with_ids(server, found, asked.topics)
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=found)
+
+
+def _by_name(server: Server, topics: list[OffsetFetchRequestTopic], call: Call) -> list[OffsetFetchRequestTopic]:
+    """Topics asked for by id get their names; an id that nobody has keeps none."""
+    if call.version >= _FIRST_VERSION_WITH_IDS:
+        for topic in topics:
+            topic.name = server.topics.name_of(topic.topic_id) or ""
+    return topics
+
+
+def _with_ids(
+    server: Server, found: list[OffsetFetchResponseTopic], asked: list[OffsetFetchRequestTopic] | None
+) -> list[OffsetFetchResponseTopic]:
+    """From v10 on topics are named by id: unknown ones are an error if asked for, and left out of "all"."""
+    answers = []
+    for topic in found:
+        known = server.topics.get(topic.name)
+        if known is not None:
+            topic.topic_id = known.topic_id
+        elif asked is None:
+            continue
+        else:
+            for row in topic.partitions:
+                row.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        answers.append(topic)
+    return answers
+
+
+def _errors(topics: list[OffsetFetchRequestTopic], error: ErrorCode) -> list[OffsetFetchResponseTopic]:
+    """In v1 the group's error has no other place than every partition."""
+    return [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=error)
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def _response(version: int, answers: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+    if version >= _FIRST_BATCHED:
+        return OffsetFetchResponse(groups=answers)
+    return OffsetFetchResponse(topics=answers[0].topics, error_code=answers[0].error_code)

@@ -1,0 +1,29 @@
+"""SyncGroup (14). From v5 on protocol type and name must be there; that is checked before anything else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.broker.access import Kind, Operation, Resource
+from equipoise.broker.handlers.groups import caller_of
+from equipoise.wire.apis.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.broker.connection import Call
+    from equipoise.broker.server import Server
+
+VERSIONS = "0-5"
+_FIRST_WITH_PROTOCOL = 5
+
+
+def handle(server: Server, request: SyncGroupRequest, call: Call) -> SyncGroupResponse | None:
+    if call.version >= _FIRST_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    try:
+        server.authorize(call, Operation.READ, Resource(Kind.GROUP, request.group_id))
+    except KafkaError as error:
+        return SyncGroupResponse(error_code=error.code)
+    shard = server.groups.shard_of(request.group_id)
+    shard.run(shard.core.sync_group(request, caller_of(call), server.clock.now()))
+    return None

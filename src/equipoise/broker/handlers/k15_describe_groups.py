@@ -1,0 +1,36 @@
+"""DescribeGroups (15). An unknown group is Dead; from v6 on that is also an error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.broker.access import GROUP_OPERATIONS, Kind, Operation, Resource
+from equipoise.coordinator.admin import describe_group
+from equipoise.wire.apis.k15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.broker.connection import Call
+    from equipoise.broker.server import Server
+
+VERSIONS = "0-6"
+
+
+def handle(server: Server, request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
+    groups = [_describe(server, group_id, call) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _describe(server: Server, group_id: str, call: Call) -> DescribedGroup:
+    shard = server.groups.shard_of(group_id).core
+    try:
+        server.authorize(call, Operation.DESCRIBE, Resource(Kind.GROUP, group_id))
+        if shard.unavailable is not ErrorCode.NONE:
+            raise KafkaError(shard.unavailable)
+    except KafkaError as error:
+        return DescribedGroup(error_code=error.code, group_id=group_id, group_state="")
+    return describe_group(shard, group_id, call.version)
