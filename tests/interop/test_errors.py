@@ -156,5 +156,3 @@ def test_kafkajs_unknown_topic(strict: Callable[[str], Driver], topic: str) -> N
     with pytest.raises(KafkaJsError) as caught:
         client.consume(topic, {0: 0})
     assert caught.value.kind == "UNKNOWN_TOPIC_OR_PARTITION"
-
-

@@ -48,9 +48,7 @@ def test_lost_answer_writes_nothing_twice(client: Driver, broker: Broker, proxy:
 
 
 @pytest.mark.parametrize("client", [Confluent.name], indirect=True)
-def test_without_idempotence_it_is_written_twice(
-    client: Driver, broker: Broker, proxy: LossyProxy, topic: str
-) -> None:
+def test_without_idempotence_it_is_written_twice(client: Driver, broker: Broker, proxy: LossyProxy, topic: str) -> None:
     """The test of the test: the records were in the log when the answer got lost."""
     records = make_records(COUNT, PARTITIONS, seed=2)
     client.produce(topic, records, "zstd", idempotent=False)

@@ -6,6 +6,7 @@ What a client cannot do stands in `lacks` of its driver; confluent-kafka then do
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
@@ -68,5 +69,5 @@ def test_records_are_as_odd_as_they_should_be() -> None:
     assert {None, b""} <= keys
     assert {None, b"", bytes(range(256))} <= values
     assert {record.partition for record in records} == set(range(PARTITIONS))
-    assert any(a.timestamp > b.timestamp for a, b in zip(records, records[1:], strict=False))
+    assert any(a.timestamp > b.timestamp for a, b in itertools.pairwise(records))
     assert min(record.timestamp for record in records) == START - 500

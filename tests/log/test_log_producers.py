@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from equipoise.log.producers import Producers
+from equipoise.log.producers import ProducedBatch, Producers
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import BatchHeader
 
@@ -17,13 +17,17 @@ def header(sequence: int, count: int = 1, *, epoch: int = 0, producer_id: int = 
     return BatchHeader(offset, 100, 0, 2, 0, 0, count - 1, 1000, 1000, producer_id, epoch, sequence, count)
 
 
+def duplicate(producers: Producers, *headers: BatchHeader) -> ProducedBatch | None:
+    return producers.duplicate_of([(0, header) for header in headers])
+
+
 def accept(producers: Producers, *headers: BatchHeader, now: int = 1000) -> None:
-    assert producers.duplicate_of(headers) is None
+    assert duplicate(producers, *headers) is None
     producers.commit(producers.prepare(headers, now))
 
 
 def refusal(producers: Producers, *headers: BatchHeader) -> ErrorCode:
-    assert producers.duplicate_of(headers) is None
+    assert duplicate(producers, *headers) is None
     with pytest.raises(KafkaError) as caught:
         producers.prepare(headers, 1000)
     return caught.value.code
@@ -55,7 +59,7 @@ def test_a_repeated_batch_is_found_with_its_offset_among_the_last_five() -> None
     for sequence in range(6):
         accept(producers, header(sequence, offset=100 + sequence))
     for sequence in range(1, 6):
-        found = producers.duplicate_of([header(sequence)])
+        found = duplicate(producers, header(sequence))
         assert found is not None
         assert (found.base_offset, found.last_offset) == (100 + sequence, 100 + sequence)
     assert refusal(producers, header(0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -73,7 +77,7 @@ def test_the_sequence_wraps_to_zero() -> None:
     accept(producers, header(0))
     producers = Producers()
     accept(producers, header(MAX_SEQUENCE, 3))  # MAX, 0, 1
-    assert producers.duplicate_of([header(MAX_SEQUENCE, 3)]) is not None
+    assert duplicate(producers, header(MAX_SEQUENCE, 3)) is not None
     accept(producers, header(2))
 
 
@@ -109,8 +113,8 @@ def test_idle_producers_are_forgotten() -> None:
     accept(producers, header(0), now=1000)
     accept(producers, header(0, producer_id=8), now=1500)
     producers.expire(now=2000, after_ms=1000)
-    assert producers.duplicate_of([header(0)]) is None
-    assert producers.duplicate_of([header(0, producer_id=8)]) is not None
+    assert duplicate(producers, header(0)) is None
+    assert duplicate(producers, header(0, producer_id=8)) is not None
 
 
 def test_state_survives_json() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections import deque
 from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING
@@ -49,8 +50,8 @@ class GroupShard:
         self._timer: Timer | None = None
         self._timer_at: int | None = None
         self._to_write: list[Write] = []
-        self._outstanding = 0
-        self._when_idle: list[Callable[[], None]] = []
+        self._begun = self._ended = 0  # writes
+        self._after_writes: deque[tuple[int, Callable[[], None]]] = deque()
 
     # -- life
 
@@ -96,12 +97,12 @@ class GroupShard:
             self._journal.take(self.core, step.events)
         self._arm()
 
-    def when_idle(self, callback: Callable[[], None]) -> None:
-        """Calls back when nothing that was decided before is still on its way to the disk."""
-        if self._outstanding == 0:
+    def after_writes(self, callback: Callable[[], None]) -> None:
+        """Calls back when what was decided before this moment is on disk; writes that begin later do not delay it."""
+        if self._ended >= self._begun:
             callback()
         else:
-            self._when_idle.append(callback)
+            self._after_writes.append((self._begun, callback))
 
     def _arm(self) -> None:
         deadline = self.core.next_deadline()
@@ -125,7 +126,7 @@ class GroupShard:
     # -- writes
 
     def _write(self, write: Write) -> None:
-        self._outstanding += 1
+        self._begun += 1
         self._to_write.append(write)
         if len(self._to_write) == 1:
             asyncio.get_running_loop().call_soon(self._append)
@@ -151,12 +152,10 @@ class GroupShard:
     def _done(self, writes: list[Write], error: ErrorCode) -> None:
         now = self._server.clock.now()
         for write in writes:
-            self._outstanding -= 1
+            self._ended += 1
             self.run(write.done(error, now))
-        if self._outstanding == 0:
-            waiting, self._when_idle = self._when_idle, []
-            for callback in waiting:
-                callback()
+        while self._after_writes and self._after_writes[0][0] <= self._ended:
+            self._after_writes.popleft()[1]()
 
 
 class _PendingWrites:

@@ -95,7 +95,7 @@ def _deleted(group_id: str, error: ErrorCode) -> DeleteGroupsResponse:
 
 def expire(shard: Shard, now: int, step: Step) -> None:
     """The sweep: offsets past their retention go, and with its last offset an Empty group."""
-    for group in list(shard.groups.values()):
+    for group in [group for group in shard.groups.values() if not group.commits_under_way]:
         records: list[Record] = expired_offsets(shard, group, now)
         left = sum(1 for _ in shard.offsets.of_group(group.group_id)) - len(records)
         if left == 0 and group.state is State.EMPTY and not group.pending_members:

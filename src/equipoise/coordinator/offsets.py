@@ -123,8 +123,11 @@ def commit_offsets(
     if not records:
         step.reply(caller, response)
         return
+    group = shard.groups[request.group_id]
+    group.commits_under_way += 1
 
     def then(error: ErrorCode, now: int, step: Step) -> None:
+        group.commits_under_way -= 1
         if error is not ErrorCode.NONE:
             step.reply(caller, commit_response(request, write_error(error), too_large))
             return

@@ -104,16 +104,14 @@ class PartitionLog:
         self._check_online()
         if not batches:
             raise UsageError("an append needs at least one record batch")
-        duplicate = self.producers.duplicate_of(header for _, header in batches)
+        duplicate = self.producers.duplicate_of(batches)
         if duplicate is not None:
             return self._appended(duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, True)
-        headers = list(self._numbered(batches, now, leader_epoch))
+        headers = self._stamp(data, batches, now, leader_epoch)
         prepared = self.producers.prepare(headers, now)
         if self.config.compacts:
             _check_keys(data, batches)
-        positions = [position for position, _ in batches]
-        headers = [self._stamped(data, *batch) for batch in zip(positions, headers, strict=True)]
-        self._write(_parts(data, positions, headers), headers, now)
+        self._write(_parts(data, batches), headers, now)
         self.producers.commit(prepared)
         if self._flush == "never":
             self._advance(self.log_end_offset)
@@ -127,42 +125,36 @@ class PartitionLog:
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
 
-    def _numbered(self, batches: Batches, now: int, leader_epoch: int) -> Iterator[BatchHeader]:
+    def _stamp(self, data: bytearray | memoryview, batches: Batches, now: int, leader_epoch: int) -> list[BatchHeader]:
+        """Gives the batches their places in the log; returns their headers as they are now."""
         offset = self.log_end_offset
-        for _, header in batches:
+        headers = []
+        for position, header in batches:
             if self.config.message_timestamp_type == "LogAppendTime":
-                header = header._replace(attributes=header.attributes | _LOG_APPEND_TIME, max_timestamp=now)
-            yield header._replace(base_offset=offset, partition_leader_epoch=leader_epoch)
+                header = _at_append_time(data, position, header, now)
+            stamp(data, position, offset, leader_epoch)
+            headers.append(header._replace(base_offset=offset, partition_leader_epoch=leader_epoch))
             offset += header.last_offset_delta + 1
-
-    def _stamped(self, data: bytearray | memoryview, position: int, header: BatchHeader) -> BatchHeader:
-        """Only the time of append lies under the CRC."""
-        if self.config.message_timestamp_type == "CreateTime":
-            stamp(data, position, header.base_offset, header.partition_leader_epoch)
-            return header
-        write_header(data, position, header)
-        header = header._replace(crc=crc_of(data, position, header.size))
-        write_header(data, position, header)
-        return header
+        return headers
 
     def _write(self, parts: Sequence[memoryview], headers: Sequence[BatchHeader], now: int) -> None:
-        size = sum(len(part) for part in parts)
-        latest = max(header.max_timestamp for header in headers)
-        if self._roll_is_due(size, latest if latest >= 0 else now):
+        size = sum(map(len, parts))
+        if self._roll_is_due(size, headers, now):
             self._roll()
-        with self._storage_errors(f"{size} bytes not written"):
-            try:
-                self._segments[-1].append(parts, headers, now)
-            except TailNotCutError as error:
-                self._go_offline(f"{self.name}: a failed write could not be undone ({error}); restart the broker")
-                self._check_online()
+        try:
+            self._segments[-1].append(parts, headers, now)
+        except TailNotCutError as error:
+            self._go_offline(f"{self.name}: a failed write could not be undone ({error}); restart the broker")
+            self._check_online()
+        except OSError as error:
+            raise self._storage_error(f"{size} bytes not written", error) from error
 
-    def _roll_is_due(self, size: int, timestamp: int) -> bool:
+    def _roll_is_due(self, size: int, headers: Sequence[BatchHeader], now: int) -> bool:
         active = self._segments[-1]
-        if not active.size:
-            return False
-        too_old = timestamp - active.first_timestamp > self.config.roll_ms
-        return too_old or active.size + size > self.config.segment_bytes
+        if active.size + size > self.config.segment_bytes:
+            return active.size > 0
+        latest = max([header.max_timestamp for header in headers])
+        return active.size > 0 and (latest if latest >= 0 else now) - active.first_timestamp > self.config.roll_ms
 
     def _roll(self) -> None:
         """Begins a new segment. Its file comes with the first append to it."""
@@ -176,13 +168,15 @@ class PartitionLog:
     def _new_segment(self, base_offset: int) -> Segment:
         return Segment(base_offset, self._files.storage(base_offset), self.config.index_interval_bytes)
 
+    def _storage_error(self, what: str, error: OSError) -> KafkaError:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name}: {what}: {error}; free or mend the disk")
+
     @contextmanager
     def _storage_errors(self, what: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            message = f"{self.name}: {what}: {error}; free or mend the disk"
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+            raise self._storage_error(what, error) from error
 
     def _go_offline(self, reason: str) -> None:
         _log.error("%s", reason)
@@ -397,10 +391,18 @@ def _check_keys(data: bytearray | memoryview, batches: Batches) -> None:
             )
 
 
-def _parts(data: bytearray | memoryview, positions: Sequence[int], headers: Sequence[BatchHeader]) -> list[memoryview]:
+def _at_append_time(data: bytearray | memoryview, position: int, header: BatchHeader, now: int) -> BatchHeader:
+    """Unlike offset and leader epoch, the time lies under the CRC."""
+    header = header._replace(attributes=header.attributes | _LOG_APPEND_TIME, max_timestamp=now)
+    write_header(data, position, header)
+    header = header._replace(crc=crc_of(data, position, header.size))
+    write_header(data, position, header)
+    return header
+
+
+def _parts(data: bytearray | memoryview, batches: Batches) -> list[memoryview]:
     """The batches' bytes: one piece if they stand side by side."""
     view = memoryview(data)
-    start, end = positions[0], positions[-1] + headers[-1].size
-    if end - start == sum(header.size for header in headers):
-        return [view[start:end]]
-    return [view[at : at + header.size] for at, header in zip(positions, headers, strict=True)]
+    parts = [view[position : position + header.size] for position, header in batches]
+    start, end = batches[0][0], batches[-1][0] + len(parts[-1])
+    return parts if end - start > sum(map(len, parts)) else [view[start:end]]

@@ -37,9 +37,9 @@ class Producers:
     def __init__(self, producers: Mapping[int, Producer] | None = None) -> None:
         self._producers: dict[int, Producer] = dict(producers or {})
 
-    def duplicate_of(self, headers: Iterable[BatchHeader]) -> ProducedBatch | None:
-        """The batch already in the log that one of these repeats."""
-        for header in headers:
+    def duplicate_of(self, batches: Iterable[tuple[int, BatchHeader]]) -> ProducedBatch | None:
+        """The batch already in the log that one of these (position, header) repeats."""
+        for _, header in batches:
             known = self._producers.get(header.producer_id)
             if known is None or known.epoch != header.producer_epoch:
                 continue

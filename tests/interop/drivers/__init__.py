@@ -9,8 +9,6 @@ from tests.interop.drivers.kafka_python import KafkaPython
 from tests.interop.drivers.kafkajs import KafkaJs
 from tests.interop.drivers.kcat import Kcat
 
-DRIVERS: dict[str, type[Driver]] = {
-    driver.name: driver for driver in (Confluent, KafkaPython, AioKafka, Kcat, KafkaJs)
-}
+DRIVERS: dict[str, type[Driver]] = {driver.name: driver for driver in (Confluent, KafkaPython, AioKafka, Kcat, KafkaJs)}
 
 __all__ = ["DRIVERS", "AioKafka", "Confluent", "Driver", "KafkaJs", "KafkaPython", "Kcat", "MissingClient"]

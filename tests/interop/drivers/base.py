@@ -61,7 +61,7 @@ class Driver(ABC):
         """The record as far as this client is able to show it."""
         return record
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027: some have nothing to let go of
         """Lets go of connections and processes."""
 
 

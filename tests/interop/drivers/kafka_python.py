@@ -73,7 +73,9 @@ class KafkaPython(Driver):
             while any(consumer.position(place) < ends[place] for place in places):
                 deadline.check()
                 for batch in consumer.poll(timeout_ms=200, max_records=5000).values():
-                    records += [Record(m.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers)) for m in batch]
+                    records += [
+                        Record(m.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers)) for m in batch
+                    ]
         finally:
             consumer.close()
         return by_place(records)

@@ -41,7 +41,7 @@ def handle(server: Server, request: OffsetFetchRequest, call: Call) -> None:
         call.reply(_response(call.version, answers))
     for group in asked:
         if request.require_stable:
-            server.groups.shard_of(group.group_id).when_idle(lambda group=group: answer(group))  # type: ignore[misc]
+            server.groups.shard_of(group.group_id).after_writes(lambda group=group: answer(group))  # type: ignore[misc]
         else:
             answer(group)
 

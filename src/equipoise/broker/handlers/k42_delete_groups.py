@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from equipoise.broker.access import Kind, Operation, Resource
@@ -12,7 +13,9 @@ from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
     from equipoise.broker.connection import Call
+    from equipoise.broker.groups import GroupShard
     from equipoise.broker.server import Server
+    from equipoise.coordinator.step import Caller
 
 VERSIONS = "0-3"
 
@@ -47,5 +50,10 @@ def handle(server: Server, request: DeleteGroupsRequest, call: Call) -> DeleteGr
             result = DeletableGroupResult(group_id=name, error_code=error.code)
             gathered.reply(DeleteGroupsResponse(results=[result]))
             continue
-        shard.run(shard.core.delete_group(name, caller_of(call, gathered), server.clock.now()))
+        shard.after_writes(partial(_delete, server, shard, name, caller_of(call, gathered)))
     return None
+
+
+def _delete(server: Server, shard: GroupShard, name: str, caller: Caller) -> None:
+    """Only when commits under way are done: their offsets must go too."""
+    shard.run(shard.core.delete_group(name, caller, server.clock.now()))

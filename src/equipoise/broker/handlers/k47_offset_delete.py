@@ -47,7 +47,7 @@ def handle(server: Server, request: OffsetDeleteRequest, call: Call) -> OffsetDe
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
     caller = caller_of(call, _Merged(call, _take_unknown(server, request, call)))
-    shard.run(shard.core.delete_offsets(request, caller, server.clock.now()))
+    shard.after_writes(lambda: shard.run(shard.core.delete_offsets(request, caller, server.clock.now())))
     return None
 
 

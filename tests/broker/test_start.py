@@ -1,0 +1,122 @@
+"""A broker that cannot start says why in one line, and leaves the one that runs alone."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from equipoise.broker import Broker
+from equipoise.wire.errors import UsageError
+from tests.broker.calls import append, create_topic, served_apis
+from tests.broker.conftest import Connect, Start
+from tests.crash.served import run_serve
+
+NOBODY = 65534
+
+
+def refusal(*arguments: str, **options: object) -> str:
+    """The one line of a `serve` that ends with status 2."""
+    status, error = run_serve(*arguments, **options)
+    assert (status, error.count("\n")) == (2, 1), error
+    return error
+
+
+def test_an_occupied_port(broker: Broker, connect: Connect) -> None:
+    error = refusal("--memory", "--listen", broker.bootstrap_servers)
+    assert f"cannot listen on {broker.bootstrap_servers}: address already in use" in error.lower()
+    assert "--listen" in error
+    assert served_apis(connect(broker))
+
+
+def test_an_occupied_port_in_process_leaves_the_data_directory_free(
+    broker: Broker, start: Start, connect: Connect, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="cannot listen on"):
+        Broker(data=tmp_path, listen=broker.bootstrap_servers).start()
+    assert served_apis(connect(start(data=tmp_path)))
+
+
+def test_a_broker_that_failed_to_start_can_be_started_when_the_port_is_free(start: Start, connect: Connect) -> None:
+    first = start()
+    second = Broker(listen=first.bootstrap_servers)
+    with pytest.raises(UsageError):
+        second.start()
+    first.stop()
+    with second:
+        assert served_apis(connect(second))
+
+
+def test_a_locked_data_directory(start: Start, connect: Connect, tmp_path: Path) -> None:
+    broker = start(data=tmp_path)
+    client = connect(broker)
+    create_topic(client)
+    error = refusal("--data", str(tmp_path), "--listen", "127.0.0.1:0")
+    assert str(tmp_path) in error
+    assert f"process {os.getpid()}" in error
+    with pytest.raises(UsageError, match="in use by process"):
+        Broker(data=tmp_path).start()
+    assert append(client, b"still mine") == 0
+
+
+def test_a_lock_is_free_when_its_broker_has_ended(start: Start, connect: Connect, tmp_path: Path) -> None:
+    start(data=tmp_path).stop()
+    assert served_apis(connect(start(data=tmp_path)))
+
+
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """Root is above permissions; so it becomes nobody for a while."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o555], ids=["unreadable", "unwritable"])
+def test_a_directory_that_may_not_be_used(mode: int) -> None:
+    with tempfile.TemporaryDirectory() as path:
+        data = Path(path)
+        data.chmod(mode)
+        with without_privileges(), pytest.raises(UsageError) as raised:
+            Broker(data=data).start()
+        data.chmod(0o700)
+    assert f"cannot use {data}: Permission denied" in str(raised.value)
+    assert "choose another directory" in str(raised.value)
+
+
+def test_a_file_in_place_of_the_directory(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    with pytest.raises(UsageError, match=f"cannot use {path}"):
+        Broker(data=path).start()
+
+
+def test_a_file_in_place_of_a_partition(start: Start, connect: Connect, tmp_path: Path) -> None:
+    broker = start(data=tmp_path)
+    create_topic(connect(broker))
+    broker.stop()
+    (tmp_path / "t-0").touch()
+    with pytest.raises(UsageError, match=f"cannot use {tmp_path / 't-0'}"):
+        Broker(data=tmp_path).start()
+
+
+def test_the_directory_of_another_node(start: Start, tmp_path: Path) -> None:
+    start({"node.id": 1}, data=tmp_path).stop()
+    with pytest.raises(UsageError, match=r"belongs to node 1, not 2: start with node\.id=1"):
+        Broker({"node.id": 2}, data=tmp_path).start()
+
+
+def test_a_broker_is_asked_for_its_address_while_it_runs_only(start: Start) -> None:
+    broker = start()
+    broker.stop()
+    with pytest.raises(RuntimeError, match="not running"):
+        _ = broker.bootstrap_servers
+    broker.stop()

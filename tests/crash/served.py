@@ -1,0 +1,85 @@
+"""A broker as a process of its own, to be killed, starved of disk space, and started again on the same port."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+RLIM_INFINITY = resource.RLIM_INFINITY
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+class ServedBroker:
+    """`equipoise serve` on a data directory. What it says on stderr is kept in `log`, a file."""
+
+    def __init__(self, data: Path, log: Path, settings: dict[str, object] | None = None, **options: Any) -> None:
+        self.data = data
+        self.log = log
+        self.address = f"127.0.0.1:{free_port()}"
+        self._settings = settings or {}
+        self._options = options
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> Self:
+        """Returns when clients can connect."""
+        command = [sys.executable, "-m", "equipoise", "serve", "--data", str(self.data), "--listen", self.address]
+        for name, value in self._settings.items():
+            command += ["--set", f"{name}={value}"]
+        with self.log.open("a") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, **self._options)
+        assert self._process.stdout is not None
+        ready = self._process.stdout.readline()
+        assert ready == f"equipoise ready on {self.address}\n", self.log.read_text()
+        return self
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """SIGKILL: no time for a last word."""
+        self._end(kill=True)
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        return self._end(kill=False)
+
+    def _end(self, *, kill: bool) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        (process.kill if kill else process.terminate)()
+        try:
+            return process.wait(30)
+        finally:
+            assert process.stdout is not None
+            process.stdout.close()
+
+    def limit_file_size(self, size: int) -> None:
+        """From now on no file of the broker can grow beyond `size` bytes, as on a disk that is full."""
+        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (size, RLIM_INFINITY))
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+
+def run_serve(*arguments: str, **options: Any) -> tuple[int, str]:
+    """Runs `equipoise serve` that cannot start: its status and stderr."""
+    command = [sys.executable, "-m", "equipoise", "serve", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, **options)
+    return ended.returncode, ended.stderr
