@@ -106,9 +106,9 @@ def test_confluent_unknown_topic(strict: Callable[[str], Driver], topic: str) ->
     (found,) = client.admin.list_topics(topic, timeout=PATIENCE_S).topics.values()
     assert found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
     errors = []
-    producer = client.producer(topic_metadata_propagation_max_ms=1)
-    producer.produce(topic, b"value", on_delivery=lambda error, _: errors.append(error.code()))
-    assert producer.flush(PATIENCE_S) == 0
+    with client.producer(topic_metadata_propagation_max_ms=1) as producer:
+        producer.produce(topic, b"value", on_delivery=lambda error, _: errors.append(error.code()))
+        assert producer.flush(PATIENCE_S) == 0
     assert errors == [KafkaError.UNKNOWN_TOPIC_OR_PART]
 
 

@@ -61,8 +61,8 @@ class Driver(ABC):
         """The record as far as this client is able to show it."""
         return record
 
-    def close(self) -> None:  # noqa: B027: some have nothing to let go of
-        """Lets go of connections and processes."""
+    def close(self) -> None:  # noqa: B027
+        """Lets go of connections and processes, where a client keeps any."""
 
 
 class Deadline:

@@ -28,24 +28,24 @@ class Confluent(Driver):
         return None if found is None else len(found.partitions)
 
     def produce(self, topic: str, records: Sequence[Record], codec: str, *, idempotent: bool = False) -> None:
-        producer = self.producer(compression_type=codec, linger_ms=20, acks="all", enable_idempotence=idempotent)
         failures: list[KafkaError] = []
 
         def report(error: KafkaError | None, _: Message) -> None:
             if error is not None:
                 failures.append(error)
 
-        for record in records:
-            producer.produce(
-                topic,
-                value=record.value,
-                key=record.key,
-                partition=record.partition,
-                timestamp=record.timestamp,
-                headers=list(record.headers),
-                on_delivery=report,
-            )
-        unsent = producer.flush(PATIENCE_S)
+        with self.producer(compression_type=codec, linger_ms=20, acks="all", enable_idempotence=idempotent) as producer:
+            for record in records:
+                producer.produce(
+                    topic,
+                    value=record.value,
+                    key=record.key,
+                    partition=record.partition,
+                    timestamp=record.timestamp,
+                    headers=list(record.headers),
+                    on_delivery=report,
+                )
+            unsent = producer.flush(PATIENCE_S)
         assert not unsent, f"{unsent} records were not acknowledged"
         if failures:
             raise KafkaException(failures[0])

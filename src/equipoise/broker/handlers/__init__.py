@@ -7,39 +7,14 @@ say more than is served.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from importlib import import_module
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from equipoise.broker.handlers import (
-    k00_produce,
-    k01_fetch,
-    k02_list_offsets,
-    k03_metadata,
-    k08_offset_commit,
-    k09_offset_fetch,
-    k10_find_coordinator,
-    k11_join_group,
-    k12_heartbeat,
-    k13_leave_group,
-    k14_sync_group,
-    k15_describe_groups,
-    k16_list_groups,
-    k18_api_versions,
-    k19_create_topics,
-    k20_delete_topics,
-    k21_delete_records,
-    k22_init_producer_id,
-    k23_offset_for_leader_epoch,
-    k32_describe_configs,
-    k33_alter_configs,
-    k37_create_partitions,
-    k42_delete_groups,
-    k44_incremental_alter_configs,
-    k47_offset_delete,
-    k60_describe_cluster,
-    k75_describe_topic_partitions,
-)
+from equipoise.broker.handlers import k18_api_versions
 from equipoise.wire.apis import APIS, Api
 from equipoise.wire.apis.headers import response_header_version
 from equipoise.wire.compiler import decoder, encoder
@@ -66,37 +41,10 @@ class Handler:
 
 HANDLERS: dict[int, Handler] = {
     handler.api.key: handler
-    for handler in map(
-        Handler,
-        (
-            k00_produce,
-            k01_fetch,
-            k02_list_offsets,
-            k03_metadata,
-            k08_offset_commit,
-            k09_offset_fetch,
-            k10_find_coordinator,
-            k11_join_group,
-            k12_heartbeat,
-            k13_leave_group,
-            k14_sync_group,
-            k15_describe_groups,
-            k16_list_groups,
-            k18_api_versions,
-            k19_create_topics,
-            k20_delete_topics,
-            k21_delete_records,
-            k22_init_producer_id,
-            k23_offset_for_leader_epoch,
-            k32_describe_configs,
-            k33_alter_configs,
-            k37_create_partitions,
-            k42_delete_groups,
-            k44_incremental_alter_configs,
-            k47_offset_delete,
-            k60_describe_cluster,
-            k75_describe_topic_partitions,
-        ),
+    for handler in (
+        Handler(import_module(f"{__name__}.{found.name}"))
+        for found in iter_modules(__path__)
+        if re.match(r"k\d\d_", found.name)
     )
 }
 
