@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PATIENT_CLIENTS = frozenset({"confluent-kafka-python", "librdkafka", "kafka-python", "apache-kafka-java"})
 _STATIC_LIMIT_MS = 500
 _SHORTEST_MS = 50  # a hold not worth its bookkeeping; also what is no heartbeat interval
+_USUAL_INTERVAL_MS = 3_000  # heartbeat.interval.ms of every client, unless it is set
 _BLOCKED_WITHIN_MS = 5
 _BLOCKED_TIMES = 3
 
@@ -33,7 +34,7 @@ class Holding:
     def __init__(self) -> None:
         self._software = ""
         self._last_heartbeat = 0
-        self._interval = 0
+        self._interval = _USUAL_INTERVAL_MS
         self._held: tuple[GroupShard, str, str, Call] | None = None
         self._ran_out_at = 0
         self._blocked = 0
