@@ -44,8 +44,8 @@ class Ledger:
 class Workload:
     """One producer with acks=all that sends unique values to a topic, around all partitions, until told to stop."""
 
-    OUTSTANDING = 200  # messages sent and not yet acknowledged
-    BURST = 10
+    OUTSTANDING = 60  # messages sent and not yet acknowledged
+    BURST = 6
 
     def __init__(self, address: str, topic: str, partitions: int, ledger: Ledger, *, idempotent: bool) -> None:
         self.topic = topic
@@ -91,7 +91,7 @@ class Workload:
             while not self._stopping.is_set():
                 if len(self._producer) < self.OUTSTANDING:
                     self._send_burst()
-                self._producer.poll(0.01)
+                self._producer.poll(0.02)
             left = self._producer.flush(60)
             assert left == 0, f"{left} messages are still not acknowledged"
         except BaseException as failure:  # noqa: BLE001  it is raised by `check`, in the test's thread
@@ -101,7 +101,7 @@ class Workload:
         for _ in range(self.BURST):
             number = sum(map(len, self.sent))
             partition = number % self.partitions
-            value = b"%s %d " % (self.topic.encode(), number) + b"." * (number % 300)
+            value = b"%s %d " % (self.topic.encode(), number) + b"." * (number % 100)
             self.sent[partition].append(value)
             self._producer.produce(self.topic, value, partition=partition, on_delivery=self._on_delivery)
 

@@ -5,51 +5,52 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from equipoise.wire.errors import EquipoiseError, UsageError
 
-app = typer.Typer(
-    help="Consumer groups you can see, test and trust.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-bench = typer.Typer(help="Measure, beside peers, in one run.", no_args_is_help=True)
-app.add_typer(bench, name="bench")
-topics = typer.Typer(help="List, create, describe and delete topics, on any Kafka cluster.", no_args_is_help=True)
-app.add_typer(topics, name="topics")
-
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A broker setting by Kafka's name; repeatable."),
-]
-BootstrapServers = Annotated[
-    str, typer.Option(metavar="HOST:PORT", help="A broker of the cluster, or some, with commas.")
-]
-TopicName = Annotated[str, typer.Argument(metavar="TOPIC")]
 DEFAULT_BROKER = "127.0.0.1:9092"
 _EXAMPLES = {"--set": "num.partitions=6", "--config": "retention.ms=3600000"}
 
+bootstrap_servers = click.option(
+    "--bootstrap-servers",
+    metavar="HOST:PORT",
+    default=DEFAULT_BROKER,
+    show_default=True,
+    help="A broker of the cluster, or some, with commas.",
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def app() -> None:
+    """Consumer groups you can see, test and trust."""
+
 
 @app.command()
-def serve(
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to accept clients; port 0: a free one.")] = (
-        "127.0.0.1:9092"
-    ),
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep topics and records in this directory.")] = None,
-    memory: Annotated[bool, typer.Option("--memory", help="Keep everything in memory; leave nothing behind.")] = False,
-    settings: Settings = None,
-) -> None:
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default=DEFAULT_BROKER,
+    show_default=True,
+    help="Where to accept clients; port 0: a free one.",
+)
+@click.option(
+    "--data", metavar="DIR", type=click.Path(path_type=Path), help="Keep topics and records in this directory."
+)
+@click.option("--memory", is_flag=True, help="Keep everything in memory; leave nothing behind.")
+@click.option(
+    "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A broker setting by Kafka's name; repeatable."
+)
+def serve(listen: str, data: Path | None, memory: bool, settings: tuple[str, ...]) -> None:
     """Run a broker that Kafka clients use unchanged, until Ctrl-C or SIGTERM."""
     from equipoise.broker import serve as run_broker
 
     if (data is None) != memory:
         raise UsageError("say where records go: --data DIR keeps them, --memory forgets them when the broker ends")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    run_broker(listen, data, parse_pairs("--set", settings or []), _announce)
+    run_broker(listen, data, parse_pairs("--set", settings), _announce)
 
 
 def _announce(address: str) -> None:
@@ -64,18 +65,28 @@ def demo() -> None:
     run_demo()
 
 
+@app.group()
+def bench() -> None:
+    """Measure, beside peers, in one run."""
+
+
 @bench.command("broker")
-def bench_broker(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
-) -> None:
+@as_json
+def bench_broker(as_json: bool) -> None:
     """Start-up, produce, fetch and memory of the broker, beside librdkafka's mock cluster."""
     from equipoise.console.bench_broker import run_bench
 
     run_bench(as_json)
 
 
+@app.group()
+def topics() -> None:
+    """List, create, describe and delete topics, on any Kafka cluster."""
+
+
 @topics.command("list")
-def topics_list(bootstrap_servers: BootstrapServers = DEFAULT_BROKER) -> None:
+@bootstrap_servers
+def topics_list(bootstrap_servers: str) -> None:
     """All topics, with their partitions."""
     from equipoise.console.topics import list_topics
 
@@ -83,23 +94,26 @@ def topics_list(bootstrap_servers: BootstrapServers = DEFAULT_BROKER) -> None:
 
 
 @topics.command("create")
+@click.argument("name", metavar="TOPIC")
+@click.option("--partitions", default=-1, show_default=True, help="-1: the broker's num.partitions.")
+@click.option(
+    "--replication-factor", default=-1, show_default=True, help="-1: the broker's default.replication.factor."
+)
+@click.option("--config", metavar="NAME=VALUE", multiple=True, help="A topic config by Kafka's name; repeatable.")
+@bootstrap_servers
 def topics_create(
-    name: TopicName,
-    partitions: Annotated[int, typer.Option(help="-1: the broker's num.partitions.")] = -1,
-    replication_factor: Annotated[int, typer.Option(help="-1: the broker's default.replication.factor.")] = -1,
-    config: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A topic config by Kafka's name; repeatable.")
-    ] = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BROKER,
+    name: str, partitions: int, replication_factor: int, config: tuple[str, ...], bootstrap_servers: str
 ) -> None:
     """A new topic."""
     from equipoise.console.topics import create_topic
 
-    create_topic(bootstrap_servers, name, partitions, replication_factor, parse_pairs("--config", config or []))
+    create_topic(bootstrap_servers, name, partitions, replication_factor, parse_pairs("--config", config))
 
 
 @topics.command("describe")
-def topics_describe(name: TopicName, bootstrap_servers: BootstrapServers = DEFAULT_BROKER) -> None:
+@click.argument("name", metavar="TOPIC")
+@bootstrap_servers
+def topics_describe(name: str, bootstrap_servers: str) -> None:
     """A topic's configs, and its partitions with their offsets."""
     from equipoise.console.topics import describe_topic
 
@@ -107,17 +121,16 @@ def topics_describe(name: TopicName, bootstrap_servers: BootstrapServers = DEFAU
 
 
 @topics.command("delete")
-def topics_delete(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC...")],
-    bootstrap_servers: BootstrapServers = DEFAULT_BROKER,
-) -> None:
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@bootstrap_servers
+def topics_delete(names: tuple[str, ...], bootstrap_servers: str) -> None:
     """Topics and all their records, for good."""
     from equipoise.console.topics import delete_topics
 
-    delete_topics(bootstrap_servers, names)
+    delete_topics(bootstrap_servers, list(names))
 
 
-def parse_pairs(option: str, pairs: list[str]) -> dict[str, str]:
+def parse_pairs(option: str, pairs: tuple[str, ...]) -> dict[str, str]:
     settings: dict[str, str] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
@@ -128,9 +141,12 @@ def parse_pairs(option: str, pairs: list[str]) -> dict[str, str]:
 
 
 def run() -> None:
-    """The entry point: an error of ours is one line on stderr and status 2, never a traceback."""
+    """The entry point: an error of ours, or in the options, is one line on stderr and status 2, never a traceback."""
     try:
-        app()
-    except EquipoiseError as error:
-        print(f"equipoise: {error}", file=sys.stderr)
+        app(standalone_mode=False)
+    except (EquipoiseError, click.ClickException) as error:
+        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        print(f"equipoise: {text}", file=sys.stderr)
         sys.exit(2)
+    except click.Abort:
+        sys.exit(130)
