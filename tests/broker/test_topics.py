@@ -344,3 +344,12 @@ def test_nothing_but_groups_has_a_coordinator(client: RawClient, key_type: int, 
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["x"])
     (found,) = client.call(request).coordinators
     assert (found.error_code, found.node_id) == (code, -1)
+
+
+def test_internal_topics_are_made_by_the_broker_alone(client: RawClient) -> None:
+    """Auto-creation would give `__consumer_offsets` one partition and no compaction, and no group would work."""
+    (found,) = metadata(client, "__consumer_offsets", create=True)
+    assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (created,) = create(client, topic("__rebalances"))
+    assert created.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert "made by the broker" in created.error_message

@@ -5,7 +5,6 @@ The moments come from a seed, which is printed; EQUIPOISE_SEED=N repeats it.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Iterator
@@ -22,13 +21,6 @@ from tests.crash.workload import Ledger, Workload
 
 PARTITIONS = 3
 LONGEST_LIFE = 0.3  # seconds from the first acknowledgements of a round to its end
-
-
-@pytest.fixture
-def moments() -> random.Random:
-    seed = int(os.environ.get("EQUIPOISE_SEED", random.randrange(10**9)))
-    print(f"EQUIPOISE_SEED={seed}")
-    return random.Random(seed)
 
 
 @pytest.fixture

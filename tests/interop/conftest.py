@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import cast
@@ -119,5 +120,8 @@ def batches_in_log(broker: Broker, topic: str) -> list[BatchHeader]:
     return broker.call(look)
 
 
-def codecs_in_log(broker: Broker, topic: str) -> set[str]:
-    return {header.codec.name.lower() for header in batches_in_log(broker, topic)}
+def records_by_codec(broker: Broker, topic: str) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for batch in batches_in_log(broker, topic):
+        counts[batch.codec.name.lower()] += batch.record_count
+    return counts

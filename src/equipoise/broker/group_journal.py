@@ -55,7 +55,7 @@ class GroupJournal:
 
     def _append(self, rows: list[Record], now: int) -> None:
         try:
-            topic = self._server.topics.get(JOURNAL_TOPIC) or self._server.topics.create(JOURNAL_TOPIC, 1, {})
+            topic = self._server.topics.get(JOURNAL_TOPIC) or self._server.topics.create_internal(JOURNAL_TOPIC, 1, {})
             batch = memoryview(build_batch(rows))
             self._server.append(topic.partitions[0], batch, [(0, read_header(batch))], now)
         except KafkaError as error:

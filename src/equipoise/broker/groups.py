@@ -221,7 +221,7 @@ class Groups:
     def _create(self) -> None:
         config = self._server.config
         configs = {"cleanup.policy": "compact", "segment.bytes": str(config.offsets_topic_segment_bytes)}
-        topic = self._server.topics.create(OFFSETS_TOPIC, config.offsets_topic_num_partitions, configs)
+        topic = self._server.topics.create_internal(OFFSETS_TOPIC, config.offsets_topic_num_partitions, configs)
         self._shards = [GroupShard(self._server, self._journal, one) for one in topic.partitions]
         for shard in self._shards:
             shard.run(shard.core.activate(self._server.clock.now()))

@@ -192,6 +192,15 @@ class Topics:
             )
 
     def create(self, name: str, count: int, configs: dict[str, str], *, validate_only: bool = False) -> Topic:
+        """For clients; what belongs to the broker is made by `create_internal` with the configs it needs."""
+        if name in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is made by the broker when it is needed")
+        return self._create(name, count, configs, validate_only)
+
+    def create_internal(self, name: str, count: int, configs: dict[str, str]) -> Topic:
+        return self._create(name, count, configs, validate_only=False)
+
+    def _create(self, name: str, count: int, configs: dict[str, str], validate_only: bool) -> Topic:
         self.check_name(name)
         if name in self._by_name:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is already there")

@@ -144,6 +144,9 @@ def run() -> None:
     """The entry point: an error of ours, or in the options, is one line on stderr and status 2, never a traceback."""
     try:
         app(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as help_text:
+        print(help_text.format_message())
+        sys.exit(2)
     except (EquipoiseError, click.ClickException) as error:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
         print(f"equipoise: {text}", file=sys.stderr)

@@ -95,6 +95,7 @@ class _Appending:
     def __init__(self, server: Server, request: ProduceRequest, call: Call) -> None:
         self.server = server
         self.call = call
+        self.now = server.clock.now()
         self.acks = request.acks
         self.transactional = request.transactional_id is not None
         self.unacknowledged: list[Unacknowledged] = []
@@ -129,8 +130,7 @@ class _Appending:
             raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request must carry a record batch")
         header = validate(records, 0, len(records))
         self.check(partition, header, len(records))
-        now = self.server.clock.now()
-        appended = self.server.append(partition, records, [(0, header)], now)
+        appended = self.server.append(partition, records, [(0, header)], self.now)
         answer = PartitionProduceResponse(
             index=data.index,
             error_code=ErrorCode.NONE,
@@ -146,4 +146,4 @@ class _Appending:
             raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request must carry exactly one batch per partition")
         if header.is_control or header.is_transactional or self.transactional:
             raise KafkaError(ErrorCode.INVALID_RECORD, "transactions are not served; produce without transactional.id")
-        partition.topic.check_batch(header, self.server.clock.now())
+        partition.topic.check_batch(header, self.now)

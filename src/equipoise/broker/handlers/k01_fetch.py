@@ -5,7 +5,7 @@ The first batch is always sent, however large, so that no limit can stop a consu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.broker.access import Operation
 from equipoise.broker.fetch_sessions import Plan, Wanted
@@ -30,8 +30,9 @@ def handle(server: Server, request: FetchRequest, call: Call) -> FetchResponse |
     except KafkaError as error:
         return FetchResponse(error_code=error.code, responses=[])
     reading = _Reading(server, request, call, plan)
-    if request.max_wait_ms <= 0 or not plan.wanted or reading.is_enough():
-        return reading.response()
+    found = reading.read_all()
+    if request.max_wait_ms <= 0 or reading.is_enough(found):
+        return reading.response(found)
     reading.park()
     return None
 
@@ -59,6 +60,12 @@ def _plan(server: Server, request: FetchRequest, call: Call) -> Plan:
     )
 
 
+class _Found(NamedTuple):
+    wanted: Wanted
+    data: PartitionData
+    size: int
+
+
 class _Reading:
     """One Fetch: looked at when it comes, perhaps parked, answered once."""
 
@@ -67,14 +74,21 @@ class _Reading:
         self.request = request
         self.call = call
         self.plan = plan
+        self.max_bytes = min(request.max_bytes, server.config.fetch_max_bytes)
+        self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.parked: Parked | None = None
         self.watched: list[Partition] = []
 
     # -- waiting
 
-    def is_enough(self) -> bool:
-        """Whether there are `min_bytes` to read, or an error to tell."""
-        missing = self.request.min_bytes
+    def is_enough(self, found: list[_Found]) -> bool:
+        """Whether there are `min_bytes`, or an error to tell."""
+        errors = any(one.data.error_code for one in found)
+        return errors or not found or sum(one.size for one in found) >= self.min_bytes
+
+    def has_enough(self) -> bool:
+        """The same, asked again after an append; most often no, so nothing is read for it."""
+        missing = self.min_bytes
         for wanted in self.plan.wanted:
             try:
                 missing -= self.find(wanted).has_bytes(wanted.fetch_offset, wanted.max_bytes, missing)
@@ -91,7 +105,7 @@ class _Reading:
             partition.watch(self.check)
 
     def check(self) -> None:
-        if self.parked is not None and self.is_enough():
+        if self.parked is not None and self.has_enough():
             self.parked.release(Release.READY)
 
     def answer(self, reason: Release) -> FetchResponse:
@@ -99,24 +113,26 @@ class _Reading:
             partition.unwatch(self.check)
         if reason is Release.DISCONNECTED:
             return FetchResponse(responses=[])
-        return self.response()
+        return self.response(self.read_all())
 
     # -- answering
 
-    def response(self) -> FetchResponse:
-        left = min(self.request.max_bytes, self.server.config.fetch_max_bytes)
-        topics: dict[str | bytes, FetchableTopicResponse] = {}
-        is_first = True
+    def read_all(self) -> list[_Found]:
+        left, is_first, found = self.max_bytes, True, []
         for wanted in self.plan.wanted:
             data = self.read(wanted, left, is_first)
             size = sum(map(len, data.records)) if isinstance(data.records, list) else 0
-            if size:
-                left -= size
-                is_first = False
-            if self.plan.incremental and not self.has_news(wanted, data):
-                continue
-            self.topic(topics, wanted.topic).partitions.append(data)
-            self.note(wanted, data, size)
+            left -= size
+            is_first = is_first and not size
+            found.append(_Found(wanted, data, size))
+        return found
+
+    def response(self, found: list[_Found]) -> FetchResponse:
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        for wanted, data, size in found:
+            if not self.plan.incremental or self.has_news(wanted, data):
+                self.topic(topics, wanted.topic).partitions.append(data)
+                self.note(wanted, data, size)
         return FetchResponse(session_id=self.plan.session_id, responses=list(topics.values()))
 
     def topic(self, topics: dict[str | bytes, FetchableTopicResponse], key: str | bytes) -> FetchableTopicResponse:

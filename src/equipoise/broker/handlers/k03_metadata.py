@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.broker.access import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, Kind, Operation, Resource
-from equipoise.broker.topics import LEADER_EPOCH, Topic
+from equipoise.broker.topics import INTERNAL_TOPICS, LEADER_EPOCH, Topic
 from equipoise.wire.apis.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -53,7 +53,7 @@ def _find(server: Server, call: Call, asked: MetadataRequestTopic, may_create: b
             return topic
         server.authorize(call, Operation.DESCRIBE, Resource(Kind.TOPIC, asked.name))
         known = server.topics.get(asked.name)
-        if known is None and may_create:
+        if known is None and may_create and asked.name not in INTERNAL_TOPICS:
             server.authorize(call, Operation.CREATE, Resource(Kind.TOPIC, asked.name))
             return server.topics.create(asked.name, server.config.num_partitions, {})
         server.topics.check_name(asked.name)

@@ -1,0 +1,75 @@
+"""The process in which members of groups run, a thread for each: told what to do by lines of JSON on stdin, telling
+what happens by lines of JSON on stdout. It ends when its input does."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+
+class Place(Protocol):
+    topic: Any
+    partition: Any
+
+
+class Member:
+    """One member: what it is told to be, and its voice. Times are those of the machine's monotonic clock."""
+
+    _out = threading.Lock()
+
+    def __init__(self, bootstrap_servers: str, told: dict[str, Any]) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.name: str = told["member"]
+        self.group: str = told["group"]
+        self.topics: list[str] = told["topics"]
+        self.pattern: str | None = told["pattern"]
+        self.assignor: str = told["assignor"]
+        self.instance_id: str | None = told["instance_id"]
+        self.session_ms: int = told["session_ms"]
+        self.heartbeat_ms: int = told["heartbeat_ms"]
+        self.metadata_age_ms: int = told["metadata_age_ms"]
+        self.commits_itself: bool = told["commit"] == "auto"
+        self.commit_ms: int = told["commit_ms"]
+        self.closing = threading.Event()
+        self.may_assign = threading.Event()
+
+    def say(self, kind: str, **more: Any) -> None:
+        with self._out:
+            line = json.dumps({"at": time.monotonic(), "member": self.name, "kind": kind, **more})
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+
+    def say_places(self, kind: str, places: Iterable[Place]) -> None:
+        self.say(kind, places=sorted((place.topic, place.partition) for place in places))
+
+    def say_records(self, rows: Iterable[tuple[str, int, int]]) -> None:
+        self.say("records", rows=list(rows))
+
+
+def serve(run: Callable[[Member], None]) -> None:
+    """`run` is one member's life, until `closing` is set."""
+    members: dict[str, Member] = {}
+
+    def live(member: Member) -> None:
+        try:
+            run(member)
+        except Exception as error:  # noqa: BLE001  the test is told, and fails
+            member.say("error", error=repr(error))
+        else:
+            member.say("closed")
+
+    for line in sys.stdin:
+        told = json.loads(line)
+        if told["do"] == "join":
+            member = members[told["member"]] = Member(sys.argv[1], told)
+            threading.Thread(target=live, args=(member,), daemon=True).start()
+        elif told["do"] == "assign":
+            members[told["member"]].may_assign.set()
+        else:
+            members[told["member"]].closing.set()
+    os._exit(0)  # whoever is still a member is so no more

@@ -1,0 +1,97 @@
+"""A group member of kafka-python."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.errors import KafkaError
+
+from tests.interop.drivers.group_child import Member, serve
+
+
+def slow_range(member: Member) -> RangePartitionAssignor:
+    """`range` for everyone to see, but a leader that assigns only when it is told that it may."""
+
+    class SlowRange(RangePartitionAssignor):
+        @classmethod
+        def assign(cls, cluster: Any, group_subscriptions: Any) -> Any:
+            member.say("assigning")
+            member.may_assign.wait()
+            return super().assign(cluster, group_subscriptions)
+
+    return SlowRange()
+
+
+ASSIGNORS = {
+    "range": lambda _: RangePartitionAssignor,
+    "roundrobin": lambda _: RoundRobinPartitionAssignor,
+    "sticky": lambda _: StickyPartitionAssignor,
+    "cooperative-sticky": lambda _: CooperativeStickyAssignor,
+    "slow range": slow_range,
+}
+
+
+class Listener(ConsumerRebalanceListener):
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self._member.say_places("assigned", assigned)
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self._member.say_places("revoked", revoked)
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        self._member.say_places("lost", lost)
+
+
+def run(member: Member) -> None:
+    consumer = KafkaConsumer(
+        bootstrap_servers=member.bootstrap_servers,
+        client_id="kafka-python",
+        group_id=member.group,
+        group_instance_id=member.instance_id,
+        partition_assignment_strategy=(ASSIGNORS[member.assignor](member),),
+        session_timeout_ms=member.session_ms,
+        heartbeat_interval_ms=member.heartbeat_ms,
+        max_poll_interval_ms=max(member.session_ms, 60_000),
+        auto_offset_reset="earliest",
+        enable_auto_commit=member.commits_itself,
+        auto_commit_interval_ms=member.commit_ms,
+        metadata_max_age_ms=member.metadata_age_ms,
+        fetch_max_wait_ms=50,
+        reconnect_backoff_max_ms=200,
+    )
+    try:
+        if member.pattern is None:
+            consumer.subscribe(topics=member.topics, listener=Listener(member))
+        else:
+            consumer.subscribe(pattern=member.pattern, listener=Listener(member))
+        while not member.closing.is_set():
+            consume(member, consumer)
+        member.say("stopped")
+    finally:
+        consumer.close()
+
+
+def consume(member: Member, consumer: KafkaConsumer) -> None:
+    records = [record for batch in consumer.poll(timeout_ms=50).values() for record in batch]
+    if not records:
+        return
+    member.say_records((record.topic, record.partition, record.offset) for record in records)
+    if not member.commits_itself:
+        try:
+            consumer.commit()
+        except KafkaError as error:
+            member.say("refused", error=type(error).__name__)
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    serve(run)
