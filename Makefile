@@ -33,6 +33,7 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/equipoise bench broker
+	$(BIN)/equipoise bench coordinator
 
 soak: $(STAMP)
 	@tools/foreign-clients

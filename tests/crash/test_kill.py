@@ -67,14 +67,18 @@ def hunt(broker: ServedBroker, moments: random.Random, rounds: int) -> None:
     with RawClient(broker.address) as client:
         create_topic(client, "once", PARTITIONS)
         create_topic(client, "plain", PARTITIONS)
-        create_topic(client, "rolling", 1, {"segment.bytes": "1000"})
+        create_topic(client, "rolling", 1, {"segment.bytes": "3000"})
     for workload in workloads:
         workload.start()
     try:
         for _ in range(rounds):
+            for workload in workloads:
+                workload.resume()
             wait_for_progress(workloads)
             time.sleep(moments.uniform(0, LONGEST_LIFE))
             broker.kill()
+            for workload in workloads:
+                workload.pause()
             promised = ledger.places()
             broker.start()
             found = read_all(broker.address, workloads)

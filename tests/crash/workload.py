@@ -54,6 +54,7 @@ class Workload:
         self.acknowledged = 0
         self.failure: BaseException | None = None
         self._ledger = ledger
+        self._sending = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"producer of {topic}")
         self._producer = Producer(
@@ -76,6 +77,13 @@ class Workload:
     def start(self) -> None:
         self._thread.start()
 
+    def resume(self) -> None:
+        self._sending.set()
+
+    def pause(self) -> None:
+        """Nothing new is sent; what was sent goes on to be tried until it is acknowledged."""
+        self._sending.clear()
+
     def stop(self) -> None:
         """Waits until all that was sent is acknowledged."""
         self._stopping.set()
@@ -89,7 +97,7 @@ class Workload:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                if len(self._producer) < self.OUTSTANDING:
+                if self._sending.is_set() and len(self._producer) < self.OUTSTANDING:
                     self._send_burst()
                 self._producer.poll(0.02)
             left = self._producer.flush(60)

@@ -28,7 +28,7 @@ from equipoise.log.config import LogConfig
 from equipoise.log.disk import PartitionFiles
 from equipoise.log.partition import PartitionLog
 from equipoise.log.segment import Segment
-from equipoise.wire.records.batch import Codec, crc_of, iter_headers, read_header, validate, write_header
+from equipoise.wire.records.batch import HEADER_SIZE, Codec, crc_of, iter_headers, read_header, validate, write_header
 from equipoise.wire.records.build import Record
 from equipoise.wire.records.read import read_all
 
@@ -263,7 +263,7 @@ def test_a_batch_that_cannot_be_decoded_stays_as_it_is(medium: Medium) -> None:
     log = medium.open(LogConfig(segment_bytes=300))
     set_key(log, "k", "1")
     broken = batch([(b"k", b"broken")])
-    broken[-3:] = b"\xff\xff\xff"
+    broken[HEADER_SIZE] = 0x70  # the record's length: far more than there is
     header = read_header(broken)
     write_header(broken, 0, header._replace(crc=crc_of(broken, 0, header.size)))
     append(log, broken)
@@ -272,6 +272,10 @@ def test_a_batch_that_cannot_be_decoded_stays_as_it_is(medium: Medium) -> None:
     compacted(log)
     headers = [h for view in log.read(0, ALL, 3) for _, h in iter_headers(view)]
     assert [h.base_offset for h in headers] == [1, 2]
+    set_key(log, "k", "3")
+    compacted(log)
+    headers = [h for view in log.read(0, ALL, 4) for _, h in iter_headers(view)]
+    assert [h.base_offset for h in headers if h.record_count] == [1, 3]
 
 
 def test_long_keys_are_told_apart(medium: Medium) -> None:

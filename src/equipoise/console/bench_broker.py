@@ -2,56 +2,33 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
 from equipoise.console.bench_figures import SIZES, Measurements, print_figures, print_json
+from equipoise.console.bench_machine import Advance, check_machine, progress
 from equipoise.console.bench_servers import DISK, MEMORY, MOCK, TARGETS, Server
-from equipoise.wire.errors import UsageError
 
 STARTS = 5
 ROUNDS = 3
 _STEPS = STARTS * len(TARGETS) * 2 + ROUNDS * len(TARGETS) * len(SIZES)
 
-Advance = Callable[[], None]
-
 
 def run_bench(as_json: bool) -> None:
     """Measures for about a minute and prints a table, or one JSON object."""
-    _check_machine()
+    check_machine("bench broker")
     began = time.perf_counter()
     measured = Measurements()
-    with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as scratch, _progress() as advance:
+    with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as scratch, progress(_STEPS) as advance:
         directories = (Path(scratch, str(number)) for number in range(1000))
         _measure_starts(measured, directories, advance)
         _measure_loads(measured, directories, advance)
     (print_json if as_json else print_figures)(measured, time.perf_counter() - began)
-
-
-def _check_machine() -> None:
-    if sys.platform != "linux":
-        raise UsageError("equipoise bench broker reads CPU and memory of processes as Linux tells them: run it there")
-    try:
-        import confluent_kafka  # noqa: F401
-    except ImportError:
-        raise UsageError("equipoise bench broker needs confluent-kafka: pip install 'equipoise[demo]'") from None
-
-
-@contextmanager
-def _progress() -> Iterator[Advance]:
-    """A bar on the terminal, apart from the result; nothing where nobody looks."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("measuring", total=_STEPS)
-        yield lambda: bar.advance(task)
 
 
 def _measure_starts(measured: Measurements, directories: Iterator[Path], advance: Advance) -> None:

@@ -1,4 +1,7 @@
-"""The figures of the broker bench: what is measured, in which unit, with which aim; and the two ways to print them."""
+"""The figures of the broker bench: what is measured, in which unit, with which aim; and the two ways to print them.
+
+`Figure` and the small helpers serve the other bench too.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ NOTES = (
     "--data makes records durable (fdatasync) before they are acknowledged; --memory and the mock cluster do not. "
     "Writing alone is that part of its CPU which the disk takes from any program on this machine.",
 )
-BEST = {"MB/s": max}  # of all other units less is better
+MORE_IS_BETTER = frozenset({"MB/s", "1/s", "times"})  # of all other units less is
+
+VERDICTS = {None: "", True: "met", False: "MISSED"}
 
 
 class Figure(NamedTuple):
@@ -35,8 +40,21 @@ class Figure(NamedTuple):
     unit: str
     aim: float | None = None
 
+    @property
+    def more_is_better(self) -> bool:
+        return self.unit in MORE_IS_BETTER
+
     def best(self, values: Sequence[float]) -> float:
-        return BEST.get(self.unit, min)(values)
+        return max(values) if self.more_is_better else min(values)
+
+    def meets_aim(self, value: float | None) -> bool | None:
+        if self.aim is None or value is None:
+            return None
+        return value >= self.aim if self.more_is_better else value <= self.aim
+
+    @property
+    def aim_text(self) -> str:
+        return "" if self.aim is None else f"{'>=' if self.more_is_better else '<='} {self.aim:,g}"
 
 
 def _load_figures(what: str, size: int, aim: float | None = None) -> list[Figure]:
@@ -86,16 +104,15 @@ class Measurements:
         return ours / theirs if ours and theirs else None
 
     def meets_aim(self, figure: Figure) -> bool | None:
-        ours = self.best(figure, DISK)
-        return None if figure.aim is None or ours is None else ours <= figure.aim
+        return figure.meets_aim(self.best(figure, DISK))
 
 
 def print_json(measured: Measurements, seconds: float) -> None:
     document = {
         "bench": "broker",
         "seconds": round(seconds, 1),
-        "versions": _versions(),
-        "machine": {"cores": os.cpu_count(), "system": platform.platform(), "architecture": platform.machine()},
+        "versions": versions(),
+        "machine": machine(),
         "figures": {figure.key: _figure(measured, figure) for figure in FIGURES},
         "notes": NOTES,
     }
@@ -105,23 +122,27 @@ def print_json(measured: Measurements, seconds: float) -> None:
 def _figure(measured: Measurements, figure: Figure) -> dict[str, Any]:
     ours = {
         target.key: {
-            "best": _rounded(measured.best(figure, target)),
-            "median": _rounded(measured.median(figure, target)),
-            "rounds": [_rounded(value) for value in measured.values(figure, target)],
+            "best": rounded(measured.best(figure, target)),
+            "median": rounded(measured.median(figure, target)),
+            "rounds": [rounded(value) for value in measured.values(figure, target)],
         }
         for target in TARGETS
         if measured.values(figure, target)
     }
     verdict = {"aim_at_most": figure.aim, "meets_aim": measured.meets_aim(figure)} if figure.aim else {}
-    return {"unit": figure.unit, **ours, "ratio": _rounded(measured.ratio(figure)), **verdict}
+    return {"unit": figure.unit, **ours, "ratio": rounded(measured.ratio(figure)), **verdict}
 
 
-def _rounded(value: float | None) -> float | None:
+def rounded(value: float | None) -> float | None:
     """Four digits are more than any of these measurements can promise."""
     return None if value is None else float(f"{value:.4g}")
 
 
-def _versions() -> dict[str, str]:
+def machine() -> dict[str, Any]:
+    return {"cores": os.cpu_count(), "system": platform.platform(), "architecture": platform.machine()}
+
+
+def versions() -> dict[str, str]:
     import confluent_kafka
 
     return {
@@ -135,24 +156,28 @@ def _versions() -> dict[str, str]:
 def print_figures(measured: Measurements, seconds: float) -> None:
     columns = ["figure", "unit", *(target.title for target in TARGETS), "ratio", "aim", "", "median"]
     print_table(columns, [_row(measured, figure) for figure in FIGURES])
-    print(", ".join(f"{name} {number}" for name, number in _versions().items()), end="")
+    print_circumstances(seconds, NOTES)
+
+
+def print_circumstances(seconds: float, notes: Sequence[str]) -> None:
+    print(", ".join(f"{name} {number}" for name, number in versions().items()), end="")
     print(f"; {os.cpu_count()} cores; {seconds:.0f} s")
-    print("\n".join(NOTES))
+    print("\n".join(notes))
 
 
 def _row(measured: Measurements, figure: Figure) -> list[str]:
     return [
         figure.title,
         figure.unit,
-        *(_short(measured.best(figure, target)) for target in TARGETS),
-        _short(measured.ratio(figure)),
-        f"<= {figure.aim:g}" if figure.aim else "",
-        {None: "", True: "met", False: "MISSED"}[measured.meets_aim(figure)],
-        _short(measured.median(figure, DISK)),
+        *(short(measured.best(figure, target)) for target in TARGETS),
+        short(measured.ratio(figure)),
+        figure.aim_text,
+        VERDICTS[measured.meets_aim(figure)],
+        short(measured.median(figure, DISK)),
     ]
 
 
-def _short(value: float | None) -> str:
+def short(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

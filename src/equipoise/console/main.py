@@ -79,6 +79,16 @@ def bench_broker(as_json: bool) -> None:
     run_bench(as_json)
 
 
+@bench.command("coordinator")
+@as_json
+@click.option("--quick", is_flag=True, help="Smaller sizes, under a minute.")
+def bench_coordinator(as_json: bool, quick: bool) -> None:
+    """Heartbeats, commits, large and many groups, restart, and rebalances of stock members."""
+    from equipoise.console.bench_coordinator import run_bench
+
+    run_bench(as_json, quick)
+
+
 @app.group()
 def topics() -> None:
     """List, create, describe and delete topics, on any Kafka cluster."""

@@ -93,6 +93,7 @@ class Group:
         self.static_members: dict[str, str] = {}  # group.instance.id to member id
         self.pending_members: set[str] = set()  # told their id, not yet back with it
         self.pending_sync: set[str] = set()
+        self.assigning = False  # the leader's assignment is on its way to the log
         self.new_member_added = False  # since the initial delay was last extended
         self.initial_delay: tuple[int, int] | None = None  # the delay running, and what may still be added to it
         self.not_before = 0  # the debounce of a rebalance: it does not complete earlier
@@ -116,11 +117,6 @@ class Group:
         return self.state in states
 
     @property
-    def is_simple(self) -> bool:
-        """Only offsets have ever been committed to it, by consumers that assign themselves."""
-        return self.state is State.EMPTY and self.protocol_type is None and not self.pending_members
-
-    @property
     def in_initial_phase(self) -> bool:
         return self.state is State.PREPARING_REBALANCE and self.previous_state is State.EMPTY
 
@@ -132,13 +128,13 @@ class Group:
         self.leader = self.leader or member.member_id
         self.members[member.member_id] = member
         self.pending_members.discard(member.member_id)
-        self._supporters.update(name for name, _ in member.protocols)
+        self._supporters.update(_names(member.protocols))
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
 
     def update(self, member: Member, protocols: Protocols, timeouts: tuple[int, int]) -> None:
-        self._supporters.subtract(name for name, _ in member.protocols)
-        self._supporters.update(name for name, _ in protocols)
+        self._supporters.subtract(_names(member.protocols))
+        self._supporters.update(_names(protocols))
         member.protocols = protocols
         member.session_timeout_ms, member.rebalance_timeout_ms = timeouts
 
@@ -160,7 +156,7 @@ class Group:
         if member is None:
             return None
         self.joined -= member.awaiting_join is not None
-        self._supporters.subtract(name for name, _ in member.protocols)
+        self._supporters.subtract(_names(member.protocols))
         if member.group_instance_id is not None:
             self.static_members.pop(member.group_instance_id, None)
         if self.leader == member_id:
@@ -177,6 +173,7 @@ class Group:
             self.static_members[member.group_instance_id] = member_id
         if self.leader == old:
             self.leader = member_id
+        self.journal.renamed(old, member_id)
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
         """The member a request speaks for. Raises KafkaError: unknown, or fenced by a newer incarnation."""
@@ -201,7 +198,7 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        return max(0, max((member.rebalance_timeout_ms for member in self.members.values()), default=0))
 
     # -- protocols
 
@@ -302,6 +299,11 @@ class Group:
         ]
 
 
+def _names(protocols: Protocols) -> set[str]:
+    """Each once, also where a client lists one twice: a member must not count as two supporters."""
+    return {name for name, _ in protocols}
+
+
 def protocols_of(request: JoinGroupRequest) -> Protocols:
     return [(protocol.name, protocol.metadata) for protocol in request.protocols]
 
@@ -315,6 +317,7 @@ def load_group(group_id: str, value: GroupMetadataValue, now: int) -> Group:
     group.last_members = len(group.members)
     group.last_static_members = frozenset(group.static_members)
     group.update_subscribed_topics()
+    group.journal.loaded(group.members.values())
     return group
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.coordinator.events import MemberFenced, MemberLeft
-from equipoise.coordinator.group import Group, Member, protocols_of
-from equipoise.coordinator.reasons import Cause, Departure, Trigger, Who
+from equipoise.coordinator.events import MemberLeft
+from equipoise.coordinator.group import Group, Member, Protocols, protocols_of
+from equipoise.coordinator.reasons import Cause, Departure, Trigger
 from equipoise.coordinator.replies import join_error, joined, sync_error
 from equipoise.coordinator.states import State
 from equipoise.coordinator.step import Caller, Step, write_error
@@ -19,6 +18,15 @@ if TYPE_CHECKING:
 
 _MEMBER_ID_REQUIRED_FROM = 4
 _SKIP_ASSIGNMENT_FROM = 9
+
+
+class _Incarnation(NamedTuple):
+    """What a static member was before it came back, in case its return cannot be written."""
+
+    member_id: str
+    leader: str
+    protocols: Protocols
+    timeouts: tuple[int, int]
 
 
 class Joining:
@@ -81,12 +89,13 @@ class Joining:
         return member is not None or len(group.members) < limit
 
     def turn_away(self, group: Group) -> None:
-        """That is also how members too many leave after the limit was lowered."""
+        """That is also how members too many leave after the limit was lowered. A reserved id is given up."""
         member = group.members.get(self.request.member_id)
-        if member is not None:
+        if member is None:
+            group.remove(self.request.member_id)
+        else:
             limit = self.shard.config.group_max_size
             self.rebalancer.remove_member(group, member, Departure.GROUP_FULL, self.now, self.step, limit_ms=limit)
-            self.rebalancer.maybe_complete_join(group, self.now, self.step)
         self.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
 
     # -- a join without a member id
@@ -112,6 +121,7 @@ class Joining:
         instance_id = self.request.group_instance_id
         member = Member(group.group_id, member_id, instance_id, client, self.timeouts, self.protocols)
         self.rebalancer.add_member(group, member, self.caller, self.request.protocol_type, self.now, self.step)
+        group.journal.arrived(member, self.now)
         if group.state is State.PREPARING_REBALANCE:
             self.rebalancer.maybe_complete_join(group, self.now, self.step)
         else:
@@ -132,21 +142,17 @@ class Joining:
 
     def replace(self, group: Group, member: Member, member_id: str) -> None:
         """A static member is back under a new id; its old incarnation is fenced."""
-        old_id, old_leader, old_protocols = member.member_id, group.leader, member.protocols
-        old_timeouts = member.session_timeout_ms, member.rebalance_timeout_ms
+        timeouts = member.session_timeout_ms, member.rebalance_timeout_ms
+        before = _Incarnation(member.member_id, group.leader or "", member.protocols, timeouts)
+        last_seen = member.last_seen
         self.fence(group, member)
-        self.shard.timers.cancel(member.timer)
-        group.rename(member, member_id)
-        self.rebalancer.keep_alive(member, self.now)
+        self.rebalancer.rename(group, member, member_id, self.now)
         group.update(member, self.protocols, self.timeouts)
-        if group.state is State.STABLE and group.select_protocol() == group.protocol_name:
-
-            def undo() -> None:
-                group.rename(member, old_id)
-                group.update(member, old_protocols, old_timeouts)
-
-            return self.resume(group, member, old_leader or "", undo)
         self.rebalancer.park_join(group, member, self.caller, self.now, self.step)
+        if group.state is State.STABLE and group.select_protocol() == group.protocol_name:
+            return self.resume(group, member, before)
+        group.journal.stopped(member_id, last_seen)
+        group.journal.arrived(member, self.now)
         if group.state is State.PREPARING_REBALANCE:
             return self.rebalancer.maybe_complete_join(group, self.now, self.step)
         return self.rebalance(group, Trigger.STATIC_MEMBER_REPLACED, member)
@@ -165,52 +171,58 @@ class Joining:
             MemberLeft(group.group_id, self.now, member.who, Departure.REPLACED, self.request.reason, silent)
         )
 
-    def resume(self, group: Group, member: Member, old_leader: str, undo: Callable[[], None]) -> None:
-        """No rebalance: the member goes on where it was, once its new id is durable."""
+    def resume(self, group: Group, member: Member, before: _Incarnation) -> None:
+        """No rebalance: the member goes on where it was, once its new id is durable.
+
+        Parked until then: the next incarnation fences it, and a rebalance that comes first takes it along.
+        """
         caller = self.caller
-        response = _resumed(group, member, old_leader, caller)
 
         def then(error: ErrorCode, now: int, step: Step) -> None:
+            if member.awaiting_join is not caller or group.state is not State.STABLE:
+                return
+            group.unpark_join(member)
             if error is ErrorCode.NONE:
-                step.reply(caller, response)
+                step.reply(caller, _resumed(group, member, before.leader, caller))
             else:
-                undo()
+                self.go_back(group, member, before, now)
                 step.reply(caller, join_error(caller, write_error(error), ""))
+            if self.shard.timers.deadline(member.timer) is None:  # it came up during the wait and was passed over
+                self.rebalancer.arm_session(member, now)
 
         group.update_subscribed_topics()
         self.step.write([group.record()], then)
+
+    def go_back(self, group: Group, member: Member, before: _Incarnation, now: int) -> None:
+        group.update(member, before.protocols, before.timeouts)
+        self.rebalancer.rename(group, member, before.member_id, now)
+        group.update_subscribed_topics()
 
     # -- a join with a member id
 
     def known(self, group: Group, member_id: str) -> None:
         if member_id in group.pending_members:
             if self.request.group_instance_id is not None:
-                return self.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)
+                return self.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "")
             return self.add(group, member_id)
         try:
             member = group.check_member(member_id, self.request.group_instance_id)
         except KafkaError as error:
-            self.note_fenced(group, error)
+            who = self.caller.who(member_id, self.request.group_instance_id)
+            self.step.note_fenced(error.code, group.group_id, who, "JoinGroup", self.now)
             return self.refuse(error.code, member_id)
         return self.rejoin(group, member)
-
-    def note_fenced(self, group: Group, error: KafkaError) -> None:
-        if error.code is ErrorCode.FENCED_INSTANCE_ID:
-            who = Who(
-                self.request.member_id, self.caller.client_id, self.caller.client_host, self.request.group_instance_id
-            )
-            self.step.events.append(MemberFenced(group.group_id, self.now, who, "JoinGroup"))
 
     def rejoin(self, group: Group, member: Member) -> None:
         """A rejoin with the same protocols, byte for byte, is answered from memory; only the leader's never is."""
         is_changed = self.protocols != member.protocols
-        if group.state is State.COMPLETING_REBALANCE and not is_changed:
-            return self.step.reply(self.caller, joined(group, member, self.caller))
-        if group.state is State.STABLE and not is_changed and member.member_id != group.leader:
+        is_follower_in_stable = group.state is State.STABLE and member.member_id != group.leader
+        if not is_changed and (group.state is State.COMPLETING_REBALANCE or is_follower_in_stable):
+            self.rebalancer.release_heartbeat(member, ErrorCode.NONE, self.step)
             return self.step.reply(self.caller, joined(group, member, self.caller))
         group.update(member, self.protocols, self.timeouts)
         self.rebalancer.park_join(group, member, self.caller, self.now, self.step)
-        group.journal.rejoined(member, self.now)
+        group.journal.arrived(member, self.now)
         if group.state is State.PREPARING_REBALANCE:
             return self.rebalancer.maybe_complete_join(group, self.now, self.step)
         return self.rebalance(group, Trigger.SUBSCRIPTION_CHANGED if is_changed else Trigger.LEADER_REJOINED, member)

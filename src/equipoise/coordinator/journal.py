@@ -7,9 +7,9 @@ by `settle`, which the broker calls when the replies have left.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.coordinator.reasons import NOBODY, Cause, Who
 from equipoise.wire.consumer_protocol import decode_assignment, decode_subscription
@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 
 KEPT = 100  # rebalances remembered per group
 TopicPartition = tuple[str, int]
-
-
-class Participant(Protocol):
-    member_id: str
-    assignment: bytes
 
 
 @dataclass(slots=True)
@@ -66,17 +61,35 @@ class Rebalance:
         return None if self.assigned_at is None or self.ended is None else self.ended - self.assigned_at
 
 
+# By member: when it stopped, and its metadata, which may say that it goes on with some partitions. Until a member
+# is given something it may stop several times.
+Stops = dict[str, list[tuple[int, bytes | None]]]
+
+
+class _Facts(NamedTuple):
+    """What there is to compare when a rebalance has ended."""
+
+    entry: Rebalance
+    ended: int
+    before: Mapping[str, bytes]
+    after: Mapping[str, bytes]
+    stops: Stops
+
+
 class Journal:
     def __init__(self, group_id: str) -> None:
         self.entries: deque[Rebalance] = deque(maxlen=KEPT)
         self._group_id = group_id
         self._current: Rebalance | None = None
-        self._owners: dict[TopicPartition, str] = {}
+        self._assignments: dict[str, bytes] = {}  # by member, from when the group was last Stable or Empty
+        self._stops: Stops = {}
+        self._unsettled: deque[_Facts] = deque(maxlen=KEPT)
         self._dark_since: dict[TopicPartition, int] = {}
-        self._stopped: dict[str, tuple[int, bytes | None]] = {}  # when a member stopped, and what it says it still owns
-        self._unsettled: tuple[Rebalance, list[tuple[str, bytes]]] | None = None
 
     # -- facts, noted as they come
+
+    def loaded(self, members: Iterable[Member]) -> None:
+        self._assignments = {member.member_id: member.assignment for member in members}
 
     def begin(self, cause: Cause, generation: int, now: int) -> None:
         if self._current is not None:
@@ -84,86 +97,102 @@ class Journal:
             self._close(self._current, now)
         self._current = Rebalance(self._group_id, cause, now, generation)
 
-    def rejoined(self, member: Member, now: int) -> None:
+    def arrived(self, member: Member, now: int) -> None:
         """With its JoinGroup an eager member has stopped working; a cooperative one says what it goes on with."""
-        metadata = member.protocols[0][1] if member.protocols else None
-        self._stopped[member.member_id] = (now, metadata)
-        if self._current is not None:
-            self._current.waited_for = member.who
-            self._current.waited_ms = now - self._current.started
+        self._stop(member.member_id, now, member.protocols[0][1] if member.protocols else None)
+        self._wait_for(member.who, now)
+
+    def stopped(self, member_id: str, at: int) -> None:
+        self._stop(member_id, at, None)
 
     def released(self, member: Member, now: int) -> None:
         """The member is gone; its partitions have been without owner since it was last heard of."""
-        self._stopped[member.member_id] = (min(member.last_seen, now), None)
+        self.stopped(member.member_id, min(member.last_seen, now))
         if self._current is not None and now > self._current.started:
-            self._current.waited_for, self._current.waited_ms = member.who, now - self._current.started
+            self._wait_for(member.who, now)
+
+    def renamed(self, old: str, new: str) -> None:
+        """A static member under a new id owns what it owned."""
+        self._assignments = {(new if key == old else key): value for key, value in self._assignments.items()}
+        if old in self._stops:
+            self._stops[new] = self._stops.pop(old)
 
     def joined(self, generation: int, members: Iterable[Member], now: int) -> None:
+        """A static member that has not rejoined was waited for to the end."""
         if self._current is not None:
             self._current.generation = generation
             self._current.joined_at = now
-            self._current.members = sum(1 for _ in members)
+            for member in members:
+                self._current.members += 1
+                if member.awaiting_join is None:
+                    self._wait_for(member.who, now)
 
     def assigned(self, now: int) -> None:
         if self._current is not None:
             self._current.assigned_at = now
 
-    def stable(self, members: Iterable[Participant], now: int) -> None:
-        if self._current is not None:
-            entry = self._current
-            self._close(entry, now)
-            self._current = None
-            self._unsettled = entry, [(member.member_id, member.assignment) for member in members]
+    def stable(self, members: Iterable[Member], now: int) -> None:
+        self._end({member.member_id: member.assignment for member in members}, now)
 
     def completed_empty(self, generation: int, now: int) -> None:
         if self._current is not None:
             self._current.generation = generation
-            self._close(self._current, now)
-            self._unsettled = self._current, []
-            self._current = None
+        self._end({}, now)
+
+    def _end(self, assignments: dict[str, bytes], now: int) -> None:
+        entry, self._current = self._current, None
+        if entry is not None:
+            self._close(entry, now)
+            self._unsettled.append(_Facts(entry, now, self._assignments, assignments, self._stops))
+        self._assignments, self._stops = assignments, {}
 
     def _close(self, entry: Rebalance, now: int) -> None:
         entry.ended = now
         self.entries.append(entry)
 
+    def _stop(self, member_id: str, at: int, metadata: bytes | None) -> None:
+        self._stops.setdefault(member_id, []).append((at, metadata))
+
+    def _wait_for(self, who: Who, now: int) -> None:
+        if self._current is not None:
+            self._current.waited_for, self._current.waited_ms = who, now - self._current.started
+
     # -- what they mean, worked out afterwards
 
     def settle(self) -> Rebalance | None:
-        """Completes the newest entry with what moved and what stood still. None if that is done already."""
-        if self._unsettled is None:
+        """Completes the oldest entry that is not yet complete with what moved and what stood still. None: all are."""
+        if not self._unsettled:
             return None
-        (entry, assignments), self._unsettled = self._unsettled, None
-        ended = entry.ended or entry.started
-        owners = _owners(assignments)
-        for partition, owner in self._owners.items():
-            self._note_end_of_ownership(partition, owner, owners, ended)
-        for partition, owner in owners.items():
-            before = self._owners.get(partition)
-            if before == owner:
+        entry, ended, before, after, stops = self._unsettled.popleft()
+        old, new = _owners(before), _owners(after)
+        self._note_darkness(old, new, stops, ended)
+        for partition, owner in new.items():
+            if old.get(partition) == owner:
                 entry.kept += 1
             else:
-                entry.moved[partition] = (before, owner)
+                entry.moved[partition] = (old.get(partition), owner)
             since = self._dark_since.pop(partition, None)
             if since is not None:
                 entry.dark_ms[partition] = ended - since
-        entry.revoked = sorted(partition for partition in self._owners if partition not in owners)
-        self._owners = owners
-        self._stopped.clear()
+        entry.revoked = sorted(partition for partition in old if partition not in new)
         return entry
 
-    def _note_end_of_ownership(
-        self, partition: TopicPartition, owner: str, owners: dict[TopicPartition, str], ended: int
+    def _note_darkness(
+        self, old: Mapping[TopicPartition, str], new: Mapping[TopicPartition, str], stops: Stops, ended: int
     ) -> None:
-        stopped = self._stopped.get(owner)
-        if stopped is not None and partition not in _owned(stopped[1]):
-            self._dark_since.setdefault(partition, stopped[0])
-        elif owners.get(partition) != owner:
-            self._dark_since.setdefault(partition, ended)
+        """A partition is dark from when its owner stops with it, or, if it never said so, from when it loses it."""
+        said = {one: [(at, _owned(metadata)) for at, metadata in rows] for one, rows in stops.items()}
+        for partition, owner in old.items():
+            since = next((at for at, goes_on in said.get(owner, ()) if partition not in goes_on), None)
+            if since is None and new.get(partition) != owner:
+                since = ended
+            if since is not None:
+                self._dark_since.setdefault(partition, since)
 
 
-def _owners(assignments: Iterable[tuple[str, bytes]]) -> dict[TopicPartition, str]:
+def _owners(assignments: Mapping[str, bytes]) -> dict[TopicPartition, str]:
     owners: dict[TopicPartition, str] = {}
-    for member_id, assignment in assignments:
+    for member_id, assignment in assignments.items():
         try:
             partitions = decode_assignment(assignment).assigned_partitions if assignment else {}
         except ProtocolError:

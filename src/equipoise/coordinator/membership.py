@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.events import MemberFenced
+from equipoise.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from equipoise.coordinator.group import Group, Member
 from equipoise.coordinator.reasons import Cause, Departure, Trigger, Who
 from equipoise.coordinator.states import State
@@ -32,9 +32,8 @@ def heartbeat(shard: Shard, request: HeartbeatRequest, caller: Caller, hold_ms: 
     try:
         member = _check_heartbeat(group, request)
     except KafkaError as error:
-        if error.code is ErrorCode.FENCED_INSTANCE_ID:
-            who = Who(request.member_id, caller.client_id, caller.client_host, request.group_instance_id)
-            step.events.append(MemberFenced(request.group_id, now, who, "Heartbeat"))
+        who = caller.who(request.member_id, request.group_instance_id)
+        step.note_fenced(error.code, request.group_id, who, "Heartbeat", now)
         step.reply(caller, HeartbeatResponse(error_code=error.code))
         return
     assert group is not None
@@ -53,12 +52,8 @@ def heartbeat(shard: Shard, request: HeartbeatRequest, caller: Caller, hold_ms: 
 def _check_heartbeat(group: Group | None, request: HeartbeatRequest) -> Member:
     if group is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    if group.state is State.DEAD:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     member = group.check_member(request.member_id, request.group_instance_id)
     group.check_generation(request.generation_id)
-    if group.state is State.EMPTY:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     return member
 
 
@@ -74,7 +69,8 @@ def on_session_timer(shard: Shard, group: Group, member_id: str, now: int, step:
     member = group.members.get(member_id)
     if member is None or (member.is_waiting and not member.is_new):
         return
-    silent, limit = now - member.last_seen, member.session_timeout_ms
+    silent = now - member.last_seen
+    limit = NEW_MEMBER_JOIN_TIMEOUT_MS if member.is_new else member.session_timeout_ms
     shard.rebalancer.remove_member(group, member, Departure.SESSION_EXPIRED, now, step, limit_ms=limit)
     if group.state is State.PREPARING_REBALANCE:
         _complete_after_expiry(shard, group, now, step)
@@ -103,7 +99,7 @@ def leave_group(shard: Shard, request: LeaveGroupRequest, caller: Caller, now: i
         return
     rows, first = [], None
     for one in members:
-        error, cause = _leave(shard, group, one, now, step)
+        error, cause = _leave(shard, group, one, caller, now, step)
         rows.append(_row(one, error))
         first = first or cause
     if first is not None:
@@ -115,7 +111,9 @@ def leave_error(error: ErrorCode) -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=error)
 
 
-def _leave(shard: Shard, group: Group, one: MemberIdentity, now: int, step: Step) -> tuple[ErrorCode, Cause | None]:
+def _leave(
+    shard: Shard, group: Group, one: MemberIdentity, caller: Caller, now: int, step: Step
+) -> tuple[ErrorCode, Cause | None]:
     by_admin = not one.member_id and one.group_instance_id is not None
     member_id = group.static_members.get(one.group_instance_id or "", "") if by_admin else one.member_id
     if member_id in group.pending_members:
@@ -125,8 +123,12 @@ def _leave(shard: Shard, group: Group, one: MemberIdentity, now: int, step: Step
     try:
         member = group.check_member(member_id, one.group_instance_id)
     except KafkaError as error:
+        who = caller.who(one.member_id, one.group_instance_id)
+        step.note_fenced(error.code, group.group_id, who, "LeaveGroup", now)
         return error.code, None
     departure = Departure.REMOVED if by_admin else Departure.LEFT
+    if not by_admin:
+        member.last_seen = now
     shard.rebalancer.remove_member(group, member, departure, now, step, said=one.reason)
     trigger = Trigger.MEMBER_REMOVED if by_admin else Trigger.MEMBER_LEFT
     return ErrorCode.NONE, Cause(trigger, member.who, one.reason)

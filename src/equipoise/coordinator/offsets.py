@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.coordinator.events import CommitRefused
 from equipoise.coordinator.group import Group
-from equipoise.coordinator.reasons import Refusal, Who
+from equipoise.coordinator.reasons import Refusal
 from equipoise.coordinator.states import State
 from equipoise.coordinator.step import Caller, Step, write_error
 from equipoise.wire.apis.k08_offset_commit import (
@@ -128,14 +128,10 @@ def commit_offsets(
 
     def then(error: ErrorCode, now: int, step: Step) -> None:
         group.commits_under_way -= 1
-        if error is not ErrorCode.NONE:
-            step.reply(caller, commit_response(request, write_error(error), too_large))
-            return
-        for record in records:
-            shard.apply(record, now)
-        step.reply(caller, response)
+        failed = error is not ErrorCode.NONE
+        step.reply(caller, commit_response(request, write_error(error)) if failed else response)
 
-    step.write(records, then)
+    shard.write_and_apply(records, step, then)
 
 
 class _Refused(Exception):
@@ -151,7 +147,7 @@ def _validate(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: i
     group = shard.groups.get(request.group_id)
 
     def refuse(code: ErrorCode, refusal: Refusal | None = None) -> _Refused:
-        who = Who(request.member_id, caller.client_id, caller.client_host, request.group_instance_id)
+        who = caller.who(request.member_id, request.group_instance_id)
         known = group.generation_id if group is not None else -1
         why = refusal or _REFUSALS[code]
         return _Refused(code, CommitRefused(request.group_id, now, who, why, generation_id, known))
@@ -299,9 +295,9 @@ def delete_offsets(shard: Shard, request: OffsetDeleteRequest, caller: Caller, n
                 if shard.offsets.get(group.group_id, topic.name, row.partition_index) is not None
             ]
     response = OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)
-    shard.write_and_apply(
-        records, step, caller, response, lambda code: OffsetDeleteResponse(error_code=write_error(code))
-    )
+    if records:
+        shard.write_and_apply(records, step)
+    step.reply_when_written(caller, response, lambda error: OffsetDeleteResponse(error_code=write_error(error)))
 
 
 def _offset_delete_error(group: Group | None) -> ErrorCode:
@@ -334,7 +330,7 @@ _SINCE_COMMIT = -2
 
 def _expiry_base(group: Group) -> int:
     """From when the retention of a group's offsets counts: a time, each offset's commit, or never."""
-    if group.is_simple:
+    if group.protocol_type is None:  # only consumers that assign themselves have ever been here
         return _SINCE_COMMIT
     if group.state is State.EMPTY:
         return _SINCE_COMMIT if group.state_since is None else group.state_since

@@ -53,6 +53,13 @@ class Rebalancer:
         if older is not None:  # a client that reconnected: the newest request is the one that counts
             step.reply(older, join_error(older, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
 
+    def rename(self, group: Group, member: Member, member_id: str, now: int) -> None:
+        """A static member under a new id. No newcomer, so it does not expire while it is parked."""
+        self._timers.cancel(member.timer)
+        group.rename(member, member_id)
+        member.is_new = False
+        self.arm_session(member, now)
+
     def remove_member(
         self,
         group: Group,
@@ -86,7 +93,7 @@ class Rebalancer:
             self.maybe_complete_join(group, now, step)
 
     def keep_alive(self, member: Member, now: int) -> None:
-        """A sign of life."""
+        """A sign of life, or the end of a wait in which there could be none."""
         member.last_seen = now
         self.arm_session(member, now)
 
@@ -130,7 +137,7 @@ class Rebalancer:
             member.assignment = b""
             caller, member.awaiting_sync = member.awaiting_sync, None
             if caller is not None:
-                self.arm_session(member, now)
+                self.keep_alive(member, now)
                 step.reply(caller, sync_error(error))
 
     def _begin_initial_delay(self, group: Group, now: int) -> None:
@@ -166,14 +173,15 @@ class Rebalancer:
             return False
         if 0 < group.last_members <= len(group.members):
             return True
-        return bool(group.last_static_members) and group.last_static_members == group.static_members.keys()
+        return bool(group.last_static_members) and group.last_static_members <= group.static_members.keys()
 
     def complete_join(self, group: Group, now: int, step: Step) -> None:
         """Everybody has joined, or time is up. Static members that have not rejoined stay."""
         self._timers.cancel(("join", group.group_id))
         self._remove_absent(group, now, step)
         if group.members and not group.joined:
-            self._timers.arm(("join", group.group_id), now + group.rebalance_timeout_ms)
+            # At least a millisecond: with a timeout of 0 this would come up again before anything else could happen.
+            self._timers.arm(("join", group.group_id), now + max(group.rebalance_timeout_ms, 1))
             return
         leader = group.members.get(group.leader or "")
         if leader is None or leader.awaiting_join is None:
@@ -190,8 +198,8 @@ class Rebalancer:
 
     def _remove_absent(self, group: Group, now: int, step: Step) -> None:
         absent = [m for m in group.members.values() if m.awaiting_join is None and not m.is_static]
+        limit = group.rebalance_timeout_ms
         for member in absent:
-            limit = group.rebalance_timeout_ms
             self.remove_member(group, member, Departure.JOIN_EXPIRED, now, step, limit_ms=limit)
 
     def _become_empty(self, group: Group, now: int, step: Step) -> None:
@@ -210,6 +218,7 @@ class Rebalancer:
         group.transition(State.COMPLETING_REBALANCE, now)
         group.last_members = len(group.members)
         group.last_static_members = frozenset(group.static_members)
+        group.assigning = False
         group.journal.joined(group.generation_id, group.members.values(), now)
         step.events.append(
             StateChanged(
@@ -219,6 +228,7 @@ class Rebalancer:
         for member in group.members.values():
             caller = group.unpark_join(member)
             if caller is not None:
+                member.last_seen = now  # it could not speak while it was parked
                 step.reply(caller, joined(group, member, caller))
             self.arm_session(member, now)
             member.is_new = False
@@ -230,6 +240,7 @@ class Rebalancer:
     def write_assignment(self, group: Group, assignments: dict[str, bytes], now: int, step: Step) -> None:
         """The leader has spoken. Members learn of it when the record is durable, if nothing has changed meanwhile."""
         generation_id = group.generation_id
+        group.assigning = True
         group.journal.assigned(now)
         record = group.record(assignments)
 
@@ -253,7 +264,7 @@ class Rebalancer:
         for member in group.members.values():
             caller, member.awaiting_sync = member.awaiting_sync, None
             if caller is not None:
-                self.arm_session(member, now)
+                self.keep_alive(member, now)
                 step.reply(caller, synced(group, member))
         group.journal.stable(group.members.values(), now)
 

@@ -12,8 +12,7 @@ _NULL_PROTOCOL_FROM = 7  # the version of JoinGroup that says "no protocol" with
 
 
 def join_error(caller: Caller, error: ErrorCode, member_id: str) -> JoinGroupResponse:
-    no_protocol = None if caller.version >= _NULL_PROTOCOL_FROM else ""
-    return JoinGroupResponse(error_code=error, protocol_name=no_protocol, member_id=member_id)
+    return JoinGroupResponse(error_code=error, protocol_name=_protocol_name(caller, None), member_id=member_id)
 
 
 def joined(group: Group, member: Member, caller: Caller) -> JoinGroupResponse:
@@ -23,11 +22,15 @@ def joined(group: Group, member: Member, caller: Caller) -> JoinGroupResponse:
         error_code=ErrorCode.NONE,
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
-        protocol_name=group.protocol_name,
+        protocol_name=_protocol_name(caller, group.protocol_name),
         leader=group.leader or "",
         member_id=member.member_id,
         members=group.members_for_leader() if is_leader else [],
     )
+
+
+def _protocol_name(caller: Caller, name: str | None) -> str | None:
+    return name or (None if caller.version >= _NULL_PROTOCOL_FROM else "")
 
 
 def sync_error(error: ErrorCode) -> SyncGroupResponse:

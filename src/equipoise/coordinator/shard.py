@@ -18,7 +18,7 @@ from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.rebalance import Rebalancer
 from equipoise.coordinator.replies import join_error, sync_error
 from equipoise.coordinator.states import State
-from equipoise.coordinator.step import Caller, Step
+from equipoise.coordinator.step import Caller, Step, Then
 from equipoise.coordinator.timers import Timers
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequestTopic, OffsetFetchResponseTopic
@@ -35,7 +35,6 @@ from equipoise.wire.offsets_records import (
     OffsetCommitValue,
     Record,
 )
-from equipoise.wire.schema import Message
 
 _EXPIRY = ("expiry",)
 
@@ -65,7 +64,7 @@ class Shard:
         key, value = record
         if isinstance(key, OffsetCommitKey):
             self.offsets.apply(key, value if isinstance(value, OffsetCommitValue) else None)
-            if value is not None and key.group not in self.groups:
+            if value is not None and self.status is Status.LOADING and key.group not in self.groups:
                 self.create_group(key.group, now)
         elif isinstance(key, GroupMetadataKey) and self.status is Status.LOADING:
             if isinstance(value, GroupMetadataValue):
@@ -101,6 +100,7 @@ class Shard:
                 self.rebalancer.release_heartbeat(member, error, step)
             group.transition(State.DEAD, now)
         self.groups.clear()
+        self.timers.clear()
         return step
 
     # -- time
@@ -250,24 +250,14 @@ class Shard:
     def new_member_id(self, prefix: str) -> str:
         return f"{prefix}-{self._new_id()}"
 
-    def write_and_apply(
-        self,
-        records: list[Record],
-        step: Step,
-        caller: Caller | None = None,
-        response: Message | None = None,
-        failed: Callable[[ErrorCode], Message] | None = None,
-    ) -> None:
-        """Writes, and applies when durable; then answers, if somebody asked."""
+    def write_and_apply(self, records: list[Record], step: Step, then: Then | None = None) -> None:
+        """Writes, and applies when durable; then says how it went."""
 
-        def then(error: ErrorCode, now: int, step: Step) -> None:
+        def done(error: ErrorCode, now: int, step: Step) -> None:
             if error is ErrorCode.NONE:
                 for record in records:
                     self.apply(record, now)
-            if caller is not None and response is not None and failed is not None:
-                step.reply(caller, response if error is ErrorCode.NONE else failed(error))
+            if then is not None:
+                then(error, now, step)
 
-        if records:
-            step.write(records, then)
-        elif caller is not None and response is not None:
-            step.reply(caller, response)
+        step.write(records, done)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from equipoise.coordinator.events import Event
+from equipoise.coordinator.events import Event, MemberFenced
+from equipoise.coordinator.reasons import Who
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import Record
 from equipoise.wire.schema import Message
@@ -18,6 +19,9 @@ class Caller(NamedTuple):
     version: int
     client_id: str = ""
     client_host: str = ""  # as Java prints addresses: "/10.0.0.1"
+
+    def who(self, member_id: str, group_instance_id: str | None) -> Who:
+        return Who(member_id, self.client_id, self.client_host, group_instance_id)
 
 
 Then = Callable[[ErrorCode, int, "Step"], None]
@@ -54,6 +58,11 @@ class Step:
 
     def reply(self, caller: Caller, response: Message) -> None:
         self.replies.append((caller, response))
+
+    def note_fenced(self, error: ErrorCode, group_id: str, who: Who, request: str, now: int) -> None:
+        """Among refused requests, those of a past incarnation of a static member are worth an event."""
+        if error is ErrorCode.FENCED_INSTANCE_ID:
+            self.events.append(MemberFenced(group_id, now, who, request))
 
     def write(self, records: list[Record], then: Then | None = None) -> None:
         self.writes.append(Write(records, then))

@@ -21,6 +21,8 @@ def sync_group(shard: Shard, request: SyncGroupRequest, caller: Caller, now: int
     try:
         member = _check(group, request)
     except KafkaError as error:
+        who = caller.who(request.member_id, request.group_instance_id)
+        step.note_fenced(error.code, request.group_id, who, "SyncGroup", now)
         step.reply(caller, sync_error(error.code))
         return
     assert group is not None
@@ -31,16 +33,14 @@ def sync_group(shard: Shard, request: SyncGroupRequest, caller: Caller, now: int
         step.reply(caller, synced(group, member))
         return
     _park(shard, group, member, caller, step)
-    if member.member_id == group.leader:
+    if member.member_id == group.leader and not group.assigning:
         assignments = {row.member_id: row.assignment for row in request.assignments}
         shard.rebalancer.write_assignment(group, assignments, now, step)
 
 
 def _check(group: Group | None, request: SyncGroupRequest) -> Member:
-    if group is None or group.state is State.EMPTY:
+    if group is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    if group.state is State.DEAD:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     member = group.check_member(request.member_id, request.group_instance_id)
     group.check_generation(request.generation_id)
     for said, true in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)):

@@ -25,6 +25,11 @@ class Timers:
     def cancel(self, key: Hashable) -> None:
         self._deadlines.pop(key, None)
 
+    def clear(self) -> None:
+        self._deadlines.clear()
+        self._queued.clear()
+        self._heap.clear()
+
     def deadline(self, key: Hashable) -> int | None:
         return self._deadlines.get(key)
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import takewhile
 
 from equipoise.log.config import LogConfig
+from equipoise.log.keys import read_keys
 from equipoise.log.medium import Files, Replacement
 from equipoise.log.segment import Segment
 from equipoise.wire.errors import KafkaError
@@ -36,6 +38,7 @@ _log = logging.getLogger(__name__)
 _MAX_KEYS = 1_000_000  # about 200 MB; what does not fit is left for the next compaction, as in Kafka
 _LONG_KEY = 32
 _WRITE_BYTES = 1 << 20
+_PAUSE_BYTES = 1 << 16
 _CODEC_BITS = 0x07
 
 Cleaned = tuple[tuple[int, int], ...]
@@ -79,41 +82,59 @@ class Compaction:
         expired = sum(time + config.delete_retention_ms <= now for _, time in cleaned)
         self._unexpired = cleaned[max(expired - 1, 0) :]  # one expired entry says all
         self._tombstones_end = cleaned[expired - 1][0] if expired else 0
+        self._pause: Callable[[], object] | None = None
         self._newest: dict[bytes, int] = {}
+        self._survivors: list[int] = []  # the offsets in it
+        self._unreadable: set[int] = set()
+        self._dirty_from = cleaned[-1][0] if cleaned else 0
         self._end = 0  # the first offset of which `_newest` knows nothing
 
-    def run(self, pause: Callable[[], object] = lambda: None) -> None:
-        """Does the work, and calls `pause` after each batch to let other threads go on. Logs a failing disk."""
-        self._map_keys(pause)
+    def run(self, pause: Callable[[], object] | None = None) -> None:
+        """Does the work. `pause` is called after a millisecond or two of it, to let another thread go on."""
+        self._pause = pause
+        self._map_keys()
+        self._survivors = sorted(self._newest.values())
         try:
-            self._rewrite(pause)
+            self._rewrite()
         except OSError as error:
             _log.warning("compaction stopped, it is tried again later: %s", error)
         else:
             self.cleaned = (*self._unexpired, (self._end, self._now))
 
     def _batches(self, segment: Segment) -> Iterator[tuple[memoryview, BatchHeader]]:
+        paused_at = 0
         for view in self._views[segment]:
             for position, header in iter_headers(view):
                 yield view[position : position + header.size], header
+                if self._pause is not None and abs(position - paused_at) >= _PAUSE_BYTES:
+                    paused_at = position
+                    self._pause()
 
-    def _map_keys(self, pause: Callable[[], object]) -> None:
+    def _map_keys(self) -> None:
         """Learns the newest offset of each key, from what was not clean before."""
-        dirty_from = self.cleaned[-1][0] if self.cleaned else 0
         for segment in self._segments:
-            for batch, header in self._batches(segment) if segment.end_offset > dirty_from else ():
-                if header.base_offset < dirty_from or header.is_control:
+            for batch, header in self._batches(segment) if segment.end_offset > self._dirty_from else ():
+                if header.base_offset < self._dirty_from or header.is_control:
                     continue
                 self._end = header.base_offset
                 if len(self._newest) >= _MAX_KEYS:
                     return
-                for record in _records(batch, header):
-                    if record.key is not None:
-                        self._newest[_short(record.key)] = record.offset
-                pause()
+                self._map(batch, header)
         self._end = self._segments[-1].end_offset
 
-    def _rewrite(self, pause: Callable[[], object]) -> None:
+    def _map(self, batch: memoryview, header: BatchHeader) -> None:
+        try:
+            keys = read_keys(batch, header)
+        except KafkaError as error:
+            _log.warning("the batch at offset %d stays, compaction cannot read it: %s", header.base_offset, error)
+            self._unreadable.add(header.base_offset)
+            return
+        newest = self._newest
+        for offset, key in keys:
+            if key is not None:
+                newest[_short(key)] = offset
+
+    def _rewrite(self) -> None:
         """Neighbours become one until that is half full: what shrinks at each pass must not stay a file each."""
         group: list[Segment] = []
         new: Segment | None = None
@@ -124,7 +145,7 @@ class Compaction:
                 new = Segment(segment.base_offset, storage, self._config.index_interval_bytes)
                 group = []
             group.append(segment)
-            self._copy(segment, new, pause)
+            self._copy(segment, new)
         self._finish(group, new)
 
     def _finish(self, group: Sequence[Segment], new: Segment | None) -> None:
@@ -136,7 +157,7 @@ class Compaction:
             new.storage.sync()
             self.replacements.append(Replacement(group, new))
 
-    def _copy(self, segment: Segment, new: Segment, pause: Callable[[], object]) -> None:
+    def _copy(self, segment: Segment, new: Segment) -> None:
         parts: list[Buffer] = []
         size = 0
         for batch, header in self._batches(segment):
@@ -148,23 +169,34 @@ class Compaction:
             if size >= _WRITE_BYTES:
                 _write(new, parts, segment.modified)
                 size = 0
-            pause()
         _write(new, parts, segment.modified)
 
     def _filtered(self, batch: memoryview, header: BatchHeader, *, must_stay: bool) -> Buffer | None:
-        if header.is_control or header.base_offset >= self._end:
+        if header.is_control or header.base_offset >= self._end or header.base_offset in self._unreadable:
             return batch
-        try:
-            records = read_records(batch, 0, header)
-        except KafkaError:
-            return batch  # nobody can say which keys it holds
-        kept = [record for record in records if self._keeps(record)]
+        kept = self._kept(batch, header)
+        if kept is None:
+            return batch
         if kept:
-            return batch if len(kept) == len(records) else _rebuilt(header, kept)
+            return _rebuilt(header, kept)
         # A producer's last batch says which sequence comes next.
         if must_stay or (header.producer_id >= 0 and header.last_offset in self._last_offsets):
             return _emptied(header)
         return None
+
+    def _kept(self, batch: memoryview, header: BatchHeader) -> Sequence[Record] | None:
+        """The records that stay; None if all of them do. Most batches need no second decoding to know."""
+        if header.base_offset >= self._dirty_from:
+            survivors = self._survivors
+            count = bisect_right(survivors, header.last_offset) - bisect_left(survivors, header.base_offset)
+            if count == 0 or count == header.record_count:
+                return None if count else ()
+        try:
+            records = read_records(batch, 0, header)
+        except KafkaError:
+            return None
+        kept = [record for record in records if self._keeps(record)]
+        return None if kept and len(kept) == len(records) else kept
 
     def _keeps(self, record: Record) -> bool:
         if record.key is None or self._newest.get(_short(record.key), -1) > record.offset:
@@ -172,16 +204,8 @@ class Compaction:
         return record.value is not None or record.offset >= self._tombstones_end
 
 
-def _records(batch: memoryview, header: BatchHeader) -> Sequence[Record]:
-    try:
-        return read_records(batch, 0, header)
-    except KafkaError as error:
-        _log.warning("the batch at offset %d cannot be compacted: %s", header.base_offset, error)
-        return ()
-
-
 def _short(key: bytes) -> bytes:
-    """Bounds the memory a key takes."""
+    """Bounds the memory that a long key takes."""
     return key if len(key) <= _LONG_KEY else hashlib.blake2b(key, digest_size=16).digest()
 
 

@@ -15,12 +15,12 @@ from typing import Literal, NamedTuple
 
 from equipoise.log.compaction import Compaction, cleanable
 from equipoise.log.config import LogConfig
+from equipoise.log.keys import read_keys
 from equipoise.log.medium import Checkpoint, Files, SyncTask, TailNotCutError
 from equipoise.log.producers import Producers
 from equipoise.log.segment import Segment
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader, crc_of, stamp, write_header
-from equipoise.wire.records.read import read_records
 
 _log = logging.getLogger(__name__)
 _LOG_APPEND_TIME = 0x08  # in a batch's attributes
@@ -385,7 +385,7 @@ class PartitionLog:
 
 def _check_keys(data: bytearray | memoryview, batches: Batches) -> None:
     for position, header in batches:
-        if any(record.key is None for record in read_records(data, position, header)):
+        if any(key is None for _, key in read_keys(memoryview(data)[position:], header)):
             raise KafkaError(
                 ErrorCode.INVALID_RECORD, "a record has no key; a topic with cleanup.policy=compact needs one in each"
             )

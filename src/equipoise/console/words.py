@@ -1,0 +1,264 @@
+"""Where a reason becomes words: the lines people read about groups, in the log, on the terminal and in a browser.
+
+Pure functions of the coordinator's values. They say what the values say and nothing more: no advice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, tzinfo
+from typing import TypeVar
+
+from equipoise.coordinator.events import (
+    CommitRefused,
+    Event,
+    GroupDeleted,
+    MemberFenced,
+    MemberJoined,
+    MemberLeft,
+    StateChanged,
+)
+from equipoise.coordinator.journal import Rebalance, TopicPartition
+from equipoise.coordinator.reasons import NOBODY, Cause, Departure, Refusal, Trigger, Who
+from equipoise.coordinator.states import TRANSITIONS, State
+
+_TRIGGERS = {
+    Trigger.MEMBER_JOINED: "{who} joined",
+    Trigger.MEMBER_LEFT: "{who} left",
+    Trigger.MEMBER_REMOVED: "an administrator removed {who}",
+    Trigger.SESSION_EXPIRED: "{who} sent no heartbeat for {silent} (session.timeout.ms={limit})",
+    Trigger.SUBSCRIPTION_CHANGED: "{who} rejoined with changed metadata",
+    Trigger.LEADER_REJOINED: "the leader {who} rejoined",
+    Trigger.STATIC_MEMBER_REPLACED: "static member {instance} came back as {who}",
+    Trigger.SYNC_EXPIRED: "{who} did not ask for its assignment within {limit_time} (the rebalance timeout)",
+    Trigger.ASSIGNMENT_NOT_WRITTEN: "the assignment could not be written",
+    Trigger.SIZE_LIMIT: "it was loaded with more members than group.max.size={limit}",
+}
+_DEPARTURES = {
+    Departure.LEFT: "{who} left",
+    Departure.REMOVED: "{who} was removed by an administrator",
+    Departure.SESSION_EXPIRED: "{who} left, because it sent no heartbeat for {silent} (session.timeout.ms={limit})",
+    Departure.JOIN_EXPIRED: "{who} left, because it did not rejoin within {limit_time} (the rebalance timeout)",
+    Departure.SYNC_EXPIRED: "{who} left, because it did not ask for its assignment within {limit_time}"
+    " (the rebalance timeout)",
+    Departure.REPLACED: "{who} was replaced, because its group.instance.id {instance} joined again",
+    Departure.GROUP_FULL: "{who} was turned away, because the group is full (group.max.size={limit})",
+}
+_REFUSALS = {
+    Refusal.UNKNOWN_GROUP: "there is no such group",
+    Refusal.UNKNOWN_MEMBER: "it is not a member",
+    Refusal.FENCED_INSTANCE: "another member has its group.instance.id {instance} now",
+    Refusal.OLD_GENERATION: "it is of generation {generation}, the group is at {group_generation}",
+    Refusal.REBALANCE_IN_PROGRESS: "generation {group_generation} has no assignment yet",
+    Refusal.STANDALONE_IN_LIVE_GROUP: "the group has members and this commit is from none of them",
+}
+_LISTED = 12  # partitions, moves or times named one by one; the rest is counted
+_UUID = re.compile(r"-([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+T = TypeVar("T")
+
+
+# -- names and figures
+
+
+def member(member_id: str) -> str:
+    """A member id ends in a UUID, of which people need eight digits."""
+    return _printable(_UUID.sub(r"-\1", member_id))
+
+
+def name(who: Who) -> str:
+    return member(who.member_id) or _printable(who.client_id) or "a client without a name"
+
+
+def full_name(who: Who) -> str:
+    """With where it is."""
+    client = f"client {_printable(who.client_id)}" if who.client_id and who.member_id else ""
+    where = ", ".join(part for part in (client, _printable(who.client_host.lstrip("/"))) if part)
+    return f"{name(who)} ({where})" if where else name(who)
+
+
+def _printable(text: str) -> str:
+    """Ids and reasons come from clients: nothing in them may move a cursor."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def duration(ms: int) -> str:
+    """To about two figures: "41 ms", "10.0 s", "12 min 30 s", "3 h 5 min", "7 d 0 h"."""
+    if ms < 1_000:
+        return f"{ms} ms"
+    if ms < 120_000:
+        return f"{ms / 1_000:.1f} s"
+    minutes, seconds = divmod(ms // 1_000, 60)
+    hours, minutes_left = divmod(minutes, 60)
+    if minutes < 120:
+        return f"{minutes} min {seconds} s"
+    return f"{hours} h {minutes_left} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def partitions(found: Iterable[TopicPartition]) -> str:
+    """As in "orders:0,1,2 payments:7"."""
+    ordered = sorted(found)
+    topics: dict[str, list[str]] = defaultdict(list)
+    for topic, number in ordered[:_LISTED]:
+        topics[topic].append(str(number))
+    listed = " ".join(f"{topic}:{','.join(numbers)}" for topic, numbers in topics.items())
+    more = len(ordered) - _LISTED
+    return f"{listed} and {more} more" if more > 0 else listed
+
+
+def _ms(value: int | None) -> str:
+    return "-" if value is None else f"{value:,} ms"
+
+
+# -- reasons
+
+
+def cause(why: Cause, called: Callable[[Who], str] = name) -> str:
+    """Why a rebalance began, as it stands behind "because"."""
+    return _reason(_TRIGGERS[why.trigger], called(why.who), why.who, why.silent_ms, why.limit_ms, why.said)
+
+
+def departure(left: MemberLeft) -> str:
+    return _reason(_DEPARTURES[left.departure], name(left.who), left.who, left.silent_ms, left.limit_ms, left.said)
+
+
+def _reason(template: str, called: str, who: Who, silent_ms: int, limit: int, said: str | None) -> str:
+    text = template.format(
+        who=called,
+        instance=_printable(who.group_instance_id or ""),
+        silent=duration(silent_ms),
+        limit=limit,
+        limit_time=duration(limit),
+    )
+    return f'{text}, saying "{_printable(said)}"' if said else text
+
+
+def refusal(refused: CommitRefused) -> str:
+    """Why a commit was refused, as it stands behind "because"."""
+    return _REFUSALS[refused.refusal].format(
+        instance=_printable(refused.who.group_instance_id or ""),
+        generation=refused.generation_id,
+        group_generation=refused.group_generation_id,
+    )
+
+
+# -- events
+
+
+def event(happened: Event) -> str:
+    """One line; the group's name is left to whoever prints it."""
+    match happened:
+        case StateChanged():
+            return _state_changed(happened)
+        case MemberJoined(who=who):
+            return f"{full_name(who)} joined"
+        case MemberLeft():
+            return departure(happened)
+        case MemberFenced(who=who, request=request):
+            instance = _printable(who.group_instance_id or "")
+            return f"{request} of {name(who)} refused, because another member has its group.instance.id {instance} now"
+        case CommitRefused(who=who):
+            return f"commit of {name(who)} refused, because {refusal(happened)}"
+        case GroupDeleted(expired=expired):
+            return "deleted, because it was empty and none of its offsets was left" if expired else "deleted"
+    raise AssertionError(f"no words for {happened!r}")
+
+
+def _state_changed(change: StateChanged) -> str:
+    text = f"{change.origin.value} -> {change.target.value}"
+    if change.target in (State.COMPLETING_REBALANCE, State.EMPTY):
+        text += f", generation {change.generation_id}"
+    return text if change.cause is None else f"{text}, because {cause(change.cause)}"
+
+
+# -- the journal
+
+
+def rebalance(entry: Rebalance) -> list[str]:
+    """One rebalance in a few lines, as a list of them shows it."""
+    new = "-" if entry.generation < 0 else str(entry.generation)
+    first = f"{entry.old_generation} -> {new}  because {cause(entry.cause, full_name)}"
+    rest = [", ".join(_phases(entry)), _outcome(entry), _moved(entry), _dark(entry)]
+    return [first, *(f"        {line}" for line in rest if line)]
+
+
+def explain(entry: Rebalance, zone: tzinfo = UTC) -> list[str]:
+    """One rebalance for somebody who asks why: its cause, where the time went, what moved and what stood still."""
+    new = f" → {entry.generation}" if entry.generation >= 0 else ""
+    at = datetime.fromtimestamp(entry.started / 1_000, zone).strftime("%H:%M:%S.%f")[:-3]
+    took = duration((entry.ended or entry.started) - entry.started)
+    rows = {
+        "why": cause(entry.cause, full_name),
+        "phases": "   ".join(_phases(entry)),
+        "ended": _outcome(entry),
+        "moved": _moved(entry).removeprefix("moved "),
+        "dark": _dark(entry).removeprefix("dark: "),
+    }
+    head = f"Generation {entry.old_generation}{new} of {_printable(entry.group_id)}, {at}, took {took}"
+    return [head, *(f"  {title:<8} {text}" for title, text in rows.items() if text)]
+
+
+def _phases(entry: Rebalance) -> list[str]:
+    longest = f" (longest: {name(entry.waited_for)})" if entry.waited_for != NOBODY and entry.waited_ms else ""
+    join = f"join {_ms(entry.join_ms)}{longest}"
+    return [f"detect {_ms(entry.detect_ms)}", join, f"assign {_ms(entry.assign_ms)}", f"sync {_ms(entry.sync_ms)}"]
+
+
+def _outcome(entry: Rebalance) -> str:
+    """What is not said where a rebalance ends as it should."""
+    if entry.overtaken:
+        return "overtaken by the next rebalance"
+    return "" if entry.members else "without members"
+
+
+def _moved(entry: Rebalance) -> str:
+    total = entry.kept + len(entry.moved) + len(entry.revoked)
+    if not total:
+        return ""
+    moves: dict[tuple[str, str], list[TopicPartition]] = defaultdict(list)
+    for partition, (before, owner) in sorted(entry.moved.items()):
+        moves[before or "", owner].append(partition)
+    texts = [_move(before, owner, found) for (before, owner), found in moves.items()]
+    listed = f": {_listed(texts, 'moves')}" if texts else ""
+    nobody = f"; nobody has {partitions(entry.revoked)}" if entry.revoked else ""
+    return f"moved {len(entry.moved)} of {total} partitions{listed}{nobody}"
+
+
+def _move(before: str, owner: str, found: list[TopicPartition]) -> str:
+    origin = f" from {member(before)}" if before else ""
+    return f"{partitions(found)}{origin} to {member(owner)}"
+
+
+def _dark(entry: Rebalance) -> str:
+    """How long partitions were without a working owner, the longest first."""
+    if not entry.dark_ms:
+        return ""
+    spans = [f"{partitions(found)} for {duration(ms)}" for ms, found in _by_value(entry.dark_ms)]
+    running = entry.kept - sum(1 for partition in entry.dark_ms if partition not in entry.moved)
+    never = f"; {running} never stopped" if running else ""
+    return f"dark: {_listed(spans, 'times')}{never}"
+
+
+def _by_value(found: Mapping[T, int]) -> list[tuple[int, list[T]]]:
+    turned: dict[int, list[T]] = defaultdict(list)
+    for key, value in found.items():
+        turned[value].append(key)
+    return sorted(turned.items(), reverse=True)
+
+
+def _listed(texts: list[str], what: str) -> str:
+    more = len(texts) - _LISTED
+    return "; ".join(texts[:_LISTED]) + (f"; and {more} more {what}" if more > 0 else "")
+
+
+# -- the state diagram
+
+
+def state_diagram() -> str:
+    """The transition table as Mermaid text, for docs/groups.md. Mermaid ends a label at a colon or semicolon."""
+    rows = [
+        f"    {origin.value} --> {target.value} : {why.replace(':', ' -').replace(';', ',')}"
+        for (origin, target), why in TRANSITIONS.items()
+    ]
+    return "\n".join(["stateDiagram-v2", "    [*] --> Empty", *rows])

@@ -1,0 +1,237 @@
+"""Members of groups as a test sees them: they join, close, are killed; then one waits until all is settled."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import pytest
+from confluent_kafka import Message, Producer
+
+from equipoise.broker import Broker
+from equipoise.broker.server import Server
+from tests.interop.drivers.base import PATIENCE_S, MissingClient
+from tests.interop.drivers.group_events import Event, Ledger, Place, Row
+from tests.interop.drivers.group_hosts import Host, JsonHost, Membership, kafkajs_host, python_host
+from tests.interop.drivers.group_kcat import KcatHost
+
+HOSTS: dict[str, Callable[[str, str, Path], Host]] = {
+    "confluent-kafka": python_host,
+    "kafka-python": python_host,
+    "aiokafka": python_host,
+    "kafkajs": kafkajs_host,
+    "kcat": KcatHost,
+}
+# Sessions are as short as a test wants, and nobody waits long for others to come.
+SETTINGS = {"group.min.session.timeout.ms": 500, "group.initial.rebalance.delay.ms": 100, "log.retention.ms": -1}
+
+
+class GroupView(NamedTuple):
+    state: str
+    generation: int
+    protocol: str | None
+    members: dict[str, str | None]  # member id to group.instance.id
+
+
+def view_group(broker: Broker, group_id: str) -> GroupView:
+    """The group as the broker in this process has it."""
+
+    def look(server: Server) -> GroupView:
+        group = server.groups.shard_of(group_id).core.groups.get(group_id)
+        if group is None:
+            return GroupView("Dead", -1, None, {})
+        members = {member.member_id: member.group_instance_id for member in group.members.values()}
+        return GroupView(group.state.value, group.generation_id, group.protocol_name, members)
+
+    return broker.call(look)
+
+
+def places_of(topic: str, partitions: int) -> set[Place]:
+    return {(topic, partition) for partition in range(partitions)}
+
+
+class Fleet:
+    """Hosts by client, and a producer. They serve several tests, for starting them takes time."""
+
+    def __init__(self, bootstrap_servers: str, log: Path) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self._log = log
+        self._hosts: dict[str, Host] = {}
+        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5, "log_level": 0})
+
+    def host(self, client: str) -> Host:
+        if client not in self._hosts:
+            self._hosts[client] = self.new_host(client)
+        return self._hosts[client]
+
+    def new_host(self, client: str) -> Host:
+        try:
+            return HOSTS[client](client, self.bootstrap_servers, self._log)
+        except MissingClient as missing:
+            if os.environ.get("EQUIPOISE_REQUIRE_CLIENTS") == "1":
+                pytest.fail(str(missing))
+            pytest.skip(str(missing))
+
+    def produce(self, places: Iterable[Place], count: int) -> set[Row]:
+        """`count` records to each partition; where they went."""
+        written: set[Row] = set()
+        failures: list[object] = []
+
+        def delivered(error: object, message: Message) -> None:
+            if error is not None:
+                failures.append(error)
+            else:
+                written.add((message.topic(), message.partition(), message.offset()))
+
+        for topic, partition in sorted(places):
+            for number in range(count):
+                self._producer.produce(topic, str(number).encode(), partition=partition, on_delivery=delivered)
+        assert self._producer.flush(PATIENCE_S) == 0
+        assert not failures, failures[0]
+        return written
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for host in self._hosts.values():
+            host.end()
+
+
+class Members:
+    """The members of one group, by short names; no name is used twice.
+
+    `view` asks the broker for the group's state and how many members it has. When all is over, what they have told
+    is checked: no errors, and never two owners.
+    """
+
+    def __init__(self, fleet: Fleet, base: Membership, view: Callable[[], tuple[str, int]]) -> None:
+        self.fleet = fleet
+        self.base = base
+        self.ledger = Ledger()
+        self.view = view
+        self._hosts: dict[str, Host] = {}
+        self._alone: set[str] = set()
+
+    @classmethod
+    def of(cls, broker: Broker, fleet: Fleet, *topics: str, **settings: Any) -> Members:
+        """A new group on a broker of this process."""
+        base = Membership(f"group-{uuid.uuid4()}", topics, **settings)
+
+        def view() -> tuple[str, int]:
+            group = view_group(broker, base.group)
+            return group.state, len(group.members)
+
+        return cls(fleet, base, view)
+
+    @property
+    def group(self) -> str:
+        return self.base.group
+
+    # -- coming and going
+
+    def join(self, name: str, client: str, *, alone: bool = False, **changes: Any) -> None:
+        """`alone`: in a process of its own, which can be killed."""
+        host = self._hosts[name] = self.fleet.new_host(client) if alone else self.fleet.host(client)
+        if alone:
+            self._alone.add(name)
+        host.join(self._full(name), dataclasses.replace(self.base, **changes), self.ledger)
+
+    def close(self, *names: str) -> None:
+        """As the client closes: a dynamic member leaves, a static one does not."""
+        for name in names:
+            self._hosts[name].close(self._full(name))
+        self.wait_until(f"{names} are closed", lambda: all(self.told(name, "closed") for name in names))
+        for name in names:
+            self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        host = self._hosts.pop(name)
+        if name in self._alone:
+            self._alone.remove(name)
+            host.end()
+
+    def kill(self, name: str) -> None:
+        assert name in self._alone, f"{name} shares its process with others"
+        self._hosts[name].kill()
+        self._drop(name)
+
+    def may_assign(self, name: str) -> None:
+        """For a leader with a slow assignor."""
+        host = self._hosts[name]
+        assert isinstance(host, JsonHost)
+        host.tell("assign", self._full(name))
+
+    # -- what they have told
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._hosts)
+
+    def _full(self, name: str) -> str:
+        return f"{self.group}/{name}"
+
+    @property
+    def now(self) -> int:
+        """A point in what was told, for `since`."""
+        return len(self.ledger.events)
+
+    def told(self, name: str, *kinds: str, since: int = 0) -> list[Event]:
+        return self.ledger.of(self._full(name), *kinds, since=since)
+
+    def owned(self, name: str) -> frozenset[Place]:
+        return self.ledger.owned(self._full(name))
+
+    def rebalances(self, name: str, since: int = 0) -> list[tuple[str, set[Place]]]:
+        """The callbacks of a member that gave or took anything."""
+        told = self.told(name, "assigned", "revoked", "lost", since=since)
+        return [(event.kind, set(event.places)) for event in told if event.places]
+
+    def read_again(self) -> set[Row]:
+        """Records read more than once, though everyone who read them could commit: nobody was killed or refused."""
+        excused = {event.member for event in self.ledger.events if event.kind in ("killed", "refused")}
+        excused_rows = {row for event in self.ledger.events if event.member in excused for row in event.rows}
+        return {row for row, count in self.ledger.read().items() if count > 1} - excused_rows
+
+    # -- waiting
+
+    def wait_until(self, what: str, is_so: Callable[[], bool]) -> None:
+        self.ledger.wait_until(what, is_so)
+
+    def wait_settled(self, places: Iterable[Place]) -> None:
+        """Each of these partitions has one owner, nobody has two more than another, and the group is Stable."""
+        wanted = sorted(places)
+
+        def is_settled() -> bool:
+            owned = [self.owned(name) for name in self.names]
+            sizes = [len(mine) for mine in owned]
+            fair = max(sizes) - min(sizes) <= 1
+            return fair and sorted(p for mine in owned for p in mine) == wanted and self.view() == ("Stable", len(owned))
+
+        self.wait_until(f"{self.names} own {len(wanted)} partitions", is_settled)
+
+    def wait_read(self, rows: set[Row]) -> None:
+        self.wait_until(f"{len(rows)} records are read", lambda: rows <= self.ledger.read().keys())
+
+    # -- the end
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close(*self.names)
+            self.ledger.check_errors()
+            self.ledger.check_single_owners()
+        for name in self.names:  # after a failure: those in shared processes end with their host
+            if name in self._alone:
+                self.kill(name)

@@ -1,0 +1,114 @@
+"""The life of a group with every client and each of its assignors: members join, leave and crash; every partition has
+one owner, every record is read, and who comes next goes on where the commits ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from equipoise.broker import Broker
+from tests.interop.drivers import Confluent
+from tests.interop.drivers.group_events import Place
+from tests.interop.drivers.group_fleet import SETTINGS, Fleet, Members, places_of, view_group
+
+PARTITIONS = 12
+CRASHING = {"alone": True, "session_ms": 2_000}
+CASES = [
+    ("confluent-kafka", "range", "sync"),
+    ("confluent-kafka", "roundrobin", "auto"),
+    ("confluent-kafka", "cooperative-sticky", "sync"),
+    ("kafka-python", "range", "auto"),
+    ("kafka-python", "roundrobin", "sync"),
+    ("kafka-python", "sticky", "sync"),
+    ("kafka-python", "cooperative-sticky", "auto"),
+    ("aiokafka", "roundrobin", "sync"),
+    ("aiokafka", "range", "auto"),
+    ("kafkajs", "roundrobin", "auto"),
+    ("kcat", "range", "auto"),
+    ("kcat", "cooperative-sticky", "auto"),
+]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def fleet(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with Fleet(broker.bootstrap_servers, tmp_path_factory.mktemp("members") / "log") as running:
+        yield running
+
+
+@pytest.fixture
+def places(confluent: Confluent, topic: str) -> set[Place]:
+    confluent.create_topic(topic, PARTITIONS)
+    return places_of(topic, PARTITIONS)
+
+
+@pytest.mark.parametrize(("client", "assignor", "commit"), CASES)
+def test_life(
+    broker: Broker, fleet: Fleet, topic: str, places: set[Place], client: str, assignor: str, commit: str
+) -> None:
+    with Members.of(broker, fleet, topic, assignor=assignor, commit=commit) as members:
+        members.join("first", client)
+        members.wait_settled(places)
+        members.wait_read(fleet.produce(places, 5))
+        members.join("second", client)
+        members.wait_settled(places)
+
+        for name in ("3rd", "4th", "5th", "6th", "7th"):
+            members.join(name, client)
+        members.join("victim", client, **CRASHING)
+        members.wait_settled(places)
+        members.wait_read(fleet.produce(places, 5))
+
+        members.close("first", "4th")
+        members.wait_settled(places)
+        members.kill("victim")
+        members.wait_settled(places)
+        members.wait_read(fleet.produce(places, 5))
+
+        members.close(*members.names)
+        members.wait_until("the group is empty", lambda: members.view() == ("Empty", 0))
+        check_resumes(members, client, places)
+        assert members.read_again() == set()
+        assert view_group(broker, members.group).protocol == (assignor if client != "kafkajs" else KAFKAJS_ROUNDROBIN)
+
+
+KAFKAJS_ROUNDROBIN = "RoundRobinAssigner"
+
+
+def check_resumes(members: Members, client: str, places: set[Place]) -> None:
+    """Whoever comes after all have gone reads what is new, and nothing else."""
+    since = members.now
+    new = members.fleet.produce(places, 2)
+    members.join("next", client)
+    members.wait_read(new)
+    assert members.ledger.read(since).keys() == new
+
+
+def test_mixed_clients(broker: Broker, fleet: Fleet, topic: str, places: set[Place]) -> None:
+    """Three clients in one group, on the one assignor that all have; each is the leader at some time."""
+    clients = ("confluent-kafka", "kafka-python", "aiokafka")
+    with Members.of(broker, fleet, topic) as members:
+        for client in clients:
+            members.join(f"{client} 1", client)
+            members.wait_settled(places)
+            members.wait_read(fleet.produce(places, 3))
+        for client in clients:
+            members.join(f"{client} 2", client)
+        members.join("victim", "kafka-python", **CRASHING)
+        members.wait_settled(places)
+        members.wait_read(fleet.produce(places, 3))
+        for client in clients:
+            members.close(f"{client} 1")  # the leader, for it came first
+            members.wait_settled(places)
+            members.wait_read(fleet.produce(places, 3))
+        members.kill("victim")
+        members.wait_settled(places)
+        members.wait_read(fleet.produce(places, 3))
+        assert view_group(broker, members.group).protocol == "range"
+        assert members.read_again() == set()
