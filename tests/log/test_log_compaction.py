@@ -314,7 +314,8 @@ def test_views_of_the_old_segments_stay_valid(medium: Medium) -> None:
     assert bytes(view) == before
 
 
-def test_the_log_lives_on_while_a_thread_compacts(medium: Medium) -> None:
+def test_the_log_lives_on_while_a_thread_compacts(medium: Medium, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction_module, "_PAUSE_BYTES", 1)
     log = medium.open(COMPACT)
     for number in range(40):
         set_key(log, f"key-{number % 5}", str(number))

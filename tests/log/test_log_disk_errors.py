@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from log_helpers import ALL, NOW, Medium, offsets, open_log, put, read_log, texts
+from log_helpers import ALL, NOW, Medium, batch, offsets, open_log, put, read_log, texts, values
 
 from equipoise.log import disk as disk_module
 from equipoise.log.config import LogConfig
 from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.records.batch import validate
 
 SMALL = LogConfig(segment_bytes=300)
 
@@ -51,6 +52,25 @@ def test_a_half_written_batch_is_cut_away_and_the_log_goes_on(disk: Medium) -> N
     again = put(log, "b", producer_id=9, epoch=0, sequence=1)
     assert (again.base_offset, again.duplicate) == (1, False)
     assert texts(read_log(log)) == ["a", "b"]
+
+
+def test_a_write_that_comes_out_short_is_continued(disk: Medium, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = disk.open()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", lambda fd, parts, position: os.pwrite(fd, bytes(parts[0])[:50], position))
+        one, two = batch(values("a")), batch(values("b"))
+        frame = bytearray(one + b"between" + two)
+        at = len(one) + 7
+        log.append(frame, [(0, validate(frame, 0, len(frame))), (at, validate(frame, at, len(frame)))], NOW)
+    assert texts(read_log(log)) == ["a", "b"]
+
+
+def test_more_parts_than_one_call_takes_are_written(tmp_path: Path) -> None:
+    storage = disk_module.FileStorage(tmp_path / "file")
+    storage.append([bytes([number % 256]) * 3 for number in range(2000)])
+    assert storage.size == 6000
+    assert (tmp_path / "file").read_bytes()[4500:4503] == bytes([1500 % 256]) * 3
+    storage.close()
 
 
 def test_a_first_append_without_room_leaves_an_empty_log(disk: Medium, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,5 +196,7 @@ def test_a_compaction_without_room_changes_nothing(disk: Medium, caplog: pytest.
         compaction.run()
     assert log.end_compaction(compaction) == 0
     assert read_log(log) == before
+    assert disk.path is not None
+    assert not list(disk.path.glob("*.cleaned"))
     assert any("compaction stopped" in record.getMessage() for record in caplog.records)
     assert log.compact(NOW) > 0

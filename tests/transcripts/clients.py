@@ -42,6 +42,7 @@ class Client:
     owned: Partitions = field(default_factory=dict)
     wants_join: bool = True
     wants_sync: bool = False
+    is_unknown: bool = False
 
     @property
     def is_cooperative(self) -> bool:
@@ -49,7 +50,8 @@ class Client:
 
     def forget(self) -> None:
         """The process starts again: its settings stay, its memory is gone."""
-        self.member_id, self.generation, self.owned, self.wants_join = "", -1, {}, True
+        self.member_id, self.generation, self.owned = "", -1, {}
+        self.wants_join, self.wants_sync, self.is_unknown = True, False, False
 
     def join_request(self, reason: str | None) -> JoinGroupRequest:
         if not self.is_cooperative:
@@ -79,6 +81,7 @@ class Client:
     def take(self, response: Message) -> None:
         """What a client learns from an answer. It never forgets by itself, so that a script can be rude."""
         code = getattr(response, "error_code", ErrorCode.NONE)
+        self.is_unknown = code == ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(response, JoinGroupResponse):
             self._take_join(response)
         elif isinstance(response, SyncGroupResponse) and code == ErrorCode.NONE:

@@ -21,7 +21,7 @@ from equipoise.wire.apis.k47_offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from equipoise.wire.consumer_protocol import Assignment, Partitions, encode_assignment
+from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, Assignment, Partitions, encode_assignment
 from equipoise.wire.errors import ErrorCode, UsageError
 from tests.transcripts import replies
 from tests.transcripts.arguments import Arguments, milliseconds, offsets, partitions
@@ -48,12 +48,13 @@ def topic(world: World, given: Arguments) -> None:
 
 
 def advance(world: World, given: Arguments) -> None:
-    """advance 60s alive=a,b: those members send heartbeats every 3 s; of equal answers the first is shown"""
+    """advance 60s alive=a,b every=3s: those members send heartbeats; of equal answers the first is shown"""
     target = world.now + milliseconds(given.word())
     alive = [world.client(name) for name in given.names("alive", [])]
+    interval = given.duration("every", HEARTBEAT_INTERVAL_MS)
     world.forget_quiet()
-    while alive and world.now + HEARTBEAT_INTERVAL_MS < target:
-        world.advance(HEARTBEAT_INTERVAL_MS)
+    while alive and world.now + interval < target:
+        world.advance(interval)
         with world.travelling():
             alive = [client for client in alive if _still_alive(world, client)]
     world.advance(target - world.now)
@@ -107,22 +108,30 @@ def loaded(world: World, given: Arguments) -> None:
 # -- members
 
 
-def join(world: World, given: Arguments) -> None:
-    """join a group=g session=10s rebalance=60s protocols=range topics=orders instance=i1 version=9 reason=...
+def client(world: World, given: Arguments) -> None:
+    """client a group=g session=10s rebalance=60s protocols=range topics=orders instance=i1 version=9
 
-    What is given is remembered: the next `join a` needs none of it.
+    Its settings, as `join` takes and keeps them too; nothing is sent.
     """
-    client = world.client(given.word())
-    client.group = given.option("group", client.group) or ""
-    client.session_ms = given.duration("session", client.session_ms)
-    client.rebalance_ms = given.duration("rebalance", client.rebalance_ms)
-    client.protocol_type = given.option("type", client.protocol_type) or ""
-    client.protocols = given.names("protocols", client.protocols)
-    client.topics = given.names("topics", client.topics)
-    client.instance = given.option("instance", client.instance)
-    client.version = given.number("version", client.version)
-    client.member_id = given.option("member", client.member_id) or ""
-    _join(world, client, given.option("reason"))
+    one = world.client(given.word())
+    one.group = given.option("group", one.group) or ""
+    one.session_ms = given.duration("session", one.session_ms)
+    one.rebalance_ms = given.duration("rebalance", one.rebalance_ms)
+    one.protocol_type = given.option("type", one.protocol_type) or ""
+    one.protocols = given.names("protocols", one.protocols)
+    one.topics = given.names("topics", one.topics)
+    one.instance = given.option("instance", one.instance)
+    one.version = given.number("version", one.version)
+
+
+def join(world: World, given: Arguments) -> None:
+    """join a member=a-1 reason=..., and whatever `client` takes; the next `join a` needs none of it"""
+    name, reason = given.word(), given.option("reason")
+    one = world.client(name)
+    one.member_id = given.option("member", one.member_id) or ""
+    given.words.insert(0, name)
+    client(world, given)
+    _join(world, one, reason)
 
 
 def _join(world: World, client: Client, reason: str | None = None) -> Call:
@@ -147,7 +156,7 @@ def sync(world: World, given: Arguments) -> None:
     rows = [
         SyncGroupRequestAssignment(
             member_id=world.clients[name].member_id if name in world.clients else name,
-            assignment=encode_assignment(Assignment(assigned_partitions=found)),
+            assignment=_assignment(client, found),
         )
         for name, found in assigned.items()
     ]
@@ -163,6 +172,12 @@ def sync(world: World, given: Arguments) -> None:
     world.send(client, request, version, lambda r, caller: world.shard.sync_group(r, caller, world.now))
 
 
+def _assignment(client: Client, found: Partitions) -> bytes:
+    if client.protocol_type != PROTOCOL_TYPE:
+        return f"opaque {found}".encode()
+    return encode_assignment(Assignment(assigned_partitions=found))
+
+
 def _identity(client: Client, given: Arguments) -> tuple[int, str, str | None]:
     generation = given.number("generation", client.generation)
     return generation, given.option("member", client.member_id) or "", given.option("instance", client.instance)
@@ -170,24 +185,26 @@ def _identity(client: Client, given: Arguments) -> tuple[int, str, str | None]:
 
 def heartbeat(world: World, given: Arguments) -> None:
     """heartbeat a generation=1 member=a-1 instance=i1"""
-    _heartbeat(world, world.client(given.word()), given)
+    one = world.client(given.word())
+    _heartbeat(world, one, given, hold_ms=one.hold_ms)
 
 
-def _heartbeat(world: World, client: Client, given: Arguments, *, quiet: bool = False) -> Call:
+def _heartbeat(world: World, client: Client, given: Arguments, *, hold_ms: int = 0, quiet: bool = False) -> Call:
     generation, member_id, instance = _identity(client, given)
     request = HeartbeatRequest(
         group_id=client.group, generation_id=generation, member_id=member_id, group_instance_id=instance
     )
 
     def submit(request: HeartbeatRequest, caller: object) -> object:
-        return world.shard.heartbeat(request, caller, world.now, client.hold_ms)
+        return world.shard.heartbeat(request, caller, world.now, hold_ms)
 
     return world.send(client, request, 4, submit, quiet=quiet)
 
 
 def hold(world: World, given: Arguments) -> None:
     """hold a 2.7s: from here on its heartbeats may be held so long"""
-    world.client(given.word()).hold_ms = milliseconds(given.word())
+    client = world.client(given.word())
+    client.hold_ms = milliseconds(given.word())
 
 
 def release(world: World, given: Arguments) -> None:
@@ -360,6 +377,8 @@ def _act(world: World, clients: list[Client]) -> None:
         for client in clients:
             if any(call.client is client for call in world.open):
                 continue
+            if client.is_unknown:
+                client.forget()
             if client.wants_join:
                 _join(world, client)
             elif client.wants_sync:
@@ -394,7 +413,7 @@ COMMANDS: dict[str, Command] = {
     function.__name__.strip("_").replace("_", "-"): function
     for function in (
         *(config, topic, advance, settle),
-        *(join, restart, sync, heartbeat, hold, release, leave, remove),
+        *(client, join, restart, sync, heartbeat, hold, release, leave, remove),
         *(commit, fetch, delete_offsets, delete_topic),
         *(describe, list_, delete, journal, explain),
         *(delay_writes, durable, fail_writes, crash, unload, load, loaded),

@@ -33,9 +33,9 @@ def _answer(world: World, text: str, place: str) -> list[str]:
     word, _, rest = text.partition(" ")
     if word not in COMMANDS:
         raise UsageError(f"{place}: no command {word!r}; there are {', '.join(COMMANDS)}")
-    given = Arguments(rest)
     world.lines = []
     try:
+        given = Arguments(rest)
         COMMANDS[word](world, given)
         given.done()
     except (UsageError, ValueError, KeyError) as error:

@@ -94,7 +94,7 @@ class World:
             self._shard.apply(record, self.now)
         for group in self._shard.groups.values():
             members = ", ".join(group.members) or "no members"
-            self.say(f"{group.group_id}: loaded as {group.state.value}, generation {group.generation_id}, {members}")
+            self.say(f"{group.group_id}: read back as {group.state.value}, generation {group.generation_id}, {members}")
 
     def loaded(self) -> None:
         assert self._shard is not None

@@ -26,43 +26,52 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SIZE = Struct(">i")
-_REPLY_HEAD = Struct(">ii")
-_REPLY_HEAD_FLEXIBLE = Struct(">iix")
 _MIN_FRAME = 10  # the header of a request without client id
 _JOIN_BELOW = 65536  # replies up to this size leave as one piece: one copy is cheaper than many buffers
+_COPY_UP_TO = 4096  # a small read is cut up faster as bytes than as views
 _WRITE_HIGH_WATER = 1 << 20
+_MAX_ELEMENTS = 250_000  # of all arrays in one request: bounds memory and the time on the loop
 _HEARTBEAT = 12
 
 
 class Call:
     """A request being served, and the place its reply has in the connection's order."""
 
-    __slots__ = ("client_id", "connection", "correlation_id", "parked", "pieces", "route", "version")
+    __slots__ = ("client_id", "connection", "correlation_id", "now", "parked", "pieces", "route", "version")
 
-    def __init__(self, connection: Connection, route: Route, correlation_id: int, client_id: str) -> None:
+    def __init__(self, connection: Connection, route: Route, correlation_id: int, client_id: str, now: int) -> None:
         self.connection = connection
         self.route = route
         self.version = route.version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        self.now = now  # the clock is read once for all requests that come together
         self.parked: Parked | None = None
         self.pieces: list[Any] | None = None  # the reply, once it is there; empty: there will be none
 
     def reply(self, response: Message) -> None:
         """The one way out for every reply; it leaves when those before it have left."""
-        self.pieces = self._encode(response)
-        self.connection.drain()
+        try:
+            self.pieces = self._encode(response)
+        except Exception:  # noqa: BLE001  not the fault of whoever released this reply, often another client
+            self.connection.fail()
+        else:
+            self.connection.drain()
 
     def no_reply(self) -> None:
         """For a Produce with acks=0, to which the protocol has no answer."""
         self.pieces = []
         self.connection.drain()
 
-    def _encode(self, response: Message) -> list[Any]:
-        pieces: list[Any] = [b""]
-        self.route.encode(response, pieces)
-        head = _REPLY_HEAD_FLEXIBLE if self.route.flexible_reply else _REPLY_HEAD
-        size = sum(map(len, pieces)) + head.size
+    def _encode(self, response: Message | bytes) -> list[Any]:
+        head = self.route.reply_head
+        if isinstance(response, bytes):
+            pieces = [b"", response]
+            size = len(response) + head.size
+        else:
+            pieces = [b""]
+            self.route.encode(response, pieces)
+            size = sum(map(len, pieces)) + head.size
         pieces[0] = head.pack(size - _SIZE.size, self.correlation_id)
         self.connection.held_bytes += size
         return pieces
@@ -109,7 +118,6 @@ class Connection(asyncio.BufferedProtocol):
         return self.server.receive_buffer
 
     def buffer_updated(self, count: int) -> None:
-        self.last_active = self.server.clock.now()
         if self._frame is None:
             self._split(count)
         else:
@@ -117,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._filled == len(self._frame):
                 self._backlog.append(self._frame)
                 self._frame = None
-        self._serve_backlog()
+        self.last_active = self._serve_backlog()
 
     def eof_received(self) -> bool:
         return False
@@ -127,16 +135,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        self.last_active = self.server.clock.now()
-        self._serve_backlog()
+        self.last_active = self._serve_backlog()
 
     # -- frames
 
     def _split(self, count: int) -> None:
         """Cuts what came into frames; the beginning of one more stays in `_head` or `_frame`."""
-        view = self.server.receive_buffer[:count]
-        if self._head:
-            view = memoryview(self._head + bytes(view))
+        view: bytes | memoryview = self.server.receive_buffer[:count]
+        if self._head or count <= _COPY_UP_TO:
+            view = self._head + bytes(view)
             self._head = b""
         p, end = 0, len(view)
         while end - p >= 4:
@@ -167,15 +174,18 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- calls
 
-    def _serve_backlog(self) -> None:
+    def _serve_backlog(self) -> int:
+        """Returns the time for which it served."""
+        now = self.server.clock.now()
         self._corked = True
         while self._backlog and not self._is_full():
-            self._serve(self._backlog.popleft())
+            self._serve(self._backlog.popleft(), now)
             if self.held_bytes >= _WRITE_HIGH_WATER:
                 self._flush()
         self._corked = False
         self._flush()
         self._regulate_reading()
+        return now
 
     def _is_full(self) -> bool:
         return (
@@ -185,33 +195,33 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _regulate_reading(self) -> None:
-        if self._transport.is_closing():
-            return
         full = bool(self._backlog) or self._is_full()
+        if full is self._read_paused or self._transport.is_closing():
+            return
         if full and not self._read_paused:
             self._transport.pause_reading()
         elif self._read_paused and not full:
             self._transport.resume_reading()
         self._read_paused = full
 
-    def _serve(self, frame: bytes | bytearray) -> None:
+    def _serve(self, frame: bytes | bytearray, now: int) -> None:
         try:
             api_key, version, correlation_id, client_id, pos = decode_request_header(frame)
             route = self.server.route(api_key, version)
-            self.holding.interrupt(api_key == _HEARTBEAT, self.last_active)
-            call = Call(self, route, correlation_id, client_id or "")
-            response = route.handle(self.server, route.decode(frame, pos), call)
+            if self.holding.is_holding:
+                self.holding.interrupt(api_key == _HEARTBEAT, now)
+            call = Call(self, route, correlation_id, client_id or "", now)
+            response = route.handle(self.server, route.decode(frame, pos, _MAX_ELEMENTS), call)
+            if response is not None:
+                call.pieces = call._encode(response)
         except ProtocolError as error:
             self._refuse(str(error))
-        except Exception:
-            log.exception("%s: a request failed; its connection is closed", self.peer)
-            self.close()
+        except Exception:  # noqa: BLE001  one request must not end the loop
+            self.fail()
         else:
-            self._settle(call, response)
+            self._settle(call)
 
-    def _settle(self, call: Call, response: Message | None) -> None:
-        if response is not None:
-            call.pieces = call._encode(response)
+    def _settle(self, call: Call) -> None:
         if not self._calls and call.pieces is not None:
             self._out += call.pieces
         else:
@@ -251,6 +261,11 @@ class Connection(asyncio.BufferedProtocol):
     def _refuse(self, why: str) -> None:
         log.warning("%s: connection closed: %s", self.peer, why)
         self._backlog.clear()
+        self.close()
+
+    def fail(self) -> None:
+        """For an exception that nobody expected: the log gets it, the client an end."""
+        log.exception("%s: a request failed; its connection is closed", self.peer)
         self.close()
 
     def close(self) -> None:

@@ -29,10 +29,10 @@ _BLOCKED_TIMES = 3
 class Holding:
     """What one connection shows of its heartbeats, and the one that is held."""
 
-    __slots__ = ("_blocked", "_held", "_interval", "_last_heartbeat", "_ran_out_at", "_software")
+    __slots__ = ("_blocked", "_held", "_interval", "_is_patient", "_last_heartbeat", "_ran_out_at")
 
     def __init__(self) -> None:
-        self._software = ""
+        self._is_patient = False
         self._last_heartbeat = 0
         self._interval = _USUAL_INTERVAL_MS
         self._held: tuple[GroupShard, str, str, Call] | None = None
@@ -40,27 +40,32 @@ class Holding:
         self._blocked = 0
 
     def known_as(self, software: str) -> None:
-        self._software = software
+        self._is_patient = software in PATIENT_CLIENTS
 
     def limit(self, config: BrokerConfig, request: HeartbeatRequest, now: int) -> int:
         """How long this heartbeat may be held; 0: not at all."""
+        if not self._is_patient:
+            return 0
         gap, self._last_heartbeat = now - self._last_heartbeat, now
         if _SHORTEST_MS <= gap < config.group_max_session_timeout_ms:
             self._interval = gap
-        if self._software not in PATIENT_CLIENTS or self._blocked >= _BLOCKED_TIMES:
+        if self._blocked >= _BLOCKED_TIMES:
             return 0
         limit = min(self._interval * 9 // 10, config.group_heartbeat_hold_max_ms)
         if request.group_instance_id is not None:
             limit = min(limit, _STATIC_LIMIT_MS)
         return limit if limit >= _SHORTEST_MS else 0
 
+    @property
+    def is_holding(self) -> bool:
+        return self._held is not None
+
     def held(self, shard: GroupShard, request: HeartbeatRequest, call: Call) -> None:
         self._held = (shard, request.group_id, request.member_id, call)
 
     def interrupt(self, is_heartbeat: bool, now: int) -> None:
         """A request has come in: the hold ends, and if it ended by itself just now, that is a sign."""
-        if self._held is None:
-            return
+        assert self._held is not None
         shard, group_id, member_id, call = self._held
         self._held = None
         if call.pieces is None:

@@ -45,6 +45,10 @@ class Parked:
         if self._timer is not None:
             self._timer.cancel()
         self.call.parked = None
-        response = answer(reason)
+        try:
+            response = answer(reason)
+        except Exception:  # noqa: BLE001  not the fault of whoever released this reply, often another client
+            self.call.connection.fail()
+            return
         if reason is not Release.DISCONNECTED:
             self.call.reply(response)

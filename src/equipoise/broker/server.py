@@ -48,6 +48,7 @@ class Server:
         self.connections: set[Connection] = set()
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BUFFER))
         self.host, self.port = "", 0
+        self.allows_all = authorizer is allow_all
         self._authorizer = authorizer
         self._routes: dict[tuple[int, int], Route] = {}
         self._listener: asyncio.Server | None = None

@@ -236,8 +236,8 @@ def _dark(entry: Rebalance) -> str:
         return ""
     spans = [f"{partitions(found)} for {duration(ms)}" for ms, found in _by_value(entry.dark_ms)]
     running = entry.kept - sum(1 for partition in entry.dark_ms if partition not in entry.moved)
-    never = f"; {running} never stopped" if running else ""
-    return f"dark: {_listed(spans, 'times')}{never}"
+    others = f"; the other {running} {'was' if running == 1 else 'were'} not stopped" if running else ""
+    return f"dark: {_listed(spans, 'times')}{others}"
 
 
 def _by_value(found: Mapping[T, int]) -> list[tuple[int, list[T]]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 _INT_MIN = -(2**31)
 
 
@@ -14,6 +16,7 @@ def java_hash(text: str) -> int:
     return value - 2**32 if value >= 2**31 else value
 
 
+@lru_cache(maxsize=1 << 14)  # every request of a group asks
 def partition_for(group_id: str, partitions: int) -> int:
     value = java_hash(group_id)
     return 0 if value == _INT_MIN else abs(value) % partitions

@@ -179,6 +179,25 @@ class Shard:
             step.reply(caller, HeartbeatResponse(error_code=ErrorCode.NONE if loading else error))
         return step
 
+    def is_well(self, request: HeartbeatRequest, now: int) -> bool:
+        """The short way for a heartbeat that is not to be held: a member of a Stable group, and nothing to tell.
+
+        True: its sign of life is noted, and the answer is "all is well". Anything else is for `heartbeat`.
+        """
+        group = self.groups.get(request.group_id)
+        if group is None or group.state is not State.STABLE or self.status is not Status.ACTIVE:
+            return False
+        member = group.members.get(request.member_id)
+        if (
+            member is None
+            or member.held_heartbeat is not None
+            or request.generation_id != group.generation_id
+            or request.group_instance_id != member.group_instance_id
+        ):
+            return False
+        self.rebalancer.keep_alive(member, now)
+        return True
+
     def release_heartbeat(self, group_id: str, member_id: str, now: int) -> Step:
         """The client has something else to say, or to hear: its held heartbeat is answered "all is well"."""
         step = Step()

@@ -82,14 +82,14 @@ class Compaction:
         expired = sum(time + config.delete_retention_ms <= now for _, time in cleaned)
         self._unexpired = cleaned[max(expired - 1, 0) :]  # one expired entry says all
         self._tombstones_end = cleaned[expired - 1][0] if expired else 0
-        self._pause: Callable[[], object] | None = None
+        self._since_pause = 0
         self._newest: dict[bytes, int] = {}
         self._survivors: list[int] = []  # the offsets in it
         self._unreadable: set[int] = set()
         self._dirty_from = cleaned[-1][0] if cleaned else 0
         self._end = 0  # the first offset of which `_newest` knows nothing
 
-    def run(self, pause: Callable[[], object] | None = None) -> None:
+    def run(self, pause: Callable[[], object] = lambda: None) -> None:
         """Does the work. `pause` is called after a millisecond or two of it, to let another thread go on."""
         self._pause = pause
         self._map_keys()
@@ -98,16 +98,17 @@ class Compaction:
             self._rewrite()
         except OSError as error:
             _log.warning("compaction stopped, it is tried again later: %s", error)
+            self._unfinished.delete()
         else:
             self.cleaned = (*self._unexpired, (self._end, self._now))
 
     def _batches(self, segment: Segment) -> Iterator[tuple[memoryview, BatchHeader]]:
-        paused_at = 0
         for view in self._views[segment]:
             for position, header in iter_headers(view):
                 yield view[position : position + header.size], header
-                if self._pause is not None and abs(position - paused_at) >= _PAUSE_BYTES:
-                    paused_at = position
+                self._since_pause += header.size
+                if self._since_pause >= _PAUSE_BYTES:
+                    self._since_pause = 0
                     self._pause()
 
     def _map_keys(self) -> None:
@@ -141,8 +142,8 @@ class Compaction:
         for segment in takewhile(lambda segment: segment.base_offset < self._end, self._segments):
             if new is None or new.size >= self._config.segment_bytes // 2:
                 self._finish(group, new)
-                storage = self._files.cleaned_storage(segment.base_offset)
-                new = Segment(segment.base_offset, storage, self._config.index_interval_bytes)
+                self._unfinished = self._files.cleaned_storage(segment.base_offset)
+                new = Segment(segment.base_offset, self._unfinished, self._config.index_interval_bytes)
                 group = []
             group.append(segment)
             self._copy(segment, new)

@@ -124,14 +124,13 @@ class FileStorage:
 
 def _write_at(fd: int, position: int, parts: Sequence[Buffer]) -> int:
     """Writes all the parts, and returns where they end. The system may take less than it is given."""
-    left = [memoryview(part) for part in parts]
-    while left:
-        written = os.pwritev(fd, left[:_PARTS_A_CALL], position)
-        position += written
-        while left and written >= len(left[0]):
-            written -= len(left.pop(0))
-        if left:
-            left[0] = left[0][written:]
+    for first in range(0, len(parts), _PARTS_A_CALL):
+        some = parts[first : first + _PARTS_A_CALL]
+        end = position + sum(map(len, some))
+        position += os.pwritev(fd, some, position)
+        while position < end:
+            rest = b"".join(some)
+            position += os.pwrite(fd, memoryview(rest)[position - end :], position)
     return position
 
 
@@ -257,6 +256,7 @@ class PartitionFiles:
         self._forget(old[1:])
         write_note(seal_path(source.path), new.seal())
         new.sealed_size = new.size
+        source.close()
 
     def _forget(self, merged: Sequence[Segment]) -> None:
         """Removes what a renamed segment now holds. Not before the rename is durable; recovery sees the overlap."""
@@ -276,7 +276,7 @@ class PartitionFiles:
         return task
 
     def delete(self) -> None:
-        """Only renames: a big file takes long to remove, see `DataDirectory.remove_deleted`."""
+        """Only renames: a big file takes long to remove, see `DataDirectory.delete_topic`."""
         self.deleted = True
         if self.path.exists():
             self.path.rename(self.path.with_name(uuid4().hex + DELETED))

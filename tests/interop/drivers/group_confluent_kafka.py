@@ -49,7 +49,7 @@ def run(member: Member) -> None:
 
 def consume(member: Member, consumer: Consumer) -> None:
     """Transport errors come as messages too; librdkafka deals with them itself."""
-    found = [message for message in consumer.consume(num_messages=100, timeout=0.05)]
+    found = consumer.consume(num_messages=100, timeout=0.05)
     fatal = [message.error() for message in found if message.error() is not None and message.error().fatal()]
     if fatal:
         raise KafkaException(fatal[0])

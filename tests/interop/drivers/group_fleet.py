@@ -137,8 +137,10 @@ class Members:
 
     # -- coming and going
 
-    def join(self, name: str, client: str, *, alone: bool = False, **changes: Any) -> None:
-        """`alone`: in a process of its own, which can be killed."""
+    def join(self, name: str, client: str, *, alone: bool = False, may_fail: bool = False, **changes: Any) -> None:
+        """`alone`: in a process of its own, which can be killed. `may_fail`: it may end with an error."""
+        if may_fail:
+            self.ledger.may_fail.add(self._full(name))
         host = self._hosts[name] = self.fleet.new_host(client) if alone else self.fleet.host(client)
         if alone:
             self._alone.add(name)
@@ -157,6 +159,12 @@ class Members:
         if name in self._alone:
             self._alone.remove(name)
             host.end()
+
+    def wait_failed(self, name: str) -> str:
+        """The error with which a member has ended."""
+        self.wait_until(f"{name} has failed", lambda: bool(self.told(name, "error")))
+        self._drop(name)
+        return self.told(name, "error")[0].error
 
     def kill(self, name: str) -> None:
         assert name in self._alone, f"{name} shares its process with others"
@@ -213,7 +221,9 @@ class Members:
             owned = [self.owned(name) for name in self.names]
             sizes = [len(mine) for mine in owned]
             fair = max(sizes) - min(sizes) <= 1
-            return fair and sorted(p for mine in owned for p in mine) == wanted and self.view() == ("Stable", len(owned))
+            return (
+                fair and sorted(p for mine in owned for p in mine) == wanted and self.view() == ("Stable", len(owned))
+            )
 
         self.wait_until(f"{self.names} own {len(wanted)} partitions", is_settled)
 

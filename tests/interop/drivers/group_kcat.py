@@ -68,8 +68,8 @@ def _arguments(membership: Membership) -> list[str]:
 
 
 class _Kcat:
-    """One kcat. It stamps nothing itself: what it has written was written after the last look that found nothing,
-    and what it has let go of counts from then, what it has taken from the time it is read."""
+    """One kcat. It stamps nothing itself: what it writes was written after the last look that found nothing, so what
+    it lets go of counts from then, and what it takes from the time that is read."""
 
     def __init__(self, command: list[str], name: str, ledger: Ledger, log: Path) -> None:
         self._name = name
@@ -77,6 +77,7 @@ class _Kcat:
         self._log = log
         self._killed = False
         self._rest = {"out": b"", "err": b""}
+        self._begun_at = 0.0  # the line that is not yet complete on stderr: kcat ends it late
         self._nothing_at = time.monotonic()
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self._reader = threading.Thread(target=self._read)
@@ -122,12 +123,18 @@ class _Kcat:
         self._ledger.note(Event(time.monotonic(), self._name, "closed"))
 
     def _take(self, pipe: str, data: bytes) -> None:
+        if pipe == "err" and not self._rest[pipe]:
+            self._begun_at = self._nothing_at
         *lines, rest = (self._rest[pipe] + data).split(b"\n")
         if not data:
             lines, rest = [rest], b""  # the last word may lack its end of line
         self._rest[pipe] = rest
         for line in lines:
-            (self._take_record if pipe == "out" else self._take_word)(line.decode())
+            if pipe == "out":
+                self._take_record(line.decode())
+            else:
+                self._take_word(line.decode())
+                self._begun_at = self._nothing_at
 
     def _take_record(self, line: str) -> None:
         if line:
@@ -145,4 +152,4 @@ class _Kcat:
         if found[1].startswith("assign"):
             self._ledger.note(Event(time.monotonic(), self._name, "assigned", places))
         else:
-            self._ledger.note(Event(self._nothing_at, self._name, "revoked", places))
+            self._ledger.note(Event(self._begun_at, self._name, "revoked", places))

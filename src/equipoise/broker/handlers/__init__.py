@@ -1,8 +1,8 @@
 """One file per API, named by its key: the listing of this directory is the table of what is served.
 
 A handler module has `VERSIONS`, the versions it serves, and `handle(server, request, call)`, which returns
-the response, or None when the reply comes later through `call`. `ADVERTISED` stands where ApiVersions must
-say more than is served.
+the response (as bytes, if its body is encoded already), or None when the reply comes later through `call`.
+`ADVERTISED` stands where ApiVersions must say more than is served.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable
 from importlib import import_module
 from pkgutil import iter_modules
+from struct import Struct
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from equipoise.broker.handlers import k18_api_versions
 from equipoise.wire.apis import APIS, Api
 from equipoise.wire.apis.headers import response_header_version
-from equipoise.wire.compiler import decoder, encoder
+from equipoise.wire.compiler import Decoder, decoder, encoder
 from equipoise.wire.errors import ProtocolError
 from equipoise.wire.schema import Message, VersionRange, version_range
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from equipoise.broker.connection import Call
     from equipoise.broker.server import Server
 
-MAX_REQUEST_ELEMENTS = 250_000  # array elements in one request: bounds memory and the time on the loop
 _API_VERSIONS = 18
+_REPLY_HEADS = Struct(">ii"), Struct(">iix")  # size, correlation id, and in flexible versions: no tagged fields
 
 
 class Handler:
@@ -36,7 +37,7 @@ class Handler:
         self.api: Api = APIS[int(module.__name__.rpartition(".k")[2][:2])]
         self.versions: VersionRange = version_range(module.VERSIONS)
         self.advertised: VersionRange = version_range(getattr(module, "ADVERTISED", module.VERSIONS))
-        self.handle: Callable[[Server, Any, Call], Message | None] = module.handle
+        self.handle: Callable[[Server, Any, Call], Message | bytes | None] = module.handle
 
 
 HANDLERS: dict[int, Handler] = {
@@ -52,17 +53,14 @@ HANDLERS: dict[int, Handler] = {
 class Route:
     """The way of one API and version through the broker, its codecs compiled."""
 
-    __slots__ = ("_decode", "encode", "flexible_reply", "handle", "version")
+    __slots__ = ("decode", "encode", "handle", "reply_head", "version")
 
     def __init__(self, handler: Handler, version: int) -> None:
         self.version = version
         self.handle = handler.handle
-        self._decode = decoder(handler.api.request, version)
+        self.decode: Decoder = decoder(handler.api.request, version)
         self.encode = encoder(handler.api.response, version)
-        self.flexible_reply = response_header_version(handler.api.key, version) == 1
-
-    def decode(self, frame: bytes | bytearray, pos: int) -> Any:
-        return self._decode(frame, pos, MAX_REQUEST_ELEMENTS)
+        self.reply_head = _REPLY_HEADS[response_header_version(handler.api.key, version)]
 
 
 class _UnknownVersionRoute(Route):
@@ -71,9 +69,7 @@ class _UnknownVersionRoute(Route):
     def __init__(self, handler: Handler) -> None:
         super().__init__(handler, 0)
         self.handle = k18_api_versions.refuse
-
-    def decode(self, frame: bytes | bytearray, pos: int) -> Any:
-        return None
+        self.decode = lambda buf, pos, budget: None
 
 
 def find_route(api_key: int, version: int) -> Route:

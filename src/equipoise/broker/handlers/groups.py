@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from equipoise.broker.access import Kind, Operation, Resource
 from equipoise.coordinator.step import Caller
 
 if TYPE_CHECKING:
     from equipoise.broker.connection import Call
+    from equipoise.broker.server import Server
+
+
+def authorize_group(server: Server, call: Call, group_id: str) -> None:
+    """What every request of a member needs. Where all is allowed nothing is built to be asked: there are many."""
+    if not server.allows_all:
+        server.authorize(call, Operation.READ, Resource(Kind.GROUP, group_id))
 
 
 def caller_of(call: Call, token: Any = None) -> Caller:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 VERSIONS = "0-13"
+_FIRST_VERSION_WITH_IDS = 12
 
 
 def handle(server: Server, request: MetadataRequest, call: Call) -> MetadataResponse:
@@ -47,6 +48,8 @@ def _asked(server: Server, request: MetadataRequest, call: Call) -> list[Topic |
 
 def _find(server: Server, call: Call, asked: MetadataRequestTopic, may_create: bool) -> Topic | MetadataResponseTopic:
     try:
+        if call.version < _FIRST_VERSION_WITH_IDS and (asked.name is None or any(asked.topic_id)):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {call.version} asks for topics by name")
         if asked.name is None:
             topic = server.topics.require_id(asked.topic_id)
             server.authorize(call, Operation.DESCRIBE, Resource(Kind.TOPIC, topic.name))
@@ -60,7 +63,10 @@ def _find(server: Server, call: Call, asked: MetadataRequestTopic, may_create: b
         return known or server.topics.require(asked.name)
     except KafkaError as error:
         return MetadataResponseTopic(
-            error_code=error.code, name=asked.name, topic_id=asked.topic_id or ZERO_UUID, partitions=[]
+            error_code=error.code,
+            name=asked.name if call.version >= _FIRST_VERSION_WITH_IDS else asked.name or "",
+            topic_id=asked.topic_id or ZERO_UUID,
+            partitions=[],
         )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import Kind, Operation, Resource
-from equipoise.broker.handlers.groups import caller_of
+from equipoise.broker.handlers.groups import authorize_group, caller_of
 from equipoise.coordinator.replies import join_error
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from equipoise.wire.errors import KafkaError
@@ -20,9 +19,9 @@ VERSIONS = "0-9"
 def handle(server: Server, request: JoinGroupRequest, call: Call) -> JoinGroupResponse | None:
     caller = caller_of(call)
     try:
-        server.authorize(call, Operation.READ, Resource(Kind.GROUP, request.group_id))
+        authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return join_error(caller, error.code, "")
     shard = server.groups.shard_of(request.group_id)
-    shard.run(shard.core.join_group(request, caller, server.clock.now()))
+    shard.run(shard.core.join_group(request, caller, call.now))
     return None

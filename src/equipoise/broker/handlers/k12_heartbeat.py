@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import Kind, Operation, Resource
-from equipoise.broker.handlers.groups import caller_of
+from equipoise.broker.handlers.groups import authorize_group, caller_of
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-from equipoise.wire.errors import KafkaError
+from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from equipoise.broker.connection import Call
@@ -16,15 +16,21 @@ if TYPE_CHECKING:
 VERSIONS = "0-4"
 
 
-def handle(server: Server, request: HeartbeatRequest, call: Call) -> HeartbeatResponse | None:
+@cache
+def _all_is_well(version: int) -> bytes:
+    return HeartbeatResponse(error_code=ErrorCode.NONE).encode(version)
+
+
+def handle(server: Server, request: HeartbeatRequest, call: Call) -> HeartbeatResponse | bytes | None:
     try:
-        server.authorize(call, Operation.READ, Resource(Kind.GROUP, request.group_id))
+        authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return HeartbeatResponse(error_code=error.code)
     shard = server.groups.shard_of(request.group_id)
-    now = server.clock.now()
-    hold = call.connection.holding.limit(server.config, request, now)
-    shard.run(shard.core.heartbeat(request, caller_of(call), now, hold))
+    hold = call.connection.holding.limit(server.config, request, call.now)
+    if hold == 0 and shard.core.is_well(request, call.now):
+        return _all_is_well(call.version)
+    shard.run(shard.core.heartbeat(request, caller_of(call), call.now, hold))
     if call.pieces is None:
         call.connection.holding.held(shard, request, call)
     return None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import Kind, Operation, Resource
-from equipoise.broker.handlers.groups import caller_of
+from equipoise.broker.handlers.groups import authorize_group, caller_of
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse
 from equipoise.wire.errors import KafkaError
 
@@ -18,9 +17,9 @@ VERSIONS = "0-5"
 
 def handle(server: Server, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse | None:
     try:
-        server.authorize(call, Operation.READ, Resource(Kind.GROUP, request.group_id))
+        authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
     shard = server.groups.shard_of(request.group_id)
-    shard.run(shard.core.leave_group(request, caller_of(call), server.clock.now()))
+    shard.run(shard.core.leave_group(request, caller_of(call), call.now))
     return None

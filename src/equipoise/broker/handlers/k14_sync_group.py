@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import Kind, Operation, Resource
-from equipoise.broker.handlers.groups import caller_of
+from equipoise.broker.handlers.groups import authorize_group, caller_of
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 
@@ -21,9 +20,9 @@ def handle(server: Server, request: SyncGroupRequest, call: Call) -> SyncGroupRe
     if call.version >= _FIRST_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
-        server.authorize(call, Operation.READ, Resource(Kind.GROUP, request.group_id))
+        authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
     shard = server.groups.shard_of(request.group_id)
-    shard.run(shard.core.sync_group(request, caller_of(call), server.clock.now()))
+    shard.run(shard.core.sync_group(request, caller_of(call), call.now))
     return None

@@ -1,0 +1,94 @@
+"""Static members: a restart costs no rebalance, and an instance that has been replaced is told so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from equipoise.broker import Broker
+from tests.interop.drivers import Confluent
+from tests.interop.drivers.group_events import Place
+from tests.interop.drivers.group_fleet import SETTINGS, Fleet, Members, places_of, view_group
+
+PARTITIONS = 12
+# KafkaJS 2 knows no group.instance.id.
+CASES = [
+    ("confluent-kafka", "range", "sync"),
+    ("confluent-kafka", "cooperative-sticky", "sync"),
+    ("kafka-python", "range", "sync"),
+    ("kafka-python", "cooperative-sticky", "sync"),
+    ("aiokafka", "roundrobin", "sync"),
+    ("kcat", "range", "auto"),
+]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def fleet(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with Fleet(broker.bootstrap_servers, tmp_path_factory.mktemp("members") / "log") as running:
+        yield running
+
+
+@pytest.fixture
+def places(confluent: Confluent, topic: str) -> set[Place]:
+    confluent.create_topic(topic, PARTITIONS)
+    return places_of(topic, PARTITIONS)
+
+
+@pytest.mark.parametrize(("client", "assignor", "commit"), CASES)
+def test_restart_without_rebalance(
+    broker: Broker, fleet: Fleet, topic: str, places: set[Place], client: str, assignor: str, commit: str
+) -> None:
+    """The leader restarts, then its follower, then one is killed and comes back: the others never notice."""
+    with Members.of(broker, fleet, topic, assignor=assignor, commit=commit) as members:
+        members.join("one", client, instance_id="one")
+        members.wait_settled(places)
+        members.join("two", client, instance_id="two")
+        members.wait_settled(places)
+        members.wait_read(fleet.produce(places, 4))
+        generation, since = view_group(broker, members.group).generation, members.now
+
+        restart(members, members.close, "one", "one again", client=client, instance_id="one", alone=True)
+        assert members.rebalances("two", since) == []
+        restart(members, members.close, "two", "two again", client=client, instance_id="two")
+        restart(members, members.kill, "one again", "one, a third time", client=client, instance_id="one")
+        assert [kind for kind, _ in members.rebalances("two again")] == ["assigned"]
+
+        after = view_group(broker, members.group)
+        assert (after.state, after.generation) == ("Stable", generation)
+        assert sorted(after.members.values(), key=str) == ["one", "two"]
+        assert members.read_again() == set()
+
+
+def restart(members: Members, end: Callable[[str], None], old: str, new: str, **membership: Any) -> None:
+    """The new incarnation gets what the old one had, and reads what came meanwhile."""
+    owned = members.owned(old)
+    end(old)
+    written = members.fleet.produce(owned, 2)
+    members.join(new, **membership)
+    members.wait_until(f"{new} has what {old} had", lambda: members.owned(new) == owned)
+    members.wait_read(written)
+
+
+@pytest.mark.parametrize(
+    ("client", "error"), [("confluent-kafka", "_FATAL"), ("kafka-python", "FencedInstanceIdError")]
+)
+def test_replaced_instance_is_fenced(
+    broker: Broker, fleet: Fleet, topic: str, places: set[Place], client: str, error: str
+) -> None:
+    """Two processes with one group.instance.id: the second has the place, and the first ends with an error."""
+    members = Members.of(broker, fleet, topic)
+    members.join("old", client, instance_id="same", may_fail=True)
+    members.wait_settled(places)
+    members.join("new", client, instance_id="same")
+    members.wait_until("the new one has the partitions", lambda: members.owned("new") == places)
+    failure = members.wait_failed("old")
+    print(failure)
+    members.close("new")
