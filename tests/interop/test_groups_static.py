@@ -77,18 +77,31 @@ def restart(members: Members, end: Callable[[str], None], old: str, new: str, **
     members.wait_read(written)
 
 
-@pytest.mark.parametrize(
-    ("client", "error"), [("confluent-kafka", "_FATAL"), ("kafka-python", "FencedInstanceIdError")]
-)
-def test_replaced_instance_is_fenced(
-    broker: Broker, fleet: Fleet, topic: str, places: set[Place], client: str, error: str
-) -> None:
-    """Two processes with one group.instance.id: the second has the place, and the first ends with an error."""
-    members = Members.of(broker, fleet, topic)
+# -- two processes with one group.instance.id: the second has the place
+
+
+def replace_instance(members: Members, client: str, places: set[Place]) -> None:
     members.join("old", client, instance_id="same", may_fail=True)
     members.wait_settled(places)
+    members.wait_read(members.fleet.produce(places, 1))
     members.join("new", client, instance_id="same")
     members.wait_until("the new one has the partitions", lambda: members.owned("new") == places)
-    failure = members.wait_failed("old")
-    print(failure)
+    members.fleet.produce(places, 1)
+
+
+def test_fenced_librdkafka_ends(broker: Broker, fleet: Fleet, topic: str, places: set[Place]) -> None:
+    members = Members.of(broker, fleet, topic)
+    replace_instance(members, "confluent-kafka", places)
+    assert "fenced by other consumer with same group.instance.id" in members.wait_failed("old")
+    assert view_group(broker, members.group).generation == 1
     members.close("new")
+
+
+def test_fenced_kafka_python_cannot_commit(broker: Broker, fleet: Fleet, topic: str, places: set[Place]) -> None:
+    """It stops its heartbeats and reads on; the commits of the new one stand."""
+    members = Members.of(broker, fleet, topic)
+    replace_instance(members, "kafka-python", places)
+    members.wait_until("the old one is refused", lambda: bool(members.told("old", "refused")))
+    assert {event.error for event in members.told("old", "refused")} == {"FencedInstanceIdError"}
+    assert len(view_group(broker, members.group).members) == 1
+    members.close("old", "new")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import threading
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from log_helpers import (
 )
 
 from equipoise.log import compaction as compaction_module
+from equipoise.log import disk as disk_module
 from equipoise.log.config import LogConfig
 from equipoise.log.disk import PartitionFiles
 from equipoise.log.partition import PartitionLog
@@ -166,6 +169,17 @@ def test_tombstones_stay_for_a_while_after_they_were_first_passed(medium: Medium
     assert texts(read_log(log)) == ["2"]
 
 
+def test_a_tombstone_right_after_the_last_compaction_has_its_time_before_it(medium: Medium) -> None:
+    log = medium.open(COMPACT)
+    set_key(log, "a", "1")
+    compacted(log, NOW)
+    set_key(log, "gone", None)
+    for later, there in [(1000, True), (1999, True), (2000, False)]:
+        set_key(log, "busy", str(later))
+        compacted(log, NOW + later)
+        assert (b"gone" in [record.key for record in read_log(log)]) == there
+
+
 def test_a_later_compaction_does_not_lengthen_a_tombstones_life(medium: Medium) -> None:
     log = medium.open(COMPACT)
     set_key(log, "gone", None)
@@ -193,6 +207,62 @@ def test_an_emptied_log_still_knows_its_end_and_its_producers(disk: Medium) -> N
     assert texts(read_log(again)) == [None]
     assert append(again, batch([(b"k", None)], producer_id=9, epoch=0, sequence=1)).duplicate
     assert append(again, batch([(b"z", None)], producer_id=8, epoch=0, sequence=0)).duplicate
+
+
+def test_a_log_whose_last_batch_is_dropped_still_knows_its_end(disk: Medium) -> None:
+    log = disk.open(dataclasses.replace(COMPACT, cleanup_policy=frozenset({"delete"})))
+    append(log, batch([(b"k", b"v")]))
+    append(log, batch([(None, b"no key")]))
+    log.config = COMPACT
+    compacted(log)
+    log.close()
+    again = disk.open(COMPACT)
+    assert (again.log_end_offset, texts(read_log(again))) == (2, ["v"])
+
+
+def test_a_batch_without_records_does_not_count_for_times(medium: Medium) -> None:
+    log = medium.open(dataclasses.replace(COMPACT, segment_bytes=90))
+    append(log, batch([(b"k", b"late")], timestamps=[500], producer_id=9, epoch=0, sequence=0))
+    append(log, batch([(b"k", b"early")], timestamps=[100]))
+    compacted(log)
+    assert next(h.record_count for v in log.read(0, ALL, 1) for _, h in iter_headers(v)) == 0
+    assert log.max_timestamp() == (100, 1)
+    assert log.offset_for_timestamp(101) is None
+
+
+def test_what_was_clean_before_the_log_lost_its_tail_is_dirty_again(disk: Medium) -> None:
+    assert disk.path is not None
+    log = disk.open(COMPACT)
+    for number in range(10):
+        set_key(log, f"key-{number}", "value")
+    compacted(log)
+    log.close()
+    for file in sorted(disk.path.glob("*.log"))[1:]:
+        file.unlink()
+    again = disk.open(COMPACT)
+    assert 0 < again.log_end_offset < 10
+    set_key(again, "key-0", "new")
+    compacted(again)
+    assert [r.value for r in read_log(again) if r.key == b"key-0"] == [b"new"]
+
+
+def test_a_compacted_segment_is_durable_before_it_takes_its_place(
+    disk: Medium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert disk.path is not None
+    log = disk.open(COMPACT)
+    for number in range(20):
+        set_key(log, "k", str(number))
+    roll(log)
+    synced: list[int] = []
+    monkeypatch.setattr(disk_module, "fdatasync", lambda fd: synced.append(os.fstat(fd).st_ino))
+    compaction = log.begin_compaction(NOW)
+    assert compaction is not None
+    compaction.run()
+    cleaned = [file.stat().st_ino for file in disk.path.glob("*.cleaned")]
+    assert cleaned
+    assert sorted(synced) == sorted(cleaned)
+    log.end_compaction(compaction)
 
 
 def test_small_segments_are_merged(medium: Medium) -> None:
@@ -430,6 +500,10 @@ def test_a_crash_at_any_step_of_the_replacement_loses_nothing(
     crashed = open_log(crash, COMPACT)
     assert state(read_log(crashed)) == state(read_log(log)) == expected
     assert crashed.log_end_offset == 41
+    segments = crashed._segments
+    assert all(one.end_offset <= two.base_offset for one, two in pairwise(segments))
+    names = sorted(path.name for path in crash.glob("*.log"))
+    assert names == [f"{segment.base_offset:020d}.log" for segment in segments if segment.size]
     compacted(crashed)
     assert state(read_log(crashed)) == expected
     crashed.close()

@@ -205,11 +205,11 @@ def test_a_deletion_cut_short_by_a_crash_is_finished(tmp_path: Path) -> None:
 
 def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
     given: list[int] = []
-    for _ in range(3):
+    for count in (1, 1, 1500, 1000, 1):
         directory = DataDirectory(tmp_path)
-        given += [directory.next_producer_id() for _ in range(1500)]
+        given += [directory.next_producer_id() for _ in range(count)]
         directory.close()
-    assert len(set(given)) == 4500
+    assert len(set(given)) == 2503
     assert given == sorted(given)
     assert given[0] == 0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
-from log_helpers import ALL, Medium, open_log, put, read_log, texts
+from log_helpers import ALL, NOW, Medium, open_log, put, read_log, texts
 
 from equipoise.log import disk as disk_module
 from equipoise.log.config import LogConfig
@@ -146,6 +146,29 @@ def test_the_directories_of_a_new_file_are_synced(
         flusher.dirty(log)
         loop.run_one()
     assert sorted(synced) == [tmp_path, tmp_path / "t-0"]
+
+
+def test_what_is_not_durable_is_neither_deleted_nor_compacted(log: PartitionLog, flusher: Flusher, loop: Loop) -> None:
+    log.config = LogConfig(segment_bytes=300, retention_ms=1000, cleanup_policy=frozenset({"compact", "delete"}))
+    for _ in range(10):
+        put(log, "same")
+    assert len(log._segments) > 2
+    assert log.enforce_retention(NOW + 2000) == 0
+    assert log.begin_compaction(NOW) is None
+    flusher.dirty(log)
+    loop.run_one()
+    assert log.begin_compaction(NOW) is not None
+    assert log.enforce_retention(NOW + 2000) > 0
+
+
+def test_rolled_segments_are_not_compacted_before_they_are_sealed(disk: Medium) -> None:
+    """The seal of the old bytes would come after the new bytes."""
+    log = disk.open(LogConfig(segment_bytes=300, cleanup_policy=frozenset({"compact"})))
+    for _ in range(10):
+        put(log, "same")
+    assert log.begin_compaction(NOW) is None
+    log.flush()
+    assert log.begin_compaction(NOW) is not None
 
 
 def test_after_a_failed_sync_the_waiters_are_told_and_nothing_is_promised(

@@ -150,6 +150,13 @@ def test_a_read_never_exceeds_max_bytes_but_for_the_first_batch(medium: Medium) 
         assert sum(map(len, views)) == max(max_bytes // size, 1) * size
 
 
+def test_what_is_left_is_cut_too_if_it_is_a_byte_too_long(medium: Medium) -> None:
+    log = medium.open()
+    fill(log, 2)
+    for max_bytes, expected in [(log.size - 1, 1), (log.size, 2), (log.size + 1, 2)]:
+        assert len(read_from(log, 0, max_bytes)) == expected
+
+
 def test_a_read_stops_before_the_limit(medium: Medium) -> None:
     log = medium.open(SMALL)
     fill(log, 12)

@@ -222,6 +222,20 @@ def test_the_seal_of_other_bytes_is_not_believed(disk: Medium, tmp_path: Path) -
     other.close()
 
 
+def test_the_seal_of_bytes_that_only_look_alike_is_not_believed(disk: Medium, tmp_path: Path) -> None:
+    assert disk.path is not None
+    log = disk.open()
+    put(log, "same length", now=NOW)
+    log.close()
+    other = open_log(tmp_path / "other-0")
+    put(other, "same length", now=NOW + 5)
+    shutil.copy(disk.path / f"{FIRST}.seal", tmp_path / "other-0")
+    crashed = open_log(copy_of(tmp_path / "other-0", "crashed-0"))
+    assert crashed.max_timestamp() == (NOW + 5, 0)
+    crashed.close()
+    other.close()
+
+
 def test_a_thinned_index_is_filled_again_by_reading(disk: Medium) -> None:
     config = LogConfig(index_interval_bytes=1)
     log = disk.open(config)

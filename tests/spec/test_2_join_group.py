@@ -1051,7 +1051,7 @@ def test_2_11_a_new_member_expires_after_five_minutes_while_it_is_parked() -> No
         ctx.advance(5_000)
     assert (call.error, call.reply.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
     left = ctx.last_event(MemberLeft)
-    assert (left.departure, left.limit_ms) == (Departure.SESSION_EXPIRED, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    assert (left.departure, left.limit_ms) == (Departure.FIRST_JOIN_EXPIRED, NEW_MEMBER_JOIN_TIMEOUT_MS)
     assert (ctx.state, len(ctx.group().members)) == (PR, 2)
 
 

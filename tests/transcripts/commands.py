@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from equipoise.console import words
 from equipoise.coordinator.admin import describe_group, list_groups
+from equipoise.coordinator.step import Caller, Step
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -195,8 +196,8 @@ def _heartbeat(world: World, client: Client, given: Arguments, *, hold_ms: int =
         group_id=client.group, generation_id=generation, member_id=member_id, group_instance_id=instance
     )
 
-    def submit(request: HeartbeatRequest, caller: object) -> object:
-        return world.shard.heartbeat(request, caller, world.now, hold_ms)
+    def submit(received: HeartbeatRequest, caller: Caller) -> Step:
+        return world.shard.heartbeat(received, caller, world.now, hold_ms)
 
     return world.send(client, request, 4, submit, quiet=quiet)
 

@@ -46,7 +46,12 @@ def test_the_scripts_meet_every_reason_and_every_transition(monkeypatch: pytest.
     """All but the way to Dead, which is no event."""
     events: list[Event] = []
     render = words.event
-    monkeypatch.setattr(words, "event", lambda event: (events.append(event), render(event))[1])
+
+    def note(event: Event) -> str:
+        events.append(event)
+        return render(event)
+
+    monkeypatch.setattr(words, "event", note)
     for path in SCRIPTS:
         run(path.read_text(encoding="utf-8"))
     changes = [event for event in events if isinstance(event, StateChanged)]

@@ -183,7 +183,8 @@ class World:
         for event in step.events:
             self.say(f"{event.group_id}: {words.event(event)}")
             if isinstance(event, StateChanged) and event.target in (State.STABLE, State.EMPTY):
-                self.group(event.group_id).journal.settle()
+                while self.group(event.group_id).journal.settle() is not None:
+                    pass
         for caller, response in step.replies:
             self._answer(caller.token, response)
         for write in step.writes:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from equipoise.coordinator.events import Event, StateChanged
-from equipoise.coordinator.journal import Rebalance
+from equipoise.coordinator.journal import Journal, Rebalance
 from equipoise.coordinator.shard import Shard
 from equipoise.coordinator.states import State
 from equipoise.wire.errors import KafkaError
@@ -31,12 +31,14 @@ _MAX_BACKLOG = 10_000  # events; beyond it the oldest are dropped, rather than m
 class GroupJournal:
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._events: deque[tuple[Shard, Event]] = deque(maxlen=_MAX_BACKLOG)
+        self._events: deque[tuple[Journal | None, Event]] = deque(maxlen=_MAX_BACKLOG)
         self._scheduled = False
 
     def take(self, shard: Shard, events: Iterable[Event]) -> None:
         """Only remembers them; the work is done in a later turn of the loop."""
-        self._events.extend((shard, event) for event in events)
+        for event in events:
+            group = shard.groups.get(event.group_id)
+            self._events.append((group.journal if group is not None else None, event))
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._work)
@@ -46,8 +48,8 @@ class GroupJournal:
         now = self._server.clock.now()
         rows: list[Record] = []
         while self._events:
-            shard, event = self._events.popleft()
-            for entry in _entries(shard, event):
+            journal, event = self._events.popleft()
+            for entry in _entries(journal, event):
                 key = event.group_id.encode()
                 rows.append(Record(len(rows), now, key, json.dumps(entry, separators=(",", ":")).encode(), ()))
         if rows:
@@ -62,13 +64,11 @@ class GroupJournal:
             log.error("%d events of groups could not be written to %s: %s", len(rows), JOURNAL_TOPIC, error)
 
 
-def _entries(shard: Shard, event: Event) -> Iterable[dict[str, Any]]:
+def _entries(journal: Journal | None, event: Event) -> Iterable[dict[str, Any]]:
     """An event as a row; with the one that ends a rebalance comes the row of the whole rebalance."""
     yield {"type": _words(type(event).__name__), **_plain(event)}
-    if isinstance(event, StateChanged) and event.target in (State.STABLE, State.EMPTY):
-        group = shard.groups.get(event.group_id)
-        entry = group.journal.settle() if group is not None else None
-        if entry is not None:
+    if isinstance(event, StateChanged) and journal is not None:
+        while (entry := journal.settle()) is not None:
             yield rebalance_row(entry)
 
 

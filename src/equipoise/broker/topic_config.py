@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from equipoise.broker.config import BrokerConfig, kafka_name, nearest, parse_value, render, rows
+from equipoise.broker.config import INT_MAX, BrokerConfig, kafka_name, nearest, parse_value, render, rows
 from equipoise.log.config import LogConfig
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
@@ -38,6 +38,7 @@ class Source(IntEnum):
 class ConfigType(IntEnum):
     BOOLEAN = 1
     STRING = 2
+    INT = 3
     LONG = 5
     DOUBLE = 6
     LIST = 7
@@ -101,9 +102,8 @@ def describe(defaults: BrokerConfig, configs: Mapping[str, str]) -> list[ConfigR
     for name, default in NO_EFFECT.items():
         source = Source.DYNAMIC_TOPIC if name in configs else Source.DEFAULT
         value = configs.get(name, default)
-        described.append(
-            ConfigRow(name, value, source, False, ConfigType.STRING, "Without effect here.", ((name, value, source),))
-        )
+        kind = ConfigType.BOOLEAN if default in ("true", "false") else ConfigType.LONG
+        described.append(ConfigRow(name, value, source, False, kind, "Without effect here.", ((name, value, source),)))
     return sorted(described)
 
 
@@ -125,5 +125,6 @@ def _broker_synonyms(config: BrokerConfig, row: dataclasses.Field[Any]) -> tuple
 def _type(row: dataclasses.Field[Any]) -> ConfigType:
     if "list_of" in row.metadata:
         return ConfigType.LIST
-    kinds = {bool: ConfigType.BOOLEAN, int: ConfigType.LONG, float: ConfigType.DOUBLE}
+    number = ConfigType.INT if row.metadata["high"] <= INT_MAX else ConfigType.LONG
+    kinds = {bool: ConfigType.BOOLEAN, int: number, float: ConfigType.DOUBLE}
     return kinds.get(type(row.default), ConfigType.STRING)

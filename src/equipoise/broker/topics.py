@@ -144,7 +144,9 @@ class Topics:
         self.defaults = defaults
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
-        for record in directory.load_topics():
+        self._by_folded_name: dict[str, Topic] = {}
+        self._records = {record.name: record for record in directory.load_topics()}  # as they are saved
+        for record in self._records.values():
             settings = effective(defaults, record.configs)
             self._add(Topic(record.name, record.topic_id, record.configs, settings), record.partitions)
 
@@ -208,7 +210,7 @@ class Topics:
         self._check_count(count)
         topic = Topic(name, uuid.uuid4().bytes, configs, effective(self.defaults, configs))
         if not validate_only:
-            self._save({**self._records(), name: _record(topic, count)})
+            self._save({**self._records, name: _record(topic, count)})
             self._add(topic, count)
         return topic
 
@@ -220,7 +222,7 @@ class Topics:
             )
         self._check_count(count - had)
         if not validate_only:
-            self._save({**self._records(), topic.name: _record(topic, count)})
+            self._save({**self._records, topic.name: _record(topic, count)})
             self._open_partitions(topic, count)
 
     def set_configs(self, topic: Topic, configs: dict[str, str], *, validate_only: bool = False) -> None:
@@ -228,7 +230,7 @@ class Topics:
         if validate_only:
             return
         record = _record(topic, len(topic.partitions))._replace(configs=configs)
-        self._save({**self._records(), topic.name: record})
+        self._save({**self._records, topic.name: record})
         topic.configs, topic.settings = configs, settings
         for partition in topic.partitions:
             partition.log.config = log_config(settings)
@@ -236,25 +238,20 @@ class Topics:
     def delete(self, topic: Topic) -> None:
         if topic.is_internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
-        records = self._records()
-        del records[topic.name]
-        self._save(records)
-        del self._by_name[topic.name], self._by_id[topic.topic_id]
+        self._save({name: record for name, record in self._records.items() if name != topic.name})
+        del self._by_name[topic.name], self._by_id[topic.topic_id], self._by_folded_name[_folded(topic.name)]
         for partition in topic.partitions:
             partition.log.delete()
         self.directory.delete_topic(topic.name)
 
     def _add(self, topic: Topic, count: int) -> None:
         self._open_partitions(topic, count)
-        self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+        self._by_name[topic.name] = self._by_id[topic.topic_id] = self._by_folded_name[_folded(topic.name)] = topic
 
     def _open_partitions(self, topic: Topic, count: int) -> None:
         config = log_config(topic.settings)
         for index in range(len(topic.partitions), count):
             topic.partitions.append(Partition(topic, index, self.directory.open_log(topic.name, index, config)))
-
-    def _records(self) -> dict[str, TopicRecord]:
-        return {name: _record(topic, len(topic.partitions)) for name, topic in self._by_name.items()}
 
     def _save(self, records: dict[str, TopicRecord]) -> None:
         """What is saved is not yet done: if the disk refuses, nothing has changed."""
@@ -262,6 +259,7 @@ class Topics:
             self.directory.save_topics(list(records.values()))
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the topics could not be saved: {error}") from error
+        self._records = records
 
     def next_producer_id(self) -> int:
         try:
@@ -270,13 +268,9 @@ class Topics:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no producer id could be saved: {error}") from error
 
     def _check_collision(self, name: str) -> None:
-        """Kafka's metric names make '.' and '_' one; a name that works here should work there."""
-        folded = name.replace(".", "_")
-        if folded == name and "_" not in name:
-            return
-        for other in self._by_name:
-            if other.replace(".", "_") == folded:
-                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} collides with topic {other!r}")
+        other = self._by_folded_name.get(_folded(name))
+        if other is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} collides with topic {other.name!r}")
 
     def _check_count(self, count: int) -> None:
         if count <= 0:
@@ -285,6 +279,11 @@ class Topics:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION, f"{count} new partitions; at most {MAX_NEW_PARTITIONS} in one request"
             )
+
+
+def _folded(name: str) -> str:
+    """Kafka's metric names make '.' and '_' one; names that work here should work there."""
+    return name.replace(".", "_")
 
 
 def _record(topic: Topic, partitions: int) -> TopicRecord:

@@ -40,6 +40,7 @@ _DEPARTURES = {
     Departure.LEFT: "{who} left",
     Departure.REMOVED: "{who} was removed by an administrator",
     Departure.SESSION_EXPIRED: "{who} left, because it sent no heartbeat for {silent} (session.timeout.ms={limit})",
+    Departure.FIRST_JOIN_EXPIRED: "{who} left, because its first join could not be answered within {limit_time}",
     Departure.JOIN_EXPIRED: "{who} left, because it did not rejoin within {limit_time} (the rebalance timeout)",
     Departure.SYNC_EXPIRED: "{who} left, because it did not ask for its assignment within {limit_time}"
     " (the rebalance timeout)",

@@ -200,6 +200,10 @@ class Group:
     def rebalance_timeout_ms(self) -> int:
         return max(0, max((member.rebalance_timeout_ms for member in self.members.values()), default=0))
 
+    def consumers(self) -> Iterable[Member]:
+        """The members, if they share partitions; what members of other protocol types share is theirs to know."""
+        return self.members.values() if self.protocol_type == PROTOCOL_TYPE else ()
+
     # -- protocols
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
@@ -317,7 +321,7 @@ def load_group(group_id: str, value: GroupMetadataValue, now: int) -> Group:
     group.last_members = len(group.members)
     group.last_static_members = frozenset(group.static_members)
     group.update_subscribed_topics()
-    group.journal.loaded(group.members.values())
+    group.journal.loaded(group.consumers())
     return group
 
 

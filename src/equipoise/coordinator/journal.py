@@ -58,7 +58,9 @@ class Rebalance:
 
     @property
     def sync_ms(self) -> int | None:
-        return None if self.assigned_at is None or self.ended is None else self.ended - self.assigned_at
+        if self.overtaken or self.assigned_at is None or self.ended is None:
+            return None
+        return self.ended - self.assigned_at
 
 
 # By member: when it stopped, and its metadata, which may say that it goes on with some partitions. Until a member
@@ -95,6 +97,7 @@ class Journal:
         if self._current is not None:
             self._current.overtaken = True
             self._close(self._current, now)
+            self._unsettled.append(_Facts(self._current, now, {}, {}, {}))  # it has moved nothing
         self._current = Rebalance(self._group_id, cause, now, generation)
 
     def arrived(self, member: Member, now: int) -> None:
@@ -121,11 +124,11 @@ class Journal:
         """A static member that has not rejoined was waited for to the end."""
         if self._current is not None:
             self._current.generation = generation
-            self._current.joined_at = now
             for member in members:
                 self._current.members += 1
                 if member.awaiting_join is None:
                     self._wait_for(member.who, now)
+            self._current.joined_at = now
 
     def assigned(self, now: int) -> None:
         if self._current is not None:
@@ -154,7 +157,8 @@ class Journal:
         self._stops.setdefault(member_id, []).append((at, metadata))
 
     def _wait_for(self, who: Who, now: int) -> None:
-        if self._current is not None:
+        """Only the join phase waits for members."""
+        if self._current is not None and self._current.joined_at is None:
             self._current.waited_for, self._current.waited_ms = who, now - self._current.started
 
     # -- what they mean, worked out afterwards

@@ -71,7 +71,8 @@ def on_session_timer(shard: Shard, group: Group, member_id: str, now: int, step:
         return
     silent = now - member.last_seen
     limit = NEW_MEMBER_JOIN_TIMEOUT_MS if member.is_new else member.session_timeout_ms
-    shard.rebalancer.remove_member(group, member, Departure.SESSION_EXPIRED, now, step, limit_ms=limit)
+    departure = Departure.FIRST_JOIN_EXPIRED if member.is_new else Departure.SESSION_EXPIRED
+    shard.rebalancer.remove_member(group, member, departure, now, step, limit_ms=limit)
     if group.state is State.PREPARING_REBALANCE:
         _complete_after_expiry(shard, group, now, step)
     else:

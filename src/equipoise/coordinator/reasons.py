@@ -27,6 +27,7 @@ class Departure(Enum):
     LEFT = auto()
     REMOVED = auto()
     SESSION_EXPIRED = auto()
+    FIRST_JOIN_EXPIRED = auto()  # a new member whose join could not be answered in time
     JOIN_EXPIRED = auto()  # did not rejoin within the rebalance timeout
     SYNC_EXPIRED = auto()
     REPLACED = auto()  # a static member came back under a new id

@@ -266,7 +266,7 @@ class Rebalancer:
             if caller is not None:
                 self.keep_alive(member, now)
                 step.reply(caller, synced(group, member))
-        group.journal.stable(group.members.values(), now)
+        group.journal.stable(group.consumers(), now)
 
     def _assignment_not_written(self, group: Group, error: ErrorCode, now: int, step: Step) -> None:
         self.reset_assignments(group, write_error(error), now, step)

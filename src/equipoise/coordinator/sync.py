@@ -72,5 +72,5 @@ def on_sync_timer(shard: Shard, group: Group, now: int, step: Step) -> None:
     silent = [member for member in group.members.values() if member.member_id in group.pending_sync]
     for member in silent:
         shard.rebalancer.remove_member(group, member, Departure.SYNC_EXPIRED, now, step, limit_ms=limit)
-    cause = Cause(Trigger.SYNC_EXPIRED, silent[0].who, silent_ms=now - silent[0].last_seen, limit_ms=limit)
+    cause = Cause(Trigger.SYNC_EXPIRED, silent[0].who, silent_ms=limit, limit_ms=limit)
     shard.rebalancer.prepare(group, cause, now, step)

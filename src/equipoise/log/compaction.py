@@ -80,7 +80,7 @@ class Compaction:
         self._last_offsets = last_offsets
         self._now = now
         expired = sum(time + config.delete_retention_ms <= now for _, time in cleaned)
-        self._unexpired = cleaned[max(expired - 1, 0) :]  # one expired entry says all
+        self._unexpired = cleaned[expired:]
         self._tombstones_end = cleaned[expired - 1][0] if expired else 0
         self._since_pause = 0
         self._newest: dict[bytes, int] = {}

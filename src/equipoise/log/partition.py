@@ -250,7 +250,7 @@ class PartitionLog:
         for segment, size in task.sealed:
             segment.sealed_size = size
             segment.storage.close()
-        if self._flush == "commit" and self.offline is None:
+        if self.offline is None:
             self._advance(task.end_offset)
 
     def sync_failed(self, error: OSError) -> None:

@@ -101,6 +101,9 @@ class ErrorCode(IntEnum):
     GROUP_DELETION_FAILED = 134
 
 
+_LONGEST_MESSAGE = 1000  # characters: a peer's name of 32 KB, told back with words around it, would not fit the wire
+
+
 class EquipoiseError(Exception):
     """The root of all errors raised by Equipoise."""
 
@@ -117,6 +120,6 @@ class KafkaError(EquipoiseError):
     """An answer of the protocol that is an error: `code` is the wire's number for it."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
-        super().__init__(message or code.name)
         self.code = code
-        self.message = message
+        self.message = message[:_LONGEST_MESSAGE]
+        super().__init__(self.message or code.name)

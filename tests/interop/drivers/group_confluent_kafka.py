@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.interop.drivers.group_child import Member, serve
 
@@ -50,9 +50,10 @@ def run(member: Member) -> None:
 def consume(member: Member, consumer: Consumer) -> None:
     """Transport errors come as messages too; librdkafka deals with them itself."""
     found = consumer.consume(num_messages=100, timeout=0.05)
-    fatal = [message.error() for message in found if message.error() is not None and message.error().fatal()]
-    if fatal:
-        raise KafkaException(fatal[0])
+    errors = [error for message in found if (error := message.error()) is not None]
+    for error in errors:
+        if error.code() == KafkaError._FATAL:
+            raise KafkaException(error)
     records = [message for message in found if message.error() is None]
     if not records:
         return

@@ -56,13 +56,12 @@ def places_of(topic: str, partitions: int) -> set[Place]:
 
 
 class Fleet:
-    """Hosts by client, and a producer. They serve several tests, for starting them takes time."""
+    """Hosts by client, which serve several tests, for starting them takes time; and the records for them."""
 
     def __init__(self, bootstrap_servers: str, log: Path) -> None:
         self.bootstrap_servers = bootstrap_servers
         self._log = log
         self._hosts: dict[str, Host] = {}
-        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5, "log_level": 0})
 
     def host(self, client: str) -> Host:
         if client not in self._hosts:
@@ -78,7 +77,8 @@ class Fleet:
             pytest.skip(str(missing))
 
     def produce(self, places: Iterable[Place], count: int) -> set[Row]:
-        """`count` records to each partition; where they went."""
+        """`count` records to each partition; where they went. A new producer each time: no old metadata misleads it."""
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "linger.ms": 5})
         written: set[Row] = set()
         failures: list[object] = []
 
@@ -90,8 +90,8 @@ class Fleet:
 
         for topic, partition in sorted(places):
             for number in range(count):
-                self._producer.produce(topic, str(number).encode(), partition=partition, on_delivery=delivered)
-        assert self._producer.flush(PATIENCE_S) == 0
+                producer.produce(topic, str(number).encode(), partition=partition, on_delivery=delivered)
+        assert producer.flush(PATIENCE_S) == 0
         assert not failures, failures[0]
         return written
 

@@ -80,8 +80,11 @@ def run(member: Member) -> None:
         consumer.close()
 
 
+POLL_MS = 300  # with a pattern each poll first waits for fresh metadata, which it asks for every 100 ms at most
+
+
 def consume(member: Member, consumer: KafkaConsumer) -> None:
-    records = [record for batch in consumer.poll(timeout_ms=50).values() for record in batch]
+    records = [record for batch in consumer.poll(timeout_ms=POLL_MS).values() for record in batch]
     if not records:
         return
     member.say_records((record.topic, record.partition, record.offset) for record in records)

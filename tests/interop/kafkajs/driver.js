@@ -79,7 +79,8 @@ async function fetchUpTo(broker, topic, next, ends) {
       .filter(([partition, offset]) => offset < ends.get(partition))
       .map(([partition, fetchOffset]) => ({ partition, fetchOffset, maxBytes: FETCH_BYTES }))
     if (partitions.length === 0) return records
-    const { responses } = await broker.fetch({ maxWaitTime: 500, minBytes: 1, maxBytes: FETCH_BYTES, topics: [{ topic, partitions }] })
+    const topics = [{ topic, partitions }]
+    const { responses } = await broker.fetch({ maxWaitTime: 500, minBytes: 1, maxBytes: FETCH_BYTES, topics })
     for (const { partition, messages } of responses[0].partitions) {
       // A batch is sent whole: what stands in it before the offset asked for is not wanted.
       const wanted = messages.filter(message => Number(message.offset) >= next.get(partition))

@@ -1,0 +1,173 @@
+"""Section 6.3: what is written when, and nothing else. The bytes of the records are in tests/wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from equipoise.coordinator.states import State
+from equipoise.wire.errors import ErrorCode
+from equipoise.wire.offsets_records import GroupMetadataKey, GroupMetadataValue
+from tests.spec.context import DELAY, REBALANCE, SESSION, Context, assignment, protocols, subscription
+
+EMPTY, PR, CR, STABLE, DEAD = State
+
+
+def last(ctx: Context) -> Any:
+    key, value = ctx.records[-1]
+    assert key == GroupMetadataKey(group="g")
+    assert isinstance(value, GroupMetadataValue)
+    return value
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "dynamic v3", "static", "refused"])
+def test_6_3_a_new_group_created_by_a_join(kind: str) -> None:
+    ctx = Context()
+    version = 3 if kind == "dynamic v3" else 9
+    ctx.join(
+        version=version, instance="i" if kind == "static" else None, protocol_type="" if kind == "refused" else "x"
+    )
+    value = last(ctx)
+    assert (value.protocol_type, value.generation, value.protocol, value.leader, value.members) == (
+        "",
+        0,
+        None,
+        None,
+        [],
+    )
+    assert value.current_state_timestamp == ctx.now
+    assert len(ctx.records) == 1
+
+
+def test_6_3_the_value_of_a_new_empty_group_is_the_vector_of_6_5() -> None:
+    ctx = Context()
+    ctx.join()
+    key, value = ctx.log[0]
+    assert key.hex() == "0002000167"
+    assert value is not None
+    assert value.hex() == "0003000000000000ffffffff0000018bcfe5680000000000"  # the clock stands at 1700000000000
+
+
+def test_6_3_the_leaders_sync() -> None:
+    ctx = Context()
+    a, s = ctx.completing(
+        ctx.client("a", offered=[("range", b"ra"), ("sticky", b"sa")], rebalance=50_000),
+        ctx.client("s", offered=[("range", b"rs")], session=20_000, instance="i"),
+    )
+    before = len(ctx.records)
+    ctx.advance(100)
+    a.sync({a: assignment(0), s: assignment(1)})
+    value = last(ctx)
+    assert len(ctx.records) == before + 1
+    assert (value.protocol_type, value.generation, value.protocol, value.leader) == (
+        "consumer",
+        1,
+        "range",
+        a.member_id,
+    )
+    first, second = value.members
+    assert (first.member_id, first.group_instance_id, first.client_id) == (a.member_id, None, "a")
+    assert (first.client_host, first.rebalance_timeout, first.session_timeout) == ("/10.0.0.1", 50_000, SESSION)
+    assert (first.subscription, first.assignment) == (b"ra", assignment(0))  # of the selected protocol only
+    assert (second.member_id, second.group_instance_id, second.session_timeout) == (s.member_id, "i", 20_000)
+    assert (second.subscription, second.assignment) == (b"rs", assignment(1))
+
+
+def test_6_3_a_join_phase_that_ends_empty() -> None:
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    before = len(ctx.records)
+    a.leave()
+    value = last(ctx)
+    assert len(ctx.records) == before + 1
+    assert (value.protocol_type, value.generation, value.protocol, value.leader) == ("consumer", 2, None, None)
+    assert (value.members, value.current_state_timestamp) == ([], ctx.now)
+
+
+def test_6_3_a_static_replacement_in_stable() -> None:
+    ctx = Context()
+    (s,) = ctx.stable(ctx.client("s", instance="i"))
+    before = len(ctx.records)
+    s.restart(offered=protocols("range", metadata=subscription("u")))
+    value = last(ctx)
+    assert len(ctx.records) == before + 1
+    assert (value.generation, value.leader) == (1, s.member_id)
+    (row,) = value.members
+    assert (row.member_id, row.subscription, row.assignment) == (s.member_id, subscription("u"), assignment(0))
+
+
+def test_6_3_nothing_when_a_rebalance_starts_or_a_member_joins_heartbeats_leaves_or_expires() -> None:
+    ctx = Context()
+    a, b, c, d = ctx.stable("a", "b", "c", "d")
+    before = len(ctx.records)
+    a.heartbeat()
+    ctx.client("p").join()
+    a.join()
+    b.heartbeat()
+    c.leave()
+    ctx.advance(SESSION)  # b and d expire
+    assert ctx.state is CR
+    assert (list(ctx.group().members), d.member_id in ctx.group().members) == ([a.member_id], False)
+    a.heartbeat()
+    a.join()
+    assert len(ctx.records) == before
+
+
+def test_6_3_nothing_for_a_static_replacement_that_rebalances() -> None:
+    ctx = Context()
+    _, s = ctx.completing("a", ctx.client("s", instance="i"))
+    before = len(ctx.records)
+    s.restart()
+    assert (ctx.state, len(ctx.records)) == (PR, before)
+
+
+def test_6_3_nothing_for_refused_requests_and_answers_from_memory() -> None:
+    ctx = Context()
+    _, b = ctx.stable("a", "b")
+    before = len(ctx.records)
+    b.join()
+    b.sync()
+    ctx.join("stranger")
+    ctx.commit({0: 1})
+    ctx.leave(("stranger", None))
+    ctx.delete_group()
+    assert len(ctx.records) == before
+
+
+def test_6_3_if_the_empty_record_cannot_be_written_the_group_is_empty_all_the_same() -> None:
+    """Until the next failover the memory counts; then the last generation that was written is back, and expires."""
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    ctx.hold_writes()
+    call = a.leave()
+    ctx.fail_writes()
+    assert call.reply.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (ctx.state, ctx.group().generation_id) == (EMPTY, 2)
+    ctx.holds_writes = False
+    ctx.reload()
+    assert (ctx.state, ctx.group().generation_id) == (STABLE, 1)
+    ctx.advance(SESSION)
+    assert (ctx.state, ctx.group().generation_id) == (EMPTY, 2)
+
+
+def test_6_3_writes_are_in_the_order_of_the_decisions() -> None:
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    ctx.hold_writes()
+    a.commit({0: 1})
+    a.leave()
+    ctx.commit({0: 2})
+    ctx.durable()
+    kinds = [type(record.key).__name__ for record in ctx.records[-3:]]
+    assert kinds == ["OffsetCommitKey", "GroupMetadataKey", "OffsetCommitKey"]
+
+
+def test_0_3_joins_are_answered_from_memory_while_writes_are_under_way() -> None:
+    ctx = Context()
+    ctx.hold_writes()
+    a = ctx.client("a")
+    call = a.enter()
+    ctx.advance(DELAY)
+    assert (len(ctx.under_way), call.reply.generation_id) == (1, 1)
+    ctx.advance(REBALANCE)

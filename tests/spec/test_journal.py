@@ -1,0 +1,637 @@
+"""The journal: why each rebalance began, its phases, whom it waited for, what it moved; and the events of members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from equipoise.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS
+from equipoise.coordinator.events import (
+    CommitRefused,
+    GroupDeleted,
+    MemberFenced,
+    MemberJoined,
+    MemberLeft,
+    StateChanged,
+)
+from equipoise.coordinator.journal import KEPT, Rebalance
+from equipoise.coordinator.reasons import NOBODY, Cause, Departure, Refusal, Trigger, Who
+from equipoise.coordinator.states import State
+from tests.spec.context import (
+    DELAY,
+    REBALANCE,
+    RETENTION,
+    SESSION,
+    SWEEP,
+    TOPIC,
+    Client,
+    Context,
+    assignment,
+    protocols,
+    subscription,
+)
+
+EMPTY, PR, CR, STABLE, DEAD = State
+OTHER = protocols("range", metadata=subscription("other"))
+HOST = "/10.0.0.1"
+
+
+def cooperative(*owned: int) -> list[tuple[str, bytes]]:
+    return protocols("range", metadata=subscription(TOPIC, owned={TOPIC: list(owned)} if owned else None, generation=1))
+
+
+def finish(ctx: Context, **shares: list[int]) -> Rebalance:
+    """The leader hands out the partitions by client names; the entry of the rebalance that ends so."""
+    group = ctx.group()
+    by_id = {member_id: assignment(*shares.get(member.client_id, [])) for member_id, member in group.members.items()}
+    for member_id in group.members:
+        if member_id != group.leader:
+            ctx.sync(("g", member_id, group.generation_id, None), {}, protocol=("consumer", group.protocol_name))
+    leader = group.leader or ""
+    ctx.sync(("g", leader, group.generation_id, None), by_id, protocol=("consumer", group.protocol_name))
+    return ctx.journal()[-1]
+
+
+# -- causes
+
+
+def started(ctx: Context) -> Cause | None:
+    """The cause of the last rebalance that began."""
+    return next(event.cause for event in reversed(ctx.all_events(StateChanged)) if event.target is PR)
+
+
+def heartbeats(ctx: Context, ms: int, *clients: Client) -> None:
+    for _ in range(ms // 5_000):
+        ctx.advance(5_000)
+        for client in clients:
+            client.heartbeat()
+
+
+CAUSES: dict[Trigger, Callable[[Context, Client, Client], Cause]] = {}
+
+
+def cause(trigger: Trigger) -> Callable[[Callable[[Context, Client, Client], Cause]], None]:
+    def add(function: Callable[[Context, Client, Client], Cause]) -> None:
+        CAUSES[trigger] = function
+
+    return add
+
+
+@cause(Trigger.MEMBER_JOINED)
+def _(ctx: Context, a: Client, s: Client) -> Cause:
+    ctx.client("c").enter(reason="scaling up")
+    return Cause(Trigger.MEMBER_JOINED, Who("c-3", "c", HOST), "scaling up")
+
+
+@cause(Trigger.MEMBER_LEFT)
+def _(ctx: Context, a: Client, s: Client) -> Cause:
+    a.leave(reason="shutting down")
+    return Cause(Trigger.MEMBER_LEFT, Who("a-1", "a", HOST), "shutting down")
+
+
+@cause(Trigger.MEMBER_REMOVED)
+def _(ctx: Context, a: Client, s: Client) -> Cause:
+    ctx.leave(("", "i"), reason="by hand")
+    return Cause(Trigger.MEMBER_REMOVED, Who("i-2", "s", HOST, "i"), "by hand")
+
+
+@cause(Trigger.SESSION_EXPIRED)
+def _(ctx: Context, a: Client, s: Client) -> Cause:
+    ctx.advance(4_000)
+    a.heartbeat()
+    s.heartbeat()
+    ctx.advance(5_000)
+    s.heartbeat()
+    ctx.advance(5_000)
+    return Cause(Trigger.SESSION_EXPIRED, Who("a-1", "a", HOST), None, SESSION, SESSION)
+
+
+@cause(Trigger.SUBSCRIPTION_CHANGED)
+def _(ctx: Context, a: Client, s: Client) -> Cause:
+    s.join(offered=OTHER, reason="new topic")
+    return Cause(Trigger.SUBSCRIPTION_CHANGED, Who("i-2", "s", HOST, "i"), "new topic")
+
+
+@cause(Trigger.LEADER_REJOINED)
+def _(ctx: Context, a: Client, s: Client) -> Cause:
+    a.join(reason="partitions changed")
+    return Cause(Trigger.LEADER_REJOINED, Who("a-1", "a", HOST), "partitions changed")
+
+
+@cause(Trigger.STATIC_MEMBER_REPLACED)
+def _(ctx: Context, a: Client, s: Client) -> Cause:
+    a.join(offered=protocols("range", "sticky"))
+    s.join(offered=protocols("range", "sticky"))
+    finish(ctx)
+    s.restart(offered=protocols("sticky"), reason="restarted")
+    return Cause(Trigger.STATIC_MEMBER_REPLACED, Who("i-3", "s", HOST, "i"), "restarted")
+
+
+@cause(Trigger.SYNC_EXPIRED)
+def _(ctx: Context, a: Client, s: Client) -> Cause:
+    a.join()
+    s.join()
+    a.sync()
+    heartbeats(ctx, REBALANCE, a, s)
+    return Cause(Trigger.SYNC_EXPIRED, Who("i-2", "s", HOST, "i"), None, REBALANCE, REBALANCE)
+
+
+@cause(Trigger.ASSIGNMENT_NOT_WRITTEN)
+def _(ctx: Context, a: Client, s: Client) -> Cause:
+    a.join()
+    s.join()
+    ctx.hold_writes()
+    a.sync()
+    ctx.fail_writes()
+    return Cause(Trigger.ASSIGNMENT_NOT_WRITTEN)
+
+
+@cause(Trigger.SIZE_LIMIT)
+def _(ctx: Context, a: Client, s: Client) -> Cause:
+    ctx.config = Context(group_max_size=1).config
+    ctx.reload()
+    return Cause(Trigger.SIZE_LIMIT, limit_ms=1)
+
+
+@pytest.mark.parametrize("trigger", Trigger)
+def test_every_trigger_gives_an_entry_with_its_cause(trigger: Trigger) -> None:
+    ctx = Context()
+    a, s = ctx.stable("a", ctx.client("s", instance="i"))
+    expected = CAUSES[trigger](ctx, a, s)
+    assert started(ctx) == expected
+    at = next(event.at for event in reversed(ctx.all_events(StateChanged)) if event.target is PR)
+    generation = ctx.group().generation_id
+    ctx.holds_writes = False
+    ctx.leave(*((member_id, None) for member_id in list(ctx.group().members)))  # so that it ends
+    ctx.advance(0)
+    entry = ctx.journal()[-1]
+    assert (entry.group_id, entry.cause, entry.started) == ("g", expected, at)
+    assert (entry.old_generation, entry.generation) == (generation, generation + 1)
+
+
+# -- phases
+
+
+def test_phases_of_a_rebalance() -> None:
+    ctx = Context()
+    a, b = ctx.stable("a", "b")
+    ctx.advance(1_000)
+    began = ctx.now
+    ctx.client("c").enter()
+    ctx.advance(300)
+    a.join()
+    ctx.advance(500)
+    b.join()
+    ctx.advance(70)
+    ctx.hold_writes()
+    a.sync({a: assignment(0)})
+    ctx.advance(9)
+    ctx.durable()
+    entry = ctx.journal()[-1]
+    assert (entry.started, entry.ended) == (began, ctx.now)
+    assert (entry.detect_ms, entry.join_ms, entry.assign_ms, entry.sync_ms) == (0, 800, 70, 9)
+    assert (entry.old_generation, entry.generation, entry.members, entry.overtaken) == (1, 2, 3, False)
+
+
+def test_detection_is_the_silence_before() -> None:
+    ctx = Context()
+    a, _ = ctx.stable("a", "b")
+    ctx.advance(5_000)
+    a.heartbeat()
+    ctx.advance(5_000)
+    a.join()
+    assert finish(ctx, a=[0]).detect_ms == SESSION
+
+
+def test_the_silence_of_a_member_that_was_parked_counts_from_its_answer() -> None:
+    ctx = Context()
+    a, b = ctx.stable("a", "b")
+    a.join()
+    heartbeats(ctx, 30_000, b)
+    b.join()
+    ctx.advance(SESSION)  # nobody says anything
+    left = ctx.all_events(MemberLeft)[0]
+    assert (left.who.member_id, left.silent_ms, left.limit_ms) == ("a-1", SESSION, SESSION)
+
+
+def test_a_rebalance_that_ends_empty_has_no_phases_but_an_end() -> None:
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    ctx.advance(10)
+    a.leave()
+    entry = ctx.journal()[-1]
+    assert (entry.ended, entry.generation, entry.members) == (ctx.now, 2, 0)
+    assert (entry.join_ms, entry.assign_ms, entry.sync_ms) == (None, None, None)
+
+
+def test_a_rebalance_that_is_overtaken_says_so() -> None:
+    ctx = Context()
+    a, b = ctx.completing("a", "b")
+    ctx.advance(50)
+    b.leave()
+    a.join()
+    finish(ctx, a=[0])
+    first, second = ctx.journal()
+    assert (first.overtaken, first.cause.trigger, first.ended) == (True, Trigger.MEMBER_JOINED, ctx.now)
+    assert (first.join_ms, first.sync_ms, first.moved) == (2 * DELAY, None, {})
+    assert (second.overtaken, second.cause.trigger, second.old_generation) == (False, Trigger.MEMBER_LEFT, 1)
+
+
+def test_so_many_rebalances_are_kept() -> None:
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    for _ in range(KEPT + 5):
+        a.join()
+        a.sync()
+    entries = ctx.journal()
+    assert (len(entries), entries[-1].generation) == (KEPT, KEPT + 6)
+
+
+def test_settle_completes_entries_in_their_order_and_each_once() -> None:
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    a.join()
+    a.sync({a: assignment(0, 1)})
+    journal = ctx.group().journal
+    first, second = journal.settle(), journal.settle()
+    assert first is not None
+    assert second is not None
+    assert (first.generation, second.generation, journal.settle()) == (1, 2, None)
+    assert (second.kept, second.moved) == (1, {(TOPIC, 1): (None, a.member_id)})
+
+
+# -- whom it waited for
+
+
+def test_waited_for_the_last_to_rejoin() -> None:
+    ctx = Context()
+    a, b = ctx.stable("a", "b")
+    ctx.client("c").enter()
+    ctx.advance(10)
+    b.join()
+    ctx.advance(2_000)
+    a.join()
+    entry = finish(ctx)
+    assert (entry.waited_for, entry.waited_ms) == (Who("a-1", "a", HOST), 2_010)
+
+
+def test_waited_for_a_newcomer_whose_id_was_reserved() -> None:
+    ctx = Context()
+    a, b = ctx.stable("a", "b")
+    p = ctx.client("p")
+    p.join()
+    a.join()
+    b.join()
+    ctx.advance(400)
+    p.join()
+    entry = finish(ctx)
+    assert (entry.waited_for.client_id, entry.waited_ms) == ("p", 400)
+
+
+def test_waited_for_a_member_until_its_session_ended() -> None:
+    ctx = Context()
+    a, _ = ctx.stable("a", "b")
+    ctx.advance(1_000)
+    a.join()
+    ctx.advance(SESSION - 1_000)
+    entry = finish(ctx)
+    assert (entry.waited_for.client_id, entry.waited_ms) == ("b", SESSION - 1_000)
+
+
+def test_waited_for_a_member_until_the_rebalance_timeout() -> None:
+    ctx = Context()
+    a, b = ctx.stable("a", "b")
+    a.join()
+    heartbeats(ctx, REBALANCE, b)
+    entry = finish(ctx)
+    assert (entry.waited_for.client_id, entry.waited_ms, entry.join_ms) == ("b", REBALANCE, REBALANCE)
+
+
+def test_waited_for_a_static_member_that_did_not_come() -> None:
+    ctx = Context()
+    a, _ = ctx.stable("a", ctx.client("s", instance="i", session=100_000))
+    a.join()
+    ctx.advance(REBALANCE)
+    entry = finish(ctx)
+    assert (entry.waited_for, entry.waited_ms) == (Who("i-2", "s", HOST, "i"), REBALANCE)
+
+
+def test_waited_for_a_static_member_that_came_back() -> None:
+    ctx = Context()
+    a, s = ctx.stable("a", ctx.client("s", instance="i"))
+    a.join()
+    ctx.advance(700)
+    s.restart()
+    entry = finish(ctx)
+    assert (entry.waited_for.member_id, entry.waited_ms) == ("i-3", 700)
+
+
+def test_waited_for_nobody_if_the_group_is_alone() -> None:
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    a.join()
+    entry = finish(ctx)
+    assert (entry.waited_for, entry.waited_ms) == (NOBODY, 0)
+
+
+# -- what moved
+
+
+def test_moved_kept_and_revoked() -> None:
+    ctx = Context()
+    a, b = ctx.client("a"), ctx.client("b")
+    ctx.stable(a, b, assignments={a: assignment(0, 1, 4), b: assignment(2, 3)})
+    a.join()
+    b.join()
+    entry = finish(ctx, a=[0, 2], b=[3, 1])
+    assert entry.kept == 2
+    assert entry.moved == {(TOPIC, 2): ("b-2", "a-1"), (TOPIC, 1): ("a-1", "b-2")}
+    assert entry.revoked == [(TOPIC, 4)]
+
+
+def test_the_first_assignment_moves_all_from_nobody_and_nothing_was_dark() -> None:
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    (entry,) = ctx.journal()
+    assert (entry.moved, entry.kept, entry.revoked, entry.dark_ms) == ({(TOPIC, 0): (None, a.member_id)}, 0, [], {})
+
+
+def test_becoming_empty_revokes_all() -> None:
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    a.leave()
+    assert ctx.journal()[-1].revoked == [(TOPIC, 0)]
+
+
+def test_after_a_restart_what_was_owned_is_known() -> None:
+    ctx = Context()
+    a, b = ctx.stable("a", "b")
+    ctx.reload()
+    a.join()
+    b.join()
+    entry = finish(ctx, a=[0, 1])
+    assert (entry.kept, entry.moved) == (1, {(TOPIC, 1): ("b-2", "a-1")})
+
+
+def test_a_static_member_that_resumed_under_a_new_id_has_kept_its_partitions() -> None:
+    ctx = Context()
+    a, s = ctx.stable("a", ctx.client("s", instance="i"))
+    s.restart()
+    a.join()
+    s.join()
+    entry = finish(ctx, a=[0], s=[1])
+    assert (entry.kept, entry.moved) == (2, {})
+
+
+def test_a_static_member_whose_return_could_not_be_written_has_kept_its_partitions() -> None:
+    ctx = Context()
+    a, s = ctx.stable("a", ctx.client("s", instance="i"))
+    ctx.hold_writes()
+    s.restart()
+    ctx.fail_writes()
+    ctx.holds_writes = False
+    a.join()
+    s.join()
+    entry = finish(ctx, a=[0], s=[1])
+    assert (entry.kept, entry.moved) == (2, {})
+
+
+@pytest.mark.parametrize(("protocol_type", "data"), [("consumer", b"?"), ("connect", b"?"), ("connect", assignment(0))])
+def test_assignments_that_are_not_the_consumer_protocols_move_nothing(protocol_type: str, data: bytes) -> None:
+    ctx = Context()
+    a = ctx.client("a", protocol_type=protocol_type, offered=[("default", b"?")])
+    ctx.stable(a, assignments={a: data})
+    (entry,) = ctx.journal()
+    assert (entry.moved, entry.kept, entry.revoked) == ({}, 0, [])
+
+
+# -- how long partitions had no owner
+
+
+def test_dark_an_eager_member_stops_with_its_join_and_goes_on_when_all_is_stable() -> None:
+    ctx = Context()
+    a, b = ctx.stable("a", "b")
+    a.join()
+    ctx.advance(300)
+    b.join()
+    ctx.advance(50)
+    entry = finish(ctx, a=[0], b=[1])
+    assert entry.dark_ms == {(TOPIC, 0): 350, (TOPIC, 1): 50}
+
+
+def test_dark_a_cooperative_member_goes_on_with_what_it_says() -> None:
+    ctx = Context()
+    a = ctx.client("a", offered=cooperative())
+    ctx.stable(a, assignments={a: assignment(0, 1, 2)})
+    ctx.client("b", offered=cooperative()).enter()
+    ctx.advance(40)
+    a.join(offered=cooperative(0, 1, 2))
+    second = finish(ctx, a=[0, 1])
+    assert (second.dark_ms, second.kept, second.revoked) == ({}, 2, [(TOPIC, 2)])
+    ended = ctx.now
+    ctx.advance(60)
+    a.join(offered=cooperative(0, 1))
+    ctx.advance(5)
+    ctx.join("b-2", offered=cooperative())
+    third = finish(ctx, a=[0, 1], b=[2])
+    assert third.dark_ms == {(TOPIC, 2): ctx.now - ended}
+    assert (third.kept, third.moved) == (2, {(TOPIC, 2): (None, "b-2")})
+
+
+def test_dark_since_a_silent_member_was_last_heard_of() -> None:
+    ctx = Context()
+    a, b = ctx.stable("a", "b")
+    ctx.advance(2_000)
+    b.heartbeat()
+    ctx.advance(5_000)
+    a.heartbeat()
+    ctx.advance(5_000)
+    ctx.advance(20)
+    a.join()
+    entry = finish(ctx, a=[0, 1])
+    assert entry.dark_ms == {(TOPIC, 0): 0, (TOPIC, 1): SESSION + 20}
+
+
+def test_dark_since_a_member_left_not_since_its_last_heartbeat() -> None:
+    ctx = Context()
+    a, b = ctx.stable("a", "b")
+    ctx.advance(3_000)
+    b.leave()
+    ctx.advance(15)
+    a.join()
+    assert finish(ctx, a=[0, 1]).dark_ms == {(TOPIC, 0): 0, (TOPIC, 1): 15}
+
+
+def test_dark_since_the_first_stop_when_a_rebalance_is_overtaken() -> None:
+    ctx = Context()
+    a, b = ctx.stable("a", "b")
+    a.join()
+    ctx.advance(100)
+    b.join()
+    assert ctx.state is CR
+    ctx.advance(100)
+    ctx.client("c").enter()
+    a.join()
+    b.join()
+    entry = finish(ctx, a=[0], b=[1])
+    assert entry.dark_ms == {(TOPIC, 0): 200, (TOPIC, 1): 100}
+
+
+def test_dark_while_the_group_was_empty() -> None:
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    a.leave()
+    ctx.advance(5_000)
+    b = ctx.client("b")
+    b.enter()
+    assert finish(ctx, b=[0]).dark_ms == {(TOPIC, 0): 5_000}
+
+
+def test_dark_since_the_old_incarnation_of_a_static_member_was_last_heard_of() -> None:
+    ctx = Context()
+    a, s = ctx.stable("a", ctx.client("s", instance="i"))
+    ctx.advance(4_000)
+    a.join()
+    ctx.advance(1_000)
+    s.restart()
+    entry = finish(ctx, a=[0], s=[1])
+    assert entry.dark_ms == {(TOPIC, 0): 1_000, (TOPIC, 1): 5_000}
+    assert (entry.kept, entry.moved) == (2, {})
+
+
+# -- events of members
+
+
+def test_event_joined() -> None:
+    ctx = Context()
+    a = ctx.client("a")
+    a.join()
+    assert ctx.all_events(MemberJoined) == []
+    a.join()
+    assert ctx.all_events(MemberJoined) == [MemberJoined("g", ctx.now, Who("a-1", "a", HOST))]
+
+
+# FIRST_JOIN_EXPIRED, which takes five minutes and a group that waits, is in test_2_join_group.
+@pytest.mark.parametrize("departure", [one for one in Departure if one is not Departure.FIRST_JOIN_EXPIRED])
+def test_event_left(departure: Departure) -> None:
+    ctx = Context()
+    a, b, s = ctx.stable("a", "b", ctx.client("s", instance="i"))
+    ctx.advance(1_000)
+    b_left, s_left = Who("b-2", "b", HOST), Who("i-3", "s", HOST, "i")
+    if departure is Departure.LEFT:
+        b.leave(reason="bye")
+        expected = MemberLeft("g", ctx.now, b_left, departure, "bye", 0, 0)
+    elif departure is Departure.REMOVED:
+        ctx.leave(("", "i"), reason="by hand")
+        expected = MemberLeft("g", ctx.now, s_left, departure, "by hand", 1_000, 0)
+    elif departure is Departure.SESSION_EXPIRED:
+        a.heartbeat()
+        s.heartbeat()
+        ctx.advance(SESSION - 1_000)
+        expected = MemberLeft("g", ctx.now, b_left, departure, None, SESSION, SESSION)
+    elif departure is Departure.FIRST_JOIN_EXPIRED:
+        ctx.client("n").enter(rebalance=600_000)
+        heartbeats(ctx, NEW_MEMBER_JOIN_TIMEOUT_MS, a, b, s)
+        limit = NEW_MEMBER_JOIN_TIMEOUT_MS
+        expected = MemberLeft("g", ctx.now, Who("n-4", "n", HOST), departure, None, limit, limit)
+    elif departure is Departure.JOIN_EXPIRED:
+        a.join()
+        s.join()
+        heartbeats(ctx, REBALANCE, b)
+        expected = MemberLeft("g", ctx.now, b_left, departure, None, 5_000, REBALANCE)
+    elif departure is Departure.SYNC_EXPIRED:
+        a.join()
+        b.join()
+        s.join()
+        s.sync()
+        a.sync()
+        heartbeats(ctx, REBALANCE, a, b, s)
+        expected = MemberLeft("g", ctx.now, b_left, departure, None, 5_000, REBALANCE)
+    elif departure is Departure.REPLACED:
+        s.restart(reason="restarted")
+        expected = MemberLeft("g", ctx.now, s_left, departure, "restarted", 1_000, 0)
+    else:
+        assert departure is Departure.GROUP_FULL
+        ctx.config = Context(group_max_size=2).config
+        ctx.reload()
+        a.join()
+        s.join()
+        b.join()
+        expected = MemberLeft("g", ctx.now, b_left, departure, None, 0, 2)
+    assert ctx.all_events(MemberLeft) == [expected]
+
+
+@pytest.mark.parametrize("request_name", ["JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"])
+def test_event_fenced(request_name: str) -> None:
+    ctx = Context()
+    _, s = ctx.stable("a", ctx.client("s", instance="i"))
+    old = s.member_id
+    s.restart()
+    ctx.advance(10)
+    about = ("g", old, 1, "i")
+    {
+        "JoinGroup": lambda: ctx.join(old, instance="i"),
+        "SyncGroup": lambda: ctx.sync(about, {}),
+        "Heartbeat": lambda: ctx.heartbeat(about),
+        "LeaveGroup": lambda: ctx.leave((old, "i")),
+    }[request_name]()
+    assert ctx.all_events(MemberFenced) == [MemberFenced("g", ctx.now, Who(old, "client", HOST, "i"), request_name)]
+
+
+def test_event_unknown_members_are_not_fenced() -> None:
+    ctx = Context()
+    ctx.stable("a")
+    ctx.heartbeat(("g", "stranger", 1, None))
+    assert ctx.all_events(MemberFenced) == []
+
+
+@pytest.mark.parametrize("refusal", Refusal)
+def test_event_commit_refused(refusal: Refusal) -> None:
+    ctx = Context()
+    a, s = ctx.stable("a", ctx.client("s", instance="i"))
+    if refusal is Refusal.REBALANCE_IN_PROGRESS:
+        a.join()
+        s.join()
+    about, generation, known = {
+        Refusal.UNKNOWN_GROUP: (("h", a.member_id, 3, None), 3, -1),
+        Refusal.UNKNOWN_MEMBER: (("g", "x", 1, None), 1, 1),
+        Refusal.FENCED_INSTANCE: (("g", "x", 1, "i"), 1, 1),
+        Refusal.OLD_GENERATION: (("g", a.member_id, 0, None), 0, 1),
+        Refusal.REBALANCE_IN_PROGRESS: (("g", a.member_id, 2, None), 2, 2),
+        Refusal.STANDALONE_IN_LIVE_GROUP: (("g", "", -1, None), -1, 1),
+    }[refusal]
+    ctx.commit({0: 1}, about)
+    who = Who(about[1], "client", HOST, about[3])
+    assert ctx.all_events(CommitRefused) == [CommitRefused(about[0], ctx.now, who, refusal, generation, known)]
+
+
+def test_event_group_deleted_when_the_tombstone_is_durable() -> None:
+    ctx = Context()
+    ctx.commit({0: 1})
+    ctx.hold_writes()
+    ctx.delete_group()
+    assert ctx.all_events(GroupDeleted) == []
+    ctx.durable()
+    assert ctx.all_events(GroupDeleted) == [GroupDeleted("g", ctx.now, False)]
+
+
+def test_event_group_deleted_by_expiry() -> None:
+    ctx = Context()
+    ctx.commit({0: 1})
+    ctx.advance(RETENTION + SWEEP)
+    (event,) = ctx.all_events(GroupDeleted)
+    assert event.expired
+
+
+def test_event_state_changes_of_a_whole_life() -> None:
+    ctx = Context()
+    a = ctx.client("a")
+    a.enter()
+    ctx.advance(DELAY)
+    a.sync()
+    a.leave()
+    rows = [(event.origin, event.target, event.generation_id) for event in ctx.all_events(StateChanged)]
+    assert rows == [(EMPTY, PR, 0), (PR, CR, 1), (CR, STABLE, 1), (STABLE, PR, 1), (PR, EMPTY, 2)]
+    causes = [event.cause and event.cause.trigger for event in ctx.all_events(StateChanged)]
+    assert causes == [Trigger.MEMBER_JOINED, None, None, Trigger.MEMBER_LEFT, None]
