@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.connection import Connection
+from equipoise.broker.connection import MAX_ELEMENTS, Connection
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
 from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest
 from equipoise.wire.errors import ErrorCode
@@ -90,7 +90,7 @@ def test_more_array_elements_than_allowed_end_the_connection_before_they_take_me
     broker: Broker, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     client, other = connect(broker), connect(broker)
-    client.send(DeleteTopicsRequest(topic_names=[""] * 250_001, timeout_ms=1), 5)
+    client.send(DeleteTopicsRequest(topic_names=[""] * (MAX_ELEMENTS + 1), timeout_ms=1), 5)
     client.wait_closed()
     assert "1 elements too many" in caplog.text
     assert served_apis(other)

@@ -10,7 +10,7 @@ from equipoise.log.disk import PartitionFiles
 from equipoise.log.memory import MemoryFiles
 from equipoise.log.partition import Appended, Flush, PartitionLog
 from equipoise.log.recovery import recover
-from equipoise.wire.records.batch import Codec, validate
+from equipoise.wire.records.batch import Codec, iter_headers, validate
 from equipoise.wire.records.build import Record, build_batch
 from equipoise.wire.records.read import read_all
 
@@ -66,8 +66,6 @@ def read_log(log: PartitionLog, max_bytes: int = ALL) -> list[Record]:
 
 
 def _next_offset(data: bytes) -> int:
-    from equipoise.wire.records.batch import iter_headers
-
     return [header.last_offset + 1 for _, header in iter_headers(data)][-1]
 
 

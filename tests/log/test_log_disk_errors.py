@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from log_helpers import ALL, NOW, Medium, batch, offsets, open_log, put, read_log, texts, values
+from log_helpers import ALL, NOW, Medium, batch, offsets, open_log, put, read_from, read_log, texts, values
 
 from equipoise.log import disk as disk_module
 from equipoise.log.config import LogConfig
@@ -200,3 +200,22 @@ def test_a_compaction_without_room_changes_nothing(disk: Medium, caplog: pytest.
     assert not list(disk.path.glob("*.cleaned"))
     assert any("compaction stopped" in record.getMessage() for record in caplog.records)
     assert log.compact(NOW) > 0
+
+
+def test_damaged_lengths_stop_a_read_and_a_compaction(disk: Medium, caplog: pytest.LogCaptureFixture) -> None:
+    """Bytes that rot after they were sealed must not lead anyone round in circles."""
+    assert disk.path is not None
+    config = LogConfig(segment_bytes=300, cleanup_policy=frozenset({"compact"}))
+    log = disk.open(config)
+    for _ in range(10):
+        put(log, "same")
+    log.close()
+    with open(disk.path / f"{0:020d}.log", "r+b") as file:
+        file.seek(8)
+        file.write((-12).to_bytes(4, "big", signed=True))
+    again = disk.open(config)
+    with pytest.raises(KafkaError, match="the data is damaged"):
+        again.read(0, ALL, 10)
+    assert again.compact(NOW) == 0
+    assert any("the data is damaged" in record.getMessage() for record in caplog.records)
+    assert offsets(read_from(again, 9)) == [9]

@@ -1,4 +1,4 @@
-"""What is not in Kafka and changes timing only: the early end of the initial delay, and debounce. Holds: test_3."""
+"""What is not in Kafka and changes timing only: early end of the initial delay, debounce, held heartbeats."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from equipoise.coordinator.states import State
 from equipoise.wire.errors import ErrorCode
-from tests.spec.context import DELAY, REBALANCE, Client, Context
+from tests.spec.context import DELAY, REBALANCE, SESSION, Client, Context
 
 EMPTY, PR, CR, STABLE, DEAD = State
 
@@ -200,3 +200,158 @@ def test_debounce_is_over_with_its_rebalance(debounce: int) -> None:
     assert a.generation_id == 2
     assert ctx.group().not_before == 0
     assert ctx.shard.timers.deadline(("debounce", "g")) is None
+
+
+# -- group.heartbeat.hold.max.ms: what the core does with a heartbeat that may be held
+
+
+def test_held_a_heartbeat_in_stable_waits_and_its_limit_answers_it_with_0() -> None:
+    ctx = Context()
+    a, _ = ctx.stable("a", "b")
+    call = a.heartbeat(hold_ms=2_700)
+    assert (call.is_parked, a.deadline) == (True, SESSION)
+    ctx.advance(2_699)
+    assert call.is_parked
+    ctx.advance(1)
+    assert call.error is ErrorCode.NONE
+
+
+def test_held_never_longer_than_a_third_of_the_session() -> None:
+    ctx = Context()
+    (a,) = ctx.stable(ctx.client("a", session=6_000))
+    call = a.heartbeat(hold_ms=5_000)
+    ctx.advance(2_000)
+    assert call.error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("state", [PR, CR])
+def test_held_only_in_stable(state: State) -> None:
+    ctx = Context()
+    a, b = (ctx.completing if state is CR else ctx.stable)("a", "b")
+    if state is PR:
+        a.join()
+    assert not b.heartbeat(hold_ms=2_700).is_parked
+
+
+def test_held_only_what_would_be_answered_with_0() -> None:
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    assert a.heartbeat(hold_ms=2_700, generation_id=7).error is ErrorCode.ILLEGAL_GENERATION
+
+
+@pytest.mark.parametrize("how", ["join", "leave", "expiry", "leader rejoins"])
+def test_held_a_rebalance_releases_all_with_27_at_once(how: str) -> None:
+    ctx = Context()
+    a, b, c = ctx.stable("a", "b", "c")
+    ctx.advance(8_000)
+    held = [one.heartbeat(hold_ms=3_000) for one in ((b,) if how == "leader rejoins" else (a, b))]
+    if how == "join":
+        ctx.client("d").enter()
+    elif how == "leave":
+        c.leave()
+    elif how == "expiry":
+        ctx.advance(2_000)
+    else:
+        a.join()
+    assert {call.error for call in held} == {ErrorCode.REBALANCE_IN_PROGRESS}
+
+
+def test_held_a_reserved_id_is_no_rebalance_and_releases_nothing() -> None:
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    call = a.heartbeat(hold_ms=2_700)
+    ctx.client("b").join()
+    assert call.is_parked
+
+
+@pytest.mark.parametrize("what", ["heartbeat", "commit", "sync", "join with the same protocols"])
+def test_held_another_request_of_the_member_releases_with_0(what: str) -> None:
+    ctx = Context()
+    _, b = ctx.stable("a", "b")
+    call = b.heartbeat(hold_ms=2_700)
+    second = {
+        "heartbeat": lambda: b.heartbeat(hold_ms=2_700),
+        "commit": lambda: b.commit(),
+        "sync": lambda: b.sync(),
+        "join with the same protocols": lambda: b.join(),
+    }[what]()
+    assert call.error is ErrorCode.NONE
+    assert second.is_parked == (what == "heartbeat")
+
+
+def test_held_the_next_heartbeat_has_its_own_limit() -> None:
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    first = a.heartbeat(hold_ms=2_700)
+    ctx.advance(2_000)
+    second = a.heartbeat(hold_ms=2_700)
+    assert not first.is_parked
+    ctx.advance(2_699)
+    assert second.is_parked
+    ctx.advance(1)
+    assert not second.is_parked
+
+
+def test_held_a_request_of_another_member_releases_nothing() -> None:
+    ctx = Context()
+    a, b = ctx.stable("a", "b")
+    call = a.heartbeat(hold_ms=2_700)
+    b.commit()
+    b.heartbeat()
+    assert call.is_parked
+
+
+def test_held_its_own_leave_releases_it_with_25() -> None:
+    ctx = Context()
+    _, b = ctx.stable("a", "b")
+    call = b.heartbeat(hold_ms=2_700)
+    b.leave()
+    assert call.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_held_its_own_rejoin_releases_it_with_27() -> None:
+    ctx = Context()
+    a, _ = ctx.stable("a", "b")
+    call = a.heartbeat(hold_ms=2_700)
+    a.join()
+    assert call.error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_held_a_new_incarnation_releases_it_with_82() -> None:
+    ctx = Context()
+    (s,) = ctx.stable(ctx.client("s", instance="i"))
+    call = s.heartbeat(hold_ms=2_700)
+    s.restart()
+    assert call.error is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_held_the_broker_can_release_it_with_0() -> None:
+    """Something else has arrived on the connection."""
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    call = a.heartbeat(hold_ms=2_700)
+    ctx.run(ctx.shard.release_heartbeat("g", a.member_id, ctx.now))
+    assert call.error is ErrorCode.NONE
+    for group_id, member_id in [("g", a.member_id), ("g", "stranger"), ("other", a.member_id)]:
+        ctx.run(ctx.shard.release_heartbeat(group_id, member_id, ctx.now))  # nothing is held there
+
+
+def test_held_an_unload_releases_it_with_16() -> None:
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    call = a.heartbeat(hold_ms=2_700)
+    ctx.close()
+    assert call.error is ErrorCode.NOT_COORDINATOR
+
+
+def test_held_the_session_is_counted_from_the_heartbeats_arrival() -> None:
+    ctx = Context()
+    a, b = ctx.stable("a", "b")
+    ctx.advance(1_000)
+    call = a.heartbeat(hold_ms=3_000)
+    for _ in range(2):
+        ctx.advance(4_999)
+        b.heartbeat()
+    assert (ctx.state, call.error) == (STABLE, ErrorCode.NONE)
+    ctx.advance(2)
+    assert ctx.state is PR

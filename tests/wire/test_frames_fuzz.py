@@ -19,7 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from equipoise.broker import Broker
-from equipoise.broker.connection import Connection
+from equipoise.broker.config import BrokerConfig
+from equipoise.broker.connection import MAX_ELEMENTS, Connection
 from equipoise.broker.handlers import HANDLERS
 from equipoise.broker.server import Server
 from equipoise.wire.apis import APIS
@@ -64,6 +65,12 @@ def fuzzed() -> Iterator[Broker]:
         yield broker
 
 
+@pytest.fixture(scope="module")
+def roomy() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
 @pytest.fixture(autouse=True)
 def _no_request_fails() -> Iterator[None]:
     errors, root = Errors(), logging.getLogger()
@@ -86,8 +93,7 @@ class FakeTransport(asyncio.Transport):
         self.written += data
 
     def writelines(self, pieces: Any) -> None:
-        for piece in pieces:
-            self.write(piece)
+        self.written += b"".join(pieces)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
@@ -300,25 +306,19 @@ def peak_of(broker: Broker, data: bytes) -> int:
     """The most memory that was taken while the broker had these bytes before it."""
 
     def measured(server: Server) -> int:
-        tracemalloc.reset_peak()
-        before = tracemalloc.get_traced_memory()[0]
-        _feed(server, data, ())
-        return tracemalloc.get_traced_memory()[1] - before
+        tracemalloc.start(1)
+        try:
+            _feed(server, data, ())
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
 
     return broker.call(measured)
-
-
-@pytest.fixture
-def _traced() -> Iterator[None]:
-    tracemalloc.start(1)
-    yield
-    tracemalloc.stop()
 
 
 GIANT = [struct.pack(">i", 2**31 - 1), b"\xff\xff\xff\xff\x0f", b"\x7f\xff", b"\xfe\xff\xff\x7f"]
 
 
-@pytest.mark.usefixtures("_traced")
 @pytest.mark.parametrize("key", HANDLERS)
 def test_a_giant_count_in_a_small_frame_takes_no_memory(fuzzed: Broker, key: int) -> None:
     for version in (HANDLERS[key].versions.first, HANDLERS[key].versions.last):
@@ -331,23 +331,47 @@ def test_a_giant_count_in_a_small_frame_takes_no_memory(fuzzed: Broker, key: int
     assert_alive(fuzzed)
 
 
-@pytest.mark.usefixtures("_traced")
-@pytest.mark.parametrize("filling", [b"\0", b"\1", b"\2", b"\1\0", b"\0\0\0\1"])
+def crowded(key: int, version: int, count: int) -> bytes | None:
+    """A request whose first array has `count` elements, as small as they can be; None if it has no array."""
+    request = sample(APIS[key].request, version)
+    for name, row in request.fields.items():
+        if isinstance(row.type, list) and version in row.versions:
+            setattr(request, name, [_smallest(row.type[0], version)] * count)
+            return sized(head(key, version) + request.encode(version))
+    return None
+
+
+def _smallest(of: Any, version: int) -> Any:
+    if isinstance(of, str):
+        return "" if of == "string" else 0
+    element = sample(of, version)
+    for name, row in of.fields.items():
+        if isinstance(row.type, list):
+            setattr(element, name, [])
+        elif row.type == "string":
+            setattr(element, name, "")
+    return element
+
+
 @pytest.mark.parametrize("key", HANDLERS)
-def test_a_full_frame_of_tiny_elements_takes_no_more_than_the_largest_frame_would(
-    fuzzed: Broker, key: int, filling: bytes
-) -> None:
-    limit = 104_857_600  # socket.request.max.bytes, as a broker has it when nobody sets it
-    for version in (HANDLERS[key].versions.first, HANDLERS[key].versions.last):
-        start = head(key, version)
-        for count in (struct.pack(">i", 200_000), b"\xff\xff\x0f"):
-            room = FRAME_LIMIT - len(start) - len(count)
-            body = count + (filling * room)[:room]
-            assert peak_of(fuzzed, sized(start + body)) < limit
-    assert_alive(fuzzed)
+def test_more_elements_than_allowed_are_refused_before_they_are_made(roomy: Broker, key: int) -> None:
+    frame = crowded(key, HANDLERS[key].versions.last, MAX_ELEMENTS + 1)
+    if frame is None:
+        return
+    assert peak_of(roomy, frame) < 3 * len(frame) + FRAME_LIMIT
+    assert feed(roomy, frame).closed
 
 
-@pytest.mark.usefixtures("_traced")
+@pytest.mark.parametrize("name", ["Metadata", "DescribeGroups"])
+def test_as_many_elements_as_allowed_take_no_more_than_the_largest_frame_would(roomy: Broker, name: str) -> None:
+    """Those whose answers are the largest for what was asked."""
+    handler = next(handler for handler in HANDLERS.values() if handler.api.name == name)
+    frame = crowded(handler.api.key, handler.versions.last, MAX_ELEMENTS - 10)
+    assert frame is not None
+    assert peak_of(roomy, frame) < BrokerConfig().socket_request_max_bytes
+    assert_alive(roomy)
+
+
 def test_the_announcement_of_a_large_frame_is_all_that_is_kept_of_it(fuzzed: Broker) -> None:
     assert peak_of(fuzzed, struct.pack(">i", FRAME_LIMIT) + bytes(10)) < 2 * FRAME_LIMIT
     assert peak_of(fuzzed, struct.pack(">i", FRAME_LIMIT + 1) + bytes(10)) < 100_000

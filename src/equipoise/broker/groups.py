@@ -49,7 +49,8 @@ class GroupShard:
         self._partition = partition
         self._timer: Timer | None = None
         self._timer_at: int | None = None
-        self._to_write: list[Write] = []
+        self._gathered: _Batch | None = None  # writes not yet appended
+        self._is_writing = False
         self._begun = self._ended = 0  # writes
         self._after_writes: deque[tuple[int, Callable[[], None]]] = deque()
 
@@ -89,13 +90,16 @@ class GroupShard:
     # -- steps
 
     def run(self, step: Step) -> None:
+        self._take(step)
+        self._arm()
+
+    def _take(self, step: Step) -> None:
         for caller, response in step.replies:
             caller.token.reply(response)
         for write in step.writes:
             self._write(write)
         if step.events:
             self._journal.take(self.core, step.events)
-        self._arm()
 
     def after_writes(self, callback: Callable[[], None]) -> None:
         """Calls back when what was decided before this moment is on disk; writes that begin later do not delay it."""
@@ -126,57 +130,63 @@ class GroupShard:
     # -- writes
 
     def _write(self, write: Write) -> None:
+        """Gathers. While an append is on its way to the disk the next one grows: it would not be durable earlier."""
         self._begun += 1
-        self._to_write.append(write)
-        if len(self._to_write) == 1:
-            asyncio.get_running_loop().call_soon(self._append)
+        if self._gathered is None:
+            self._gathered = batch = _Batch()
+            timeout = self._server.config.offsets_commit_timeout_ms
+            batch.timer = self._server.clock.call_later(timeout, lambda: self._time_out(batch))
+            if not self._is_writing:
+                asyncio.get_running_loop().call_soon(self._append)
+        self._gathered.writes.append(write)
 
     def _append(self) -> None:
-        writes, self._to_write = self._to_write, []
-        now = self._server.clock.now()
-        batch = _build(writes, now)
-        try:
-            view = memoryview(batch)
-            appended = self._server.append(self._partition, view, [(0, read_header(view))], now)
-        except KafkaError as error:
-            self._done(writes, error.code)
+        if self._is_writing or self._gathered is None:
             return
-        pending = _PendingWrites(self, writes)
-        pending.timer = self._server.clock.call_later(self._server.config.offsets_commit_timeout_ms, pending.time_out)
-        self._partition.when_settled(appended.last_offset, lambda: pending.settle(self._outcome(appended.last_offset)))
+        batch, self._gathered = self._gathered, None
+        now = self._server.clock.now()
+        try:
+            data = memoryview(_build(batch.writes, now))
+            appended = self._server.append(self._partition, data, [(0, read_header(data))], now)
+        except KafkaError as error:
+            self._done(batch, error.code)
+            return
+        self._is_writing = True
+        self._partition.when_settled(appended.last_offset, lambda: self._settled(batch, appended.last_offset))
 
-    def _outcome(self, last_offset: int) -> ErrorCode:
+    def _settled(self, batch: _Batch, last_offset: int) -> None:
+        self._is_writing = False
         durable = self._partition.is_durable(last_offset)
-        return ErrorCode.NONE if durable else ErrorCode.KAFKA_STORAGE_ERROR
+        self._done(batch, ErrorCode.NONE if durable else ErrorCode.KAFKA_STORAGE_ERROR)
+        self._append()
 
-    def _done(self, writes: list[Write], error: ErrorCode) -> None:
+    def _time_out(self, batch: _Batch) -> None:
+        if batch is self._gathered:
+            self._gathered = None
+        self._done(batch, ErrorCode.REQUEST_TIMED_OUT)
+
+    def _done(self, batch: _Batch, error: ErrorCode) -> None:
+        """Tells the outcome, once: after a time-out what the disk says is no longer asked for."""
+        if batch.timer is not None:
+            batch.timer.cancel()
+        writes, batch.writes = batch.writes, []
         now = self._server.clock.now()
         for write in writes:
             self._ended += 1
-            self.run(write.done(error, now))
+            self._take(write.done(error, now))
+        self._arm()
         while self._after_writes and self._after_writes[0][0] <= self._ended:
             self._after_writes.popleft()[1]()
 
 
-class _PendingWrites:
-    """Writes of one append, until the disk or the clock decides."""
+class _Batch:
+    """Writes of one append, and the time by which they must be durable."""
 
-    __slots__ = ("_shard", "_writes", "timer")
+    __slots__ = ("timer", "writes")
 
-    def __init__(self, shard: GroupShard, writes: list[Write]) -> None:
-        self._shard = shard
-        self._writes = writes
+    def __init__(self) -> None:
+        self.writes: list[Write] = []
         self.timer: Timer | None = None
-
-    def settle(self, error: ErrorCode) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        writes, self._writes = self._writes, []
-        if writes:
-            self._shard._done(writes, error)
-
-    def time_out(self) -> None:
-        self.settle(ErrorCode.REQUEST_TIMED_OUT)
 
 
 def _build(writes: list[Write], now: int) -> bytearray:

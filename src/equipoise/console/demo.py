@@ -70,7 +70,7 @@ class _Demo:
     def create_topic(self, bootstrap: str) -> None:
         from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(timeout=_PATIENCE)
         self.say(f"{self.client} created topic {TOPIC!r} with {PARTITIONS} partitions.")
 

@@ -181,12 +181,14 @@ def _records(
     records, too_large = [], set()
     expires = now + request.retention_time_ms if request.retention_time_ms != -1 else -1
     for topic in request.topics:
+        topic_id = topic_ids.get(topic.name, ZERO_UUID)
         for row in topic.partitions:
-            if _utf16_length(row.committed_metadata or "") > shard.config.offset_metadata_max_bytes:
+            metadata = row.committed_metadata
+            if metadata and _utf16_length(metadata) > shard.config.offset_metadata_max_bytes:
                 too_large.add((topic.name, row.partition_index))
                 continue
             key = OffsetCommitKey(group=request.group_id, topic=topic.name, partition=row.partition_index)
-            records.append(Record(key, _value(row, now, expires, topic_ids.get(topic.name, ZERO_UUID))))
+            records.append(Record(key, _value(row, now, expires, topic_id)))
     return records, too_large
 
 
@@ -209,23 +211,21 @@ def _utf16_length(text: str) -> int:
 def commit_response(
     request: OffsetCommitRequest, error: ErrorCode, too_large: set[tuple[str, int]] | None = None
 ) -> OffsetCommitResponse:
-    def code(topic: str, partition: int) -> ErrorCode:
-        is_too_large = too_large is not None and (topic, partition) in too_large
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE if is_too_large else error
-
     topics = [
         OffsetCommitResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
             partitions=[
-                OffsetCommitResponsePartition(
-                    partition_index=row.partition_index, error_code=code(topic.name, row.partition_index)
-                )
+                OffsetCommitResponsePartition(partition_index=row.partition_index, error_code=error)
                 for row in topic.partitions
             ],
         )
         for topic in request.topics
     ]
+    for one in topics if too_large else ():
+        for row in one.partitions:
+            if too_large and (one.name, row.partition_index) in too_large:
+                row.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
     return OffsetCommitResponse(topics=topics)
 
 

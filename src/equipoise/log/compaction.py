@@ -10,6 +10,7 @@ checkpoint remembers, per compaction, up to which offset it came and when.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 from bisect import bisect_left, bisect_right
@@ -18,7 +19,7 @@ from itertools import takewhile
 
 from equipoise.log.config import LogConfig
 from equipoise.log.keys import read_keys
-from equipoise.log.medium import Files, Replacement
+from equipoise.log.medium import Files, Replacement, Storage
 from equipoise.log.segment import Segment
 from equipoise.wire.errors import KafkaError
 from equipoise.wire.records.batch import (
@@ -27,7 +28,6 @@ from equipoise.wire.records.batch import (
     BatchHeader,
     Buffer,
     crc_of,
-    iter_headers,
     read_header,
     write_header,
 )
@@ -83,6 +83,7 @@ class Compaction:
         self._unexpired = cleaned[expired:]
         self._tombstones_end = cleaned[expired - 1][0] if expired else 0
         self._since_pause = 0
+        self._unfinished: Storage | None = None
         self._newest: dict[bytes, int] = {}
         self._survivors: list[int] = []  # the offsets in it
         self._unreadable: set[int] = set()
@@ -92,21 +93,28 @@ class Compaction:
     def run(self, pause: Callable[[], object] = lambda: None) -> None:
         """Does the work. `pause` is called after a millisecond or two of it, to let another thread go on."""
         self._pause = pause
-        self._map_keys()
-        self._survivors = sorted(self._newest.values())
         try:
+            self._map_keys()
+            self._survivors = sorted(self._newest.values())
             self._rewrite()
         except OSError as error:
             _log.warning("compaction stopped, it is tried again later: %s", error)
-            self._unfinished.delete()
+            if self._unfinished is not None:
+                self._unfinished.delete()
         else:
             self.cleaned = (*self._unexpired, (self._end, self._now))
 
     def _batches(self, segment: Segment) -> Iterator[tuple[memoryview, BatchHeader]]:
         for view in self._views[segment]:
-            for position, header in iter_headers(view):
-                yield view[position : position + header.size], header
-                self._since_pause += header.size
+            position, end = 0, len(view)
+            while position < end:
+                header = read_header(view, position)
+                size = header.size
+                if size < HEADER_SIZE:
+                    raise OSError(errno.EIO, f"no batch where one was written, at byte {position}: the data is damaged")
+                yield view[position : position + size], header
+                position += size
+                self._since_pause += size
                 if self._since_pause >= _PAUSE_BYTES:
                     self._since_pause = 0
                     self._pause()

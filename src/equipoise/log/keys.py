@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Buffer, Codec, corrupt
+from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Buffer, corrupt
 from equipoise.wire.records.codecs import DECOMPRESSED_LIMIT, decompress
 from equipoise.wire.records.read import long_varint
+
+_CODEC_BITS = 0x07
 
 
 def read_keys(batch: Buffer, header: BatchHeader) -> list[tuple[int, bytes | None]]:
     """(offset, key) of each record. Raises KafkaError if the bytes are no records."""
     packed = memoryview(batch)[HEADER_SIZE : header.size]
-    codec = header.codec
-    data = bytes(packed) if codec is Codec.NONE else decompress(codec, packed, limit=DECOMPRESSED_LIMIT)
+    is_packed = header.attributes & _CODEC_BITS
+    data = decompress(header.codec, packed, limit=DECOMPRESSED_LIMIT) if is_packed else bytes(packed)
     try:
         return _scan(data, header)
     except IndexError:

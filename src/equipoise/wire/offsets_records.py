@@ -7,6 +7,7 @@ table. A value is an int16 version and the value's fields; a null value is a tom
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from equipoise.wire.errors import ProtocolError
@@ -171,6 +172,11 @@ class ConsumerGroupRegularExpressionValue(Message, versions="0", flexible="0+"):
     timestamp: int = field("int64")
 
 
+# Version 4 of OffsetCommitValue without metadata: version, offset, leader epoch, "", time; one tag: 0, of 16 bytes.
+_USUAL_VALUE = struct.Struct(">hqiBqBBB16s")
+_PARTITION = struct.Struct(">i")
+
+
 class Record(NamedTuple):
     """A value of None is a tombstone."""
 
@@ -200,12 +206,22 @@ _TYPES: dict[int, tuple[type[Message], type[Message]]] = {
 
 def encode_key(key: Message) -> bytes:
     record_type = key.versions.last
+    if isinstance(key, OffsetCommitKey):
+        return _key_head(record_type, key.group, key.topic) + _PARTITION.pack(key.partition)
     return struct.pack(">h", record_type) + key.encode(record_type)
+
+
+@lru_cache(maxsize=1024)  # a group commits the same topics again and again
+def _key_head(record_type: int, group: str, topic: str) -> bytes:
+    return struct.pack(">h", record_type) + OffsetCommitKey(group=group, topic=topic, partition=0).encode(1)[:-4]
 
 
 def encode_value(value: Message) -> bytes:
     """In the version that Kafka 4.1 and later write."""
     version = _written_version(value)
+    if isinstance(value, OffsetCommitValue) and version == 4 and not value.metadata and value.topic_id != ZERO_UUID:
+        at, topic_id = value.commit_timestamp, value.topic_id
+        return _USUAL_VALUE.pack(4, value.offset, value.leader_epoch, 1, at, 1, 0, 16, topic_id)
     return struct.pack(">h", version) + value.encode(version)
 
 

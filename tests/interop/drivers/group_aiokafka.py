@@ -72,6 +72,8 @@ async def consume(member: Member, consumer: AIOKafkaConsumer) -> None:
             await consumer.commit()
         except KafkaError as error:
             member.say("refused", error=type(error).__name__)
+        else:
+            member.say("committed")
 
 
 def run(member: Member) -> None:

@@ -36,7 +36,7 @@ class Member:
         self.commits_itself: bool = told["commit"] == "auto"
         self.commit_ms: int = told["commit_ms"]
         self.closing = threading.Event()
-        self.may_assign = threading.Event()
+        self.may_assign = threading.Semaphore(0)
 
     def say(self, kind: str, **more: Any) -> None:
         with self._out:
@@ -69,7 +69,7 @@ def serve(run: Callable[[Member], None]) -> None:
             member = members[told["member"]] = Member(sys.argv[1], told)
             threading.Thread(target=live, args=(member,), daemon=True).start()
         elif told["do"] == "assign":
-            members[told["member"]].may_assign.set()
+            members[told["member"]].may_assign.release(told["times"])
         else:
             members[told["member"]].closing.set()
     os._exit(0)  # whoever is still a member is so no more

@@ -63,6 +63,8 @@ def consume(member: Member, consumer: Consumer) -> None:
             consumer.commit(asynchronous=False)
         except KafkaException as error:
             member.say("refused", error=error.args[0].name())
+        else:
+            member.say("committed")
 
 
 if __name__ == "__main__":

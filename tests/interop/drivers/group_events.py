@@ -19,7 +19,7 @@ Row = tuple[str, int, int]  # topic, partition, offset
 class Event(NamedTuple):
     at: float  # on the machine's monotonic clock, which all processes share
     member: str
-    kind: str  # assigned, revoked, lost, stopped, killed, records, refused (a commit), closed, assigning, error
+    kind: str  # assigned, revoked, lost, stopped, killed, closed, records, committed, refused, assigning, error
     places: frozenset[Place] = frozenset()
     rows: tuple[Row, ...] = ()
     whole: bool = False  # assigned: this is all it has now
@@ -76,6 +76,19 @@ class Ledger:
     def read(self, since: int = 0) -> Counter[Row]:
         """How often each record was read."""
         return Counter(row for event in self.events[since:] for row in event.rows)
+
+    def committed(self) -> dict[Place, int]:
+        """The offsets that members were told are committed: those of the records before. Only with `commit=sync`."""
+        reached: dict[Place, int] = {}
+        unsure: dict[str, tuple[Row, ...]] = {}
+        for event in self.events:
+            if event.kind == "records":
+                unsure[event.member] = event.rows
+            elif event.kind == "committed":
+                for topic, partition, offset in unsure.pop(event.member):
+                    place = topic, partition
+                    reached[place] = max(reached.get(place, 0), offset + 1)
+        return reached
 
     def check_single_owners(self) -> None:
         """At no time had a partition two owners. A member that was killed owns nothing from then on."""

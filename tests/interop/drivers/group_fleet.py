@@ -122,8 +122,8 @@ class Members:
 
     @classmethod
     def of(cls, broker: Broker, fleet: Fleet, *topics: str, **settings: Any) -> Members:
-        """A new group on a broker of this process."""
-        base = Membership(f"group-{uuid.uuid4()}", topics, **settings)
+        """A new group, or the one named `group`, on a broker of this process."""
+        base = Membership(settings.pop("group", f"group-{uuid.uuid4()}"), topics, **settings)
 
         def view() -> tuple[str, int]:
             group = view_group(broker, base.group)
@@ -171,11 +171,11 @@ class Members:
         self._hosts[name].kill()
         self._drop(name)
 
-    def may_assign(self, name: str) -> None:
-        """For a leader with a slow assignor."""
+    def may_assign(self, name: str, times: int) -> None:
+        """For a leader with the assignor "slow range"."""
         host = self._hosts[name]
         assert isinstance(host, JsonHost)
-        host.tell("assign", self._full(name))
+        host.tell("assign", self._full(name), times=times)
 
     # -- what they have told
 

@@ -22,14 +22,17 @@ ROOT = Path(__file__).parents[3]
 
 @dataclass(frozen=True)
 class Membership:
-    """What a member is to be. `commit` is `sync`, after each batch, or `auto`, by the client itself."""
+    """What a member is to be. `commit` is `sync`, after each batch, or `auto`, by the client itself.
+
+    The session is longer than any test waits: no member goes by its end, unless a test wants that.
+    """
 
     group: str
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assignor: str = "range"
     instance_id: str | None = None
-    session_ms: int = 30_000
+    session_ms: int = 120_000
     heartbeat_ms: int = 300
     metadata_age_ms: int = 300_000
     commit: str = "sync"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer
@@ -10,7 +11,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from kafka.errors import KafkaError
+from kafka.errors import KafkaConnectionError, KafkaError
 
 from tests.interop.drivers.group_child import Member, serve
 
@@ -22,7 +23,7 @@ def slow_range(member: Member) -> RangePartitionAssignor:
         @classmethod
         def assign(cls, cluster: Any, group_subscriptions: Any) -> Any:
             member.say("assigning")
-            member.may_assign.wait()
+            member.may_assign.acquire()
             return super().assign(cluster, group_subscriptions)
 
     return SlowRange()
@@ -84,7 +85,10 @@ POLL_MS = 300  # with a pattern each poll first waits for fresh metadata, which 
 
 
 def consume(member: Member, consumer: KafkaConsumer) -> None:
-    records = [record for batch in consumer.poll(timeout_ms=POLL_MS).values() for record in batch]
+    """While the broker is away poll may say so; the next one connects again."""
+    records = []
+    with suppress(KafkaConnectionError):
+        records = [record for batch in consumer.poll(timeout_ms=POLL_MS).values() for record in batch]
     if not records:
         return
     member.say_records((record.topic, record.partition, record.offset) for record in records)
@@ -93,6 +97,8 @@ def consume(member: Member, consumer: KafkaConsumer) -> None:
             consumer.commit()
         except KafkaError as error:
             member.say("refused", error=type(error).__name__)
+        else:
+            member.say("committed")
 
 
 if __name__ == "__main__":

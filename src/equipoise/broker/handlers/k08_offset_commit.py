@@ -5,13 +5,15 @@ With nothing left to judge the group is not asked at all, as on Kafka.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from equipoise.broker.access import Kind, Operation, Resource
-from equipoise.broker.handlers.groups import caller_of
+from equipoise.broker.handlers.groups import authorize_group, caller_of
 from equipoise.coordinator.offsets import commit_response
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -49,7 +51,7 @@ class _Merged:
 
 def handle(server: Server, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse | None:
     try:
-        server.authorize(call, Operation.READ, Resource(Kind.GROUP, request.group_id))
+        authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return commit_response(request, error.code)
     refused, topic_ids = _sort_out(server, request, call)
@@ -57,7 +59,7 @@ def handle(server: Server, request: OffsetCommitRequest, call: Call) -> OffsetCo
         return OffsetCommitResponse(topics=refused)
     shard = server.groups.shard_of(request.group_id)
     caller = caller_of(call, _Merged(call, refused) if refused else call)
-    shard.run(shard.core.commit_offsets(request, topic_ids, caller, server.clock.now()))
+    shard.run(shard.core.commit_offsets(request, topic_ids, caller, call.now))
     return None
 
 
@@ -70,16 +72,18 @@ def _sort_out(
         key = topic.topic_id if call.version >= _FIRST_VERSION_WITH_IDS else topic.name
         try:
             known = server.topics.find(key)
-            server.authorize(call, Operation.READ, Resource(Kind.TOPIC, known.name))
+            if not server.allows_all:
+                server.authorize(call, Operation.READ, Resource(Kind.TOPIC, known.name))
         except KafkaError as error:
-            refused.append(_refuse(topic, range(-(2**31), 2**31), error.code))
+            refused.append(_refuse(topic, topic.partitions, error.code))
             continue
         topic.name = known.name
         topic_ids[known.name] = known.topic_id
-        wrong = _refuse(topic, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, len(known.partitions))
-        if wrong.partitions:
-            refused.append(wrong)
-        topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < len(known.partitions)]
+        count = len(known.partitions)
+        wrong = [row for row in topic.partitions if not 0 <= row.partition_index < count]
+        if wrong:
+            refused.append(_refuse(topic, wrong, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < count]
         if topic.partitions:
             kept.append(topic)
     request.topics = kept
@@ -87,12 +91,7 @@ def _sort_out(
 
 
 def _refuse(
-    topic: OffsetCommitRequestTopic, which: range | None, error: ErrorCode, count: int = 0
+    topic: OffsetCommitRequestTopic, rows: Iterable[OffsetCommitRequestPartition], error: ErrorCode
 ) -> OffsetCommitResponseTopic:
-    """Answers for the partitions in `which`, or (None) for those that a topic with `count` partitions lacks."""
-    rows = [
-        OffsetCommitResponsePartition(partition_index=row.partition_index, error_code=error)
-        for row in topic.partitions
-        if (row.partition_index in which if which is not None else not 0 <= row.partition_index < count)
-    ]
-    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=rows)
+    answers = [OffsetCommitResponsePartition(partition_index=row.partition_index, error_code=error) for row in rows]
+    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)

@@ -115,8 +115,10 @@ def _record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
         b"\x00",  # attributes: no bit of a record's has a meaning yet
         _varint(timestamp - base_timestamp),
         _varint(offset - base_offset),
-        *_sized(key),
-        *_sized(value),
+        _NULL if key is None else _varint(len(key)),
+        key or b"",
+        _NULL if value is None else _varint(len(value)),
+        value or b"",
         _varint(len(headers)),
     ]
     for name, content in headers:
@@ -127,7 +129,7 @@ def _record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
 
 
 def _sized(data: bytes | None) -> tuple[bytes, bytes]:
-    return (b"\x01", b"") if data is None else (_varint(len(data)), data)
+    return (_NULL, b"") if data is None else (_varint(len(data)), data)
 
 
 def _varint(number: int) -> bytes:
@@ -144,4 +146,5 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
+_NULL = b"\x01"  # the length -1
 _ONE_BYTE = tuple(bytes([n]) for n in range(0x80))
