@@ -86,42 +86,46 @@ class GroupMachine(RuleBasedStateMachine):
 
     # -- members as they are
 
+    @rule(who=st.sets(CLIENTS, min_size=1), turn=st.integers(0, 3), rounds=st.integers(1, 9))
+    def calm(self, who: set[int], turn: int, rounds: int) -> None:
+        """As it goes when nothing goes wrong; else few groups would ever be Stable."""
+        for _ in range(rounds):
+            for one in sorted(who):
+                self.act(one, turn)
+            self.ctx.durable()
+            self.listen()
+            self.ctx.advance(1_000)
+
     @rule(one=CLIENTS, turn=st.integers(0, 3))
     def proceed(self, one: int, turn: int) -> None:
         self.act(one, turn)
 
-    @rule(turn=st.integers(0, 3))
-    def all_proceed(self, turn: int) -> None:
-        """As it goes when nothing goes wrong; else few groups would ever be Stable."""
-        for one in range(len(self.clients)):
-            if self.clients[one].stage is not Stage.OUT or self.clients[one].client.member_id:
-                self.act(one, turn)
-
     def act(self, one: int, turn: int) -> None:
         client = self.clients[one]
-        stage, about = client.stage, client.client.generation_id
+        stage, about, member_id = client.stage, client.client.generation_id, client.client.member_id
         call = client.proceed(turn)
-        if call is not None and stage is Stage.JOINED:
-            self.syncs.append((call, about, client.identity))
-        elif call is not None and stage is Stage.OUT:
+        if call is None:
+            return
+        self.calls.append(call)
+        if stage is Stage.JOINED:
+            self.syncs.append((call, about, client.client.instance or member_id))
+        elif stage is Stage.OUT:
             self.joins.append((call, client.client.instance))
-        self.note(call)
 
-    @rule(one=CLIENTS, hold=st.booleans())
-    def heartbeat(self, one: int, hold: bool) -> None:
+    @rule(one=CLIENTS, how=st.sampled_from(["at once", "held", "the short way"]))
+    def heartbeat(self, one: int, how: str) -> None:
         client = self.clients[one]
-        if client.client.member_id:
-            before = client.client.member_id
-            call = client.heartbeat(2_000 if hold else 0)
+        (member_id, generation_id), instance = client.now, client.client.instance
+        if how == "the short way":
+            self.check_short_way(member_id, generation_id, instance)
+        elif member_id:
+            call = client.heartbeat(2_000 if how == "held" else 0)
+            self.calls.append(call)
             if not call.is_parked and call.error is ErrorCode.UNKNOWN_MEMBER_ID:
-                self.gone.add(before)
-            self.note(call)
+                self.gone.add(member_id)
 
-    @rule(one=CLIENTS)
-    def heartbeat_the_short_way(self, one: int) -> None:
+    def check_short_way(self, member_id: str, generation_id: int, instance: str | None) -> None:
         """What `is_well` takes upon itself `heartbeat` would have answered with 0."""
-        member_id, generation_id = self.clients[one].now
-        instance = self.clients[one].client.instance
         request = HeartbeatRequest(
             group_id="g", generation_id=generation_id, member_id=member_id, group_instance_id=instance
         )
@@ -130,40 +134,24 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(one=CLIENTS, partition=st.integers(0, PARTITIONS - 1))
     def commit(self, one: int, partition: int) -> None:
-        client = self.clients[one]
-        if client.client.generation_id >= 0:
-            self.note_commit({partition: self.offset()}, client.client.member_id, client.client.generation_id, one)
+        client = self.clients[one].client
+        if client.generation_id >= 0:
+            self.note_commit({partition: self.offset()}, client.member_id, client.generation_id, client.instance)
 
-    @rule(one=CLIENTS)
-    def leave(self, one: int) -> None:
+    @rule(one=CLIENTS, how=st.sampled_from(["leaves", "restarts", "rejoins", "reconnects"]))
+    def member_changes(self, one: int, how: str) -> None:
         client = self.clients[one]
         member_id = client.client.member_id
-        if member_id:
+        if how == "restarts":
+            self.note_join(client.restart(), client.client.instance)
+        elif how == "rejoins" and member_id:
+            self.note_join(client.join(), client.client.instance)
+        elif how == "leaves" and member_id:
             call = client.leave()
+            self.calls.append(call)
             if not call.is_parked and call.reply.members and call.member_errors == [ErrorCode.NONE]:
                 self.gone.add(member_id)
-            self.note(call)
-
-    @rule(one=CLIENTS)
-    def restart_member(self, one: int) -> None:
-        call = self.clients[one].restart()
-        self.joins.append((call, self.clients[one].client.instance))
-        self.note(call)
-
-    @rule(one=CLIENTS)
-    def rejoin(self, one: int) -> None:
-        """Something about its subscription has changed, or it is the leader and has seen new partitions."""
-        client = self.clients[one]
-        if client.client.member_id:
-            call = client.join()
-            self.joins.append((call, client.client.instance))
-            self.note(call)
-
-    @rule(one=CLIENTS)
-    def reconnect(self, one: int) -> None:
-        """It sends again what it waits for; the newest counts."""
-        client = self.clients[one]
-        if client.parked is not None:
+        elif how == "reconnects" and client.parked is not None:  # and sends again what it waits for
             client.disconnected()
             self.act(one, 0)
 
@@ -175,26 +163,25 @@ class GroupMachine(RuleBasedStateMachine):
         if not client.past:
             return
         member_id, generation_id = client.past[which % len(client.past)]
-        about = ("g", member_id, generation_id, client.client.instance)
+        instance = client.client.instance
+        about = ("g", member_id, generation_id, instance)
         if what == "heartbeat":
-            self.note(self.ctx.heartbeat(about))
+            self.calls.append(self.ctx.heartbeat(about))
         elif what == "sync":
-            self.note(self.ctx.sync(about, {member_id: assignment(*range(PARTITIONS))}))
+            self.calls.append(self.ctx.sync(about, {}))
         elif what == "join":
-            call = self.ctx.join(member_id, instance=client.client.instance)
-            self.joins.append((call, None))
-            self.note(call)
+            self.note_join(self.ctx.join(member_id, instance=instance), None)
         elif what == "commit":
-            self.note_commit({0: self.offset()}, member_id, generation_id, one)
+            self.note_commit({0: self.offset()}, member_id, generation_id, instance)
         else:
-            self.note(self.ctx.leave((member_id, client.client.instance)))
+            self.calls.append(self.ctx.leave((member_id, instance)))
 
     @rule(
-        member_id=st.sampled_from(["", "stranger"]),
+        member_id=st.sampled_from(["", "", "stranger"]),
         instance=st.sampled_from([None, "i0", "i1", "unheard"]),
         version=st.integers(0, 9),
         rebalance=st.sampled_from([-1, 0, 1, 60_000]),
-        names=st.lists(st.sampled_from(["range", "sticky", ""]), max_size=3),
+        names=st.sampled_from([["range"], ["range", "range"], ["sticky", "range"], ["sticky"], [""], []]),
     )
     def a_stranger_joins(
         self, member_id: str, instance: str | None, version: int, rebalance: int, names: list[str]
@@ -202,25 +189,19 @@ class GroupMachine(RuleBasedStateMachine):
         call = self.ctx.join(
             member_id, instance=instance, version=version, rebalance=rebalance, offered=protocols(*names)
         )
-        self.joins.append((call, instance if version >= 5 and not member_id else None))
-        self.note(call)
+        self.note_join(call, instance if version >= 5 and not member_id else None)
 
-    @rule(generation_id=st.integers(-1, 6), one=CLIENTS, instance=st.sampled_from([None, "i0", "i1"]))
-    def somebody_guesses(self, generation_id: int, one: int, instance: str | None) -> None:
-        about = ("g", self.clients[one].client.member_id or "stranger", generation_id, instance)
-        self.note(self.ctx.heartbeat(about))
-        self.note(self.ctx.leave(("", "unheard"), ("stranger", None)))
-
-    @rule()
-    def an_administrator_removes(self) -> None:
-        self.note(self.ctx.leave(("", "i0"), ("", "i1")))
-
-    @rule(partition=st.integers(0, PARTITIONS - 1))
-    def a_standalone_consumer_commits(self, partition: int) -> None:
-        empty = self.ctx.state is State.EMPTY
-        call = self.ctx.commit(offsets := {partition: self.offset()})
-        self.commits.append(Commit(call, offsets, is_stale=not empty))
-        self.note(call)
+    @rule(what=st.sampled_from(["remove", "guess", "standalone"]), one=CLIENTS, generation_id=st.integers(-1, 6))
+    def a_stranger_meddles(self, what: str, one: int, generation_id: int) -> None:
+        if what == "remove":
+            self.calls.append(self.ctx.leave(("", f"i{one}"), ("stranger", None)))
+        elif what == "guess":
+            self.calls.append(self.ctx.heartbeat(("g", f"c{one}-{generation_id}", generation_id, None)))
+        else:
+            is_live = self.ctx.state is not State.EMPTY
+            call = self.ctx.commit(offsets := {one % PARTITIONS: self.offset()})
+            self.calls.append(call)
+            self.commits.append(Commit(call, offsets, is_stale=is_live))
 
     @rule(one=CLIENTS, turn=st.integers(0, 3))
     def the_leader_changes_its_mind(self, one: int, turn: int) -> None:
@@ -229,18 +210,14 @@ class GroupMachine(RuleBasedStateMachine):
         if client.members and client.client.generation_id == self.generation:
             shares = {name: assignment(*share) for name, share in assign(client.members, turn).items()}
             call = client.client.sync(shares)
+            self.calls.append(call)
             self.syncs.append((call, client.client.generation_id, client.identity))
-            self.note(call)
 
     # -- the log, the clock, the broker
 
-    @rule(writes=st.integers(1, 3))
-    def durable(self, writes: int) -> None:
+    @rule(writes=st.sampled_from([1, 2, None]))
+    def durable(self, writes: int | None) -> None:
         self.ctx.durable(writes)
-
-    @rule()
-    def all_durable(self) -> None:
-        self.ctx.durable()
 
     @precondition(lambda self: self.ctx.under_way)
     @rule(error=FAILURES)
@@ -251,7 +228,15 @@ class GroupMachine(RuleBasedStateMachine):
     def advance(self, ms: int) -> None:
         self.ctx.advance(ms)
 
-    @rule()
+    @rule(how=st.sampled_from(["crash", "failover", "delete", "delete in vain"]))
+    def catastrophe(self, how: str) -> None:
+        if how == "crash":
+            self.crash()
+        elif how == "failover":
+            self.failover()
+        elif not self.ctx.under_way and self.ctx.state is State.EMPTY:
+            self.delete(fails=how == "delete in vain")
+
     def crash(self) -> None:
         """What was not durable is lost, and with it whoever waited."""
         self.listen()
@@ -260,7 +245,6 @@ class GroupMachine(RuleBasedStateMachine):
         self.ctx.reload()
         self.after_restart()
 
-    @rule()
     def failover(self) -> None:
         """The shard is unloaded in order: nobody waits in vain."""
         self.ctx.close()
@@ -282,22 +266,20 @@ class GroupMachine(RuleBasedStateMachine):
         for client in self.clients:
             client.disconnected()
 
-    @precondition(lambda self: not self.ctx.under_way and self.ctx.state is State.EMPTY)
-    @rule(fails=st.booleans())
     def delete(self, fails: bool) -> None:
         call = self.ctx.delete_group()
         if fails:
             self.ctx.fail_writes()
             assert call.error is not ErrorCode.NONE
-        else:
-            self.ctx.durable()
-            assert call.error is ErrorCode.NONE
-            self.acknowledged.clear()
-            self.owners.clear()
-            self.state, self.generation, self.newest = State.EMPTY, 0, 0
-            self.gone.clear()
-            self.ctx.commit(KEEPER)
-            self.ctx.durable()
+            return
+        self.ctx.durable()
+        assert call.error is ErrorCode.NONE
+        self.acknowledged.clear()
+        self.owners.clear()
+        self.gone.clear()
+        self.state, self.generation, self.newest = State.EMPTY, 0, 0
+        self.ctx.commit(KEEPER)
+        self.ctx.durable()
 
     # -- what must hold
 
@@ -305,18 +287,17 @@ class GroupMachine(RuleBasedStateMachine):
         self.next_offset += 1
         return self.next_offset
 
-    def note(self, call: Call | None) -> None:
-        if call is not None:
-            self.calls.append(call)
+    def note_join(self, call: Call, instance: str | None) -> None:
+        self.calls.append(call)
+        self.joins.append((call, instance))
 
-    def note_commit(self, offsets: dict[int, int], member_id: str, generation_id: int, one: int) -> None:
+    def note_commit(self, offsets: dict[int, int], member_id: str, generation_id: int, instance: str | None) -> None:
         self.listen()
-        is_stale = member_id in self.gone or generation_id < self.newest
-        call = self.ctx.commit(offsets, ("g", member_id, generation_id, self.clients[one].client.instance))
-        if self.ctx.state is State.EMPTY and generation_id < 0:
-            is_stale = False  # then anybody may
+        anybody_may = self.ctx.state is State.EMPTY and generation_id < 0
+        is_stale = not anybody_may and (member_id in self.gone or generation_id < self.newest)
+        call = self.ctx.commit(offsets, ("g", member_id, generation_id, instance))
+        self.calls.append(call)
         self.commits.append(Commit(call, offsets, is_stale))
-        self.note(call)
 
     def listen(self) -> None:
         """Takes note of all answers that have come."""

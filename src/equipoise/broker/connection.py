@@ -30,7 +30,7 @@ _MIN_FRAME = 10  # the header of a request without client id
 _JOIN_BELOW = 65536  # replies up to this size leave as one piece: one copy is cheaper than many buffers
 _COPY_UP_TO = 4096  # a small read is cut up faster as bytes than as views
 _WRITE_HIGH_WATER = 1 << 20
-MAX_ELEMENTS = 100_000  # of all arrays in one request: at worst 60 MB, and about a second on the loop
+MAX_ELEMENTS = 65_536  # of all arrays in one request: with its answer at worst 90 MB, less than the largest frame
 _HEARTBEAT = 12
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -73,14 +74,18 @@ class Housekeeping:
     async def _compact(self) -> None:
         """One log after the other: the work on a thread, its begin and end here on the loop."""
         for one in self._logs():
-            compaction = one.begin_compaction(self._server.clock.now()) if one.config.compacts else None
-            if compaction is None:
-                continue
             try:
-                await asyncio.to_thread(compaction.run)
-                one.end_compaction(compaction)
+                compaction = one.begin_compaction(self._server.clock.now()) if one.config.compacts else None
+                if compaction is not None:
+                    await asyncio.to_thread(compaction.run, _let_others_run)
+                    one.end_compaction(compaction)
             except (KafkaError, OSError) as error:
                 log.error("%s: compaction failed and will be tried again: %s", one.name, error)
 
     def _logs(self) -> list[PartitionLog]:
         return [partition.log for topic in self._server.topics for partition in topic.partitions]
+
+
+def _let_others_run() -> None:
+    """Gives the loop's thread the interpreter at once, instead of when the switch interval is over."""
+    time.sleep(0)

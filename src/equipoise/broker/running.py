@@ -52,12 +52,24 @@ def open_directory(data: str | Path | None, config: BrokerConfig) -> DataDirecto
     )
 
 
+def _raise_file_limit() -> None:
+    """Each connection and each segment in use takes a descriptor; the usual soft limit of 1024 is soon reached."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def serve(
     listen: str, data: str | Path | None, settings: Mapping[str, object], announce: Callable[[str], None]
 ) -> None:
     """Runs a broker until SIGTERM or SIGINT. `announce` gets HOST:PORT when it accepts connections."""
     config = BrokerConfig.parse(settings)
     address = parse_address(listen)
+    _raise_file_limit()
     directory = open_directory(data, config)
 
     async def main() -> None:

@@ -59,12 +59,13 @@ def _arguments(membership: Membership) -> list[str]:
         "auto.commit.interval.ms": membership.commit_ms,
         "topic.metadata.refresh.interval.ms": membership.metadata_age_ms,
         "fetch.wait.max.ms": 50,
+        "reconnect.backoff.max.ms": 200,
     }
     if membership.instance_id is not None:
         settings["group.instance.id"] = membership.instance_id
     topics = membership.topics if membership.pattern is None else (f"^{membership.pattern}",)
     options = [word for name, value in settings.items() for word in ("-X", f"{name}={value}")]
-    return ["-G", membership.group, "-u", "-f", "%t %p %o\n", *options, *topics]
+    return ["-G", membership.group, "-E", "-u", "-f", "%t %p %o\n", *options, *topics]
 
 
 class _Kcat:
