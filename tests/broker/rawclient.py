@@ -76,7 +76,8 @@ class RawClient:
         view = memoryview(data)
         while view:
             received = self._socket.recv_into(view)
-            assert received, f"connection closed, {len(view)} bytes were still to come"
+            if not received:
+                raise ConnectionResetError(f"connection closed, {len(view)} bytes were still to come")
             view = view[received:]
         return bytes(data)
 

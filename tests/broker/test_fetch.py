@@ -32,10 +32,10 @@ def parked_calls(broker: Broker) -> int:
     return broker.call(lambda server: sum(connection.is_waiting for connection in server.connections))
 
 
-def park(broker: Broker, client: RawClient, request: FetchRequest, version: int = BY_NAME) -> None:
+def park(broker: Broker, client: RawClient, request: FetchRequest) -> None:
     """Sends a Fetch, and waits until the broker has parked it."""
     before = parked_calls(broker)
-    client.send(request, version)
+    client.send(request, BY_NAME)
     eventually(lambda: parked_calls(broker) > before, "the Fetch is parked")
 
 

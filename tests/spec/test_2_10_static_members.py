@@ -210,6 +210,19 @@ def test_2_10_a_rebalance_before_the_write_is_done_takes_the_member_along(fails:
 
 
 @pytest.mark.parametrize("fails", [False, True])
+def test_2_10_a_rebalance_that_is_not_over_when_the_write_is_done_takes_the_member_along_too(fails: bool) -> None:
+    ctx = Context()
+    a, b, s = ctx.stable("a", "b", ctx.client("s", instance="i"))
+    ctx.hold_writes()
+    call = s.restart()
+    a.join()
+    (ctx.fail_writes if fails else ctx.durable)()
+    assert (ctx.state, call.is_parked) == (PR, True)
+    b.join()
+    assert (call.reply.generation_id, s.member_id) == (2, "i-4")
+
+
+@pytest.mark.parametrize("fails", [False, True])
 def test_2_10_a_member_removed_before_the_write_is_done_stays_removed(fails: bool) -> None:
     ctx = Context()
     _, s = ctx.stable("a", ctx.client("s", instance="i"))

@@ -111,6 +111,19 @@ def test_2_8_the_remaining_delay_is_not_recomputed_for_later_members() -> None:
     assert first.reply.generation_id == 1
 
 
+def test_2_8_a_member_added_in_an_earlier_initial_phase_does_not_extend_the_delay_of_a_later_one() -> None:
+    ctx = Context(group_initial_rebalance_delay_early=False)
+    a, b = ctx.client("a", rebalance=DELAY), ctx.client("b")
+    a.enter()
+    b.enter()
+    ctx.advance(DELAY)
+    assert b.generation_id == 1  # nothing remained to extend it by
+    ctx.leave((a.member_id, None), (b.member_id, None))
+    call = ctx.client("c").enter()
+    ctx.advance(DELAY)
+    assert call.reply.generation_id == 3
+
+
 @pytest.mark.parametrize("rejoin", ["rejoin", "static replacement"])
 def test_2_8_rejoins_and_replacements_do_not_extend_the_initial_delay(rejoin: str) -> None:
     ctx = Context()

@@ -90,6 +90,18 @@ class Ledger:
                     reached[place] = max(reached.get(place, 0), offset + 1)
         return reached
 
+    def uncommitted(self) -> set[Row]:
+        """Records that may have to be read again: those before a commit that was refused, and those of the killed."""
+        killed = {event.member for event in self.events if event.kind == "killed"}
+        unsure: dict[str, tuple[Row, ...]] = {}
+        found = {row for event in self.events if event.member in killed for row in event.rows}
+        for event in self.events:
+            if event.kind == "records":
+                unsure[event.member] = event.rows
+            elif event.kind == "refused":
+                found.update(unsure.get(event.member, ()))
+        return found
+
     def check_single_owners(self) -> None:
         """At no time had a partition two owners. A member that was killed owns nothing from then on."""
         for place, spans in self._spans().items():

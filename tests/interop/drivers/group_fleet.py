@@ -168,8 +168,8 @@ class Members:
 
     def kill(self, name: str) -> None:
         assert name in self._alone, f"{name} shares its process with others"
-        self._hosts[name].kill()
-        self._drop(name)
+        self._alone.remove(name)
+        self._hosts.pop(name).kill()
 
     def may_assign(self, name: str, times: int) -> None:
         """For a leader with the assignor "slow range"."""
@@ -203,10 +203,9 @@ class Members:
         return [(event.kind, set(event.places)) for event in told if event.places]
 
     def read_again(self) -> set[Row]:
-        """Records read more than once, though everyone who read them could commit: nobody was killed or refused."""
-        excused = {event.member for event in self.ledger.events if event.kind in ("killed", "refused")}
-        excused_rows = {row for event in self.ledger.events if event.member in excused for row in event.rows}
-        return {row for row, count in self.ledger.read().items() if count > 1} - excused_rows
+        """Records read more than once, though nobody who read them was killed or could not commit them."""
+        again = {row for row, count in self.ledger.read().items() if count > 1}
+        return again - self.ledger.uncommitted()
 
     # -- waiting
 

@@ -89,6 +89,7 @@ def consume(member: Member, consumer: KafkaConsumer) -> None:
     records = []
     with suppress(KafkaConnectionError):
         records = [record for batch in consumer.poll(timeout_ms=POLL_MS).values() for record in batch]
+    remember_join(consumer)
     if not records:
         return
     member.say_records((record.topic, record.partition, record.offset) for record in records)
@@ -99,6 +100,13 @@ def consume(member: Member, consumer: KafkaConsumer) -> None:
             member.say("refused", error=type(error).__name__)
         else:
             member.say("committed")
+
+
+def remember_join(consumer: KafkaConsumer) -> None:
+    """kafka-python 3.0.12 forgets a join that changed topics have caused, if poll ends before it is over: with its
+    JoinGroup sent the cause is gone, the next poll sees none, and nobody ever looks at the answer."""
+    if consumer._coordinator.rejoining:
+        consumer._coordinator.request_rejoin()
 
 
 if __name__ == "__main__":
