@@ -185,3 +185,15 @@ def test_the_epoch_after_the_largest_is_1() -> None:
     session.epoch = 2**31 - 1
     sessions.plan(session_id, 2**31 - 1, [], [], by_id=False, now=0)
     assert session.epoch == 1
+
+
+def test_a_session_that_grows_bit_by_bit_is_given_up() -> None:
+    """Otherwise a client could make one session hold any number of partitions."""
+    sessions = FetchSessions(slots=1)
+    plan = sessions.plan(0, FULL, [Wanted("t", 0, 0, 1, -1)], [], by_id=False, now=0)
+    more = [Wanted("t", index, 0, 1, -1) for index in range(40_000)]
+    sessions.plan(plan.session_id, 1, more, [], by_id=False, now=0)
+    with pytest.raises(KafkaError) as refused:
+        sessions.plan(plan.session_id, 2, [Wanted("u", index, 0, 1, -1) for index in range(40_000)], [], False, 0)
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions) == 0

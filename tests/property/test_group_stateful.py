@@ -280,6 +280,9 @@ class GroupMachine(RuleBasedStateMachine):
         self.syncs.clear()
         for client in self.clients:
             client.disconnected()
+            if client.stage is Stage.WORKING:  # whoever asks again is told the same
+                call = client.client.sync()
+                self.syncs.append((call, client.client.generation_id, client.identity))
 
     def delete(self, fails: bool) -> None:
         call = self.ctx.delete_group()

@@ -112,7 +112,6 @@ class Simulated:
 
     def _on_join(self, reply: Any) -> None:
         if reply.error_code == ErrorCode.NONE:
-            self._remember()
             self.stage, self.members = Stage.JOINED, reply.members if not reply.skip_assignment else []
         elif reply.error_code != ErrorCode.MEMBER_ID_REQUIRED:
             self._on_error(ErrorCode(reply.error_code))
@@ -121,6 +120,7 @@ class Simulated:
         if reply.error_code == ErrorCode.NONE:
             self.owned = set(partitions_in(reply.assignment)) if reply.assignment else set()
             self.stage = Stage.WORKING
+            self._remember()
         else:
             self._on_error(ErrorCode(reply.error_code))
 

@@ -107,7 +107,6 @@ def test_4_1_request_3_without_read_on_a_topic_29_for_that_topic(deny: Callable[
     assert errors_of(reply.topics) == {("t", 0): OK, ("u", 0): denied, ("u", 9): denied}
 
 
-@pytest.mark.xfail(strict=True, reason="k08 looks the topic up before it asks whether the caller may")
 def test_4_1_request_3_authorisation_comes_before_existence(deny: Callable[..., RawClient]) -> None:
     reply = deny("READ TOPIC absent").call(requests.commit({"absent": [0]}), 9)
     assert errors_of(reply.topics) == {("absent", 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED}
@@ -239,7 +238,6 @@ def test_4_3_without_describe_on_the_group_is_30_in_v1_on_every_partition(deny: 
         assert [(group.group_id, group.error_code) for group in reply.groups] == [("g", denied), ("h", OK)]
 
 
-@pytest.mark.xfail(strict=True, reason="k09 does not ask for DESCRIBE on topics")
 def test_4_3_without_describe_on_a_topic_is_29_per_partition(deny: Callable[..., RawClient]) -> None:
     client = deny("DESCRIBE TOPIC u")
     client.call(requests.commit({"u": [0]}), 9)
@@ -247,7 +245,6 @@ def test_4_3_without_describe_on_a_topic_is_29_per_partition(deny: Callable[...,
     assert errors_of(topics) == {("t", 0): OK, ("u", 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
-@pytest.mark.xfail(strict=True, reason="k09 does not ask for DESCRIBE on topics")
 def test_4_3_all_omits_topics_that_may_not_be_described(deny: Callable[..., RawClient]) -> None:
     client = deny("DESCRIBE TOPIC u")
     client.call(requests.commit({"t": [0], "u": [0]}), 9)
@@ -290,7 +287,6 @@ def test_4_4_checks_of_the_handler(deny: Callable[..., RawClient]) -> None:
     assert offsets_of(fetched(client.call(requests.fetch(None, 9, "h"), 9), 9)) == {}
 
 
-@pytest.mark.xfail(strict=True, reason="k47 answers such a topic twice; the Java client reads one of the two")
 def test_4_4_a_topic_of_which_only_some_partitions_exist_is_answered_once(client: RawClient) -> None:
     create_topic(client, "t", 1)
     client.call(requests.commit({"t": [0]}), 9)
@@ -309,7 +305,6 @@ def test_4_6_offsets_of_a_deleted_topic_go_at_once(client: RawClient, committed:
     assert offsets_of(fetched(found, 9)) == {("u", 0): 3}
 
 
-@pytest.mark.xfail(strict=True, reason="Groups.topic_deleted does not wait for the writes before it")
 def test_4_6_offsets_that_are_being_committed_when_their_topic_is_deleted_go_too(client: RawClient) -> None:
     create_topic(client, "t", 1)
     client.call(requests.commit({"t": [0]}), 9)

@@ -15,6 +15,7 @@ FULL = 0  # epoch of a fetch that names everything and would like a session
 SESSIONLESS = -1  # epoch of a fetch that wants none
 _EVICT_AFTER_MS = 120_000
 _MAX_EPOCH = 2**31 - 1
+_MAX_PARTITIONS = 65_536  # in one session; as many as one request may name
 
 Key = tuple[str | bytes, int]  # topic name, or id from version 13 on; partition
 
@@ -93,6 +94,9 @@ class FetchSessions:
             return Plan(wanted, session, incremental=False)
         session = self._resume(session_id, epoch, by_id)
         session.update(wanted, forgotten)
+        if len(session.wanted) > _MAX_PARTITIONS:  # bit by bit a client could make it hold any number
+            del self._sessions[session_id]
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session_id} grew too large")
         session.last_used = now
         session.epoch = session.epoch + 1 if session.epoch < _MAX_EPOCH else 1
         return Plan(list(session.wanted.values()), session, incremental=True)

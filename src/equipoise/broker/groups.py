@@ -12,6 +12,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 from equipoise.broker.clock import Timer
@@ -241,9 +242,13 @@ class Groups:
         return shards[partition_for(group_id, len(shards))]
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
+        """Offsets of the topic go, also those that are just being written."""
         for shard in self._shards:
-            if shard.core.status is Status.ACTIVE:
-                shard.run(shard.core.topic_deleted(topic, topic_id, self._server.clock.now()))
+            shard.after_writes(partial(self._forget_topic, shard, topic, topic_id))
+
+    def _forget_topic(self, shard: GroupShard, topic: str, topic_id: bytes) -> None:
+        if shard.core.status is Status.ACTIVE:
+            shard.run(shard.core.topic_deleted(topic, topic_id, self._server.clock.now()))
 
     async def close(self) -> None:
         if self._loading is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import Kind, Operation, Resource
+from equipoise.broker.access import Operation
 from equipoise.broker.handlers.groups import authorize_group, caller_of
 from equipoise.coordinator.offsets import commit_response
 from equipoise.wire.apis.k08_offset_commit import (
@@ -71,9 +71,7 @@ def _sort_out(
     for topic in request.topics:
         key = topic.topic_id if call.version >= _FIRST_VERSION_WITH_IDS else topic.name
         try:
-            known = server.topics.find(key)
-            if not server.allows_all:
-                server.authorize(call, Operation.READ, Resource(Kind.TOPIC, known.name))
+            known = server.find_topic(call, Operation.READ, key)
         except KafkaError as error:
             refused.append(_refuse(topic, topic.partitions, error.code))
             continue

@@ -57,9 +57,27 @@ def _fetch(server: Server, asked: OffsetFetchRequestGroup, call: Call) -> Offset
         rows = _errors(asked.topics or [], error.code) if call.version < _FIRST_WITH_GROUP_ERROR else []
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=rows, error_code=error.code)
     found = shard.fetch_offsets(asked.group_id, topics)
+    if not server.allows_all:
+        found = _without_the_denied(server, found, call, is_all=topics is None)
     if call.version >= _FIRST_VERSION_WITH_IDS:
         found = _with_ids(server, found, asked.topics)
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=found)
+
+
+def _without_the_denied(
+    server: Server, found: list[OffsetFetchResponseTopic], call: Call, *, is_all: bool
+) -> list[OffsetFetchResponseTopic]:
+    """Topics that the caller may not describe are an error if asked for, and left out of "all"."""
+    answers = []
+    for topic in found:
+        try:
+            server.authorize(call, Operation.DESCRIBE, Resource(Kind.TOPIC, topic.name))
+        except KafkaError as error:
+            if is_all:
+                continue
+            topic.partitions = [_failed(row.partition_index, error.code) for row in topic.partitions]
+        answers.append(topic)
+    return answers
 
 
 def _by_name(server: Server, topics: list[OffsetFetchRequestTopic], call: Call) -> list[OffsetFetchRequestTopic]:
@@ -93,13 +111,14 @@ def _errors(topics: list[OffsetFetchRequestTopic], error: ErrorCode) -> list[Off
     return [
         OffsetFetchResponseTopic(
             name=topic.name,
-            partitions=[
-                OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=error)
-                for index in topic.partition_indexes
-            ],
+            partitions=[_failed(index, error) for index in topic.partition_indexes],
         )
         for topic in topics
     ]
+
+
+def _failed(index: int, error: ErrorCode) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=error)
 
 
 def _response(version: int, answers: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:

@@ -32,7 +32,12 @@ class _Merged:
     def reply(self, response: Message) -> None:
         assert isinstance(response, OffsetDeleteResponse)
         if response.error_code == ErrorCode.NONE:
-            response.topics += self._unknown
+            answered = {topic.name: topic for topic in response.topics}
+            for topic in self._unknown:
+                if topic.name in answered:
+                    answered[topic.name].partitions += topic.partitions
+                else:
+                    response.topics.append(topic)
         self._call.reply(response)
 
 
