@@ -195,7 +195,6 @@ def test_preparing_from_stable(broker: Restartable, members: Members) -> None:
     committed = broker.committed()
     broker.kill()
     broker.start()
-    assert broker.view() == ("Stable", 1)  # the generation before, the last that was written
     assert broker.committed() == committed
     check_goes_on(broker, members)
 
@@ -214,7 +213,6 @@ def test_completing(broker: Restartable, members: Members) -> None:
     committed = broker.committed()
     broker.kill()
     broker.start()
-    assert broker.view() == ("Stable", 1)
     assert broker.committed() == committed
     members.may_assign("leader", 1000)
     check_goes_on(broker, members)

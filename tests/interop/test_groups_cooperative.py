@@ -67,8 +67,8 @@ def journal(broker: Broker, group_id: str) -> list[Rebalance]:
 def test_three_rounds(broker: Broker, fleet: Fleet, confluent: Confluent, topic: str, client: str) -> None:
     confluent.create_topic(topic, 3)
     places = places_of(topic, 3)
-    commit: dict[str, Any] = {"commit": "auto"} if client == "kcat" else {}
-    with Members.of(broker, fleet, topic, assignor="cooperative-sticky", **commit) as members:
+    settings: dict[str, Any] = {"commit": "auto"} if client == "kcat" else {"poll_ms": 3_000}
+    with Members.of(broker, fleet, topic, assignor="cooperative-sticky", **settings) as members:
         members.join("first", client)
         members.wait_settled(places)
         members.wait_read(fleet.produce(places, 1))

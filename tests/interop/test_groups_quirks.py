@@ -142,6 +142,7 @@ def test_put_out_and_back(
         removed = kafka_python.admin.remove_group_members(members.group, [MemberToRemove(member_id=old)])
         assert list(removed.values()) == [NoError]
         members.wait_until("it is back", lambda: is_another(broker, members.group, old))
+        members.wait_until("it says so", lambda: ("assigned", places) in members.rebalances("one", since))
         members.wait_settled(places)
         assert members.rebalances("one", since)[0] == (callback, places)
         members.wait_read(fleet.produce(places, 2))

@@ -171,7 +171,11 @@ class GroupMachine(RuleBasedStateMachine):
 
     # -- rude ones
 
-    @rule(one=CLIENTS, which=st.integers(0, 5), what=st.sampled_from(["heartbeat", "sync", "join", "commit", "leave"]))
+    @rule(
+        one=CLIENTS,
+        which=st.integers(0, 5),
+        what=st.sampled_from(["commit", "commit", "commit", "heartbeat", "sync", "join", "leave"]),
+    )
     def a_past_self_speaks(self, one: int, which: int, what: str) -> None:
         client = self.one_of(one, [client for client in self.clients if client.past])
         if client is None:
@@ -393,7 +397,7 @@ _CALM: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthC
 
 
 def test_whatever_happens_to_a_group() -> None:
-    run_state_machine_as_test(GroupMachine, settings=settings(max_examples=300, stateful_step_count=40, **_CALM))
+    run_state_machine_as_test(GroupMachine, settings=settings(max_examples=600, stateful_step_count=40, **_CALM))
 
 
 @pytest.mark.soak

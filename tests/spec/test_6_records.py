@@ -171,3 +171,61 @@ def test_0_3_joins_are_answered_from_memory_while_writes_are_under_way() -> None
     ctx.advance(DELAY)
     assert (len(ctx.under_way), call.reply.generation_id) == (1, 1)
     ctx.advance(REBALANCE)
+
+
+# -- whatever a client sends, what is to be written can be written: else the writes of others would fail with it
+
+LONG = "x" * 32_768  # a byte more than a string in a record can have; requests in flexible versions can
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"group": LONG}, ErrorCode.INVALID_GROUP_ID),
+        ({"group": "\U0001f600" * 8_192}, ErrorCode.INVALID_GROUP_ID),
+        ({"protocol_type": LONG}, ErrorCode.INVALID_REQUEST),
+        ({"offered": [("range", b""), (LONG, b"")]}, ErrorCode.INVALID_REQUEST),
+        ({"instance": LONG[37:]}, ErrorCode.INVALID_REQUEST),  # with a dash and a UUID it is the member id
+        ({"client_id": LONG[37:]}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_6_3_a_join_with_a_string_that_no_record_can_have_is_refused(fields: dict[str, Any], error: ErrorCode) -> None:
+    ctx = Context()
+    assert ctx.join(**fields).error is error
+    assert ctx.shard.groups == {}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"group": LONG[1:]},
+        {"group": "\U0001f600" * 8_191},
+        {"protocol_type": LONG[1:]},
+        {"offered": [(LONG[1:], b"")]},
+        {"instance": LONG[38:]},
+        {"client_id": LONG[38:]},
+    ],
+)
+def test_6_3_the_longest_strings_are_written(fields: dict[str, Any]) -> None:
+    ctx = Context()
+    a = ctx.client("a", **fields)
+    a.enter()
+    ctx.advance(DELAY)
+    a.sync()
+    ctx.reload()
+    group = ctx.group(fields.get("group", "g"))
+    assert (group.state, list(group.members)) == (STABLE, [a.member_id])
+
+
+def test_6_3_a_commit_for_a_group_id_that_no_record_can_have_is_refused() -> None:
+    ctx = Context()
+    assert ctx.commit({0: 1, 1: 2}, (LONG, "", -1, None)).errors == [ErrorCode.INVALID_GROUP_ID] * 2
+    assert ctx.commit({0: 1}, (LONG[1:], "", -1, None)).error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("retention", [2**63 - 1, -(2**63), -2, 0])
+def test_6_3_any_retention_can_be_written(retention: int) -> None:
+    ctx = Context()
+    assert ctx.commit({0: 1}, retention_ms=retention, version=4).error is ErrorCode.NONE
+    ctx.reload()
+    assert ctx.fetch_offset() == 1

@@ -1,12 +1,15 @@
-"""What is not in Kafka and changes timing only: early end of the initial delay, debounce, held heartbeats."""
+"""What is not in Kafka and changes timing only: early end of the initial delay, debounce, heartbeats."""
 
 from __future__ import annotations
 
 import pytest
 
+from equipoise.coordinator.shard import Status
 from equipoise.coordinator.states import State
+from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.errors import ErrorCode
 from tests.spec.context import DELAY, REBALANCE, SESSION, Client, Context
+from tests.spec.world import World
 
 EMPTY, PR, CR, STABLE, DEAD = State
 
@@ -355,3 +358,52 @@ def test_held_the_session_is_counted_from_the_heartbeats_arrival() -> None:
     assert (ctx.state, call.error) == (STABLE, ErrorCode.NONE)
     ctx.advance(2)
     assert ctx.state is PR
+
+
+# -- the short way of a heartbeat that is not held
+
+
+@pytest.mark.parametrize("state", [None, EMPTY, PR, CR, STABLE, DEAD])
+@pytest.mark.parametrize(
+    ("about", "takes"),
+    [
+        (("b", 1, None), True),
+        (("s", 1, "i"), True),
+        (("s", 1, None), False),  # a static member may leave its instance out; that is for the long way
+        (("b", 0, None), False),
+        (("b", 2, None), False),
+        (("stranger", 1, None), False),
+        (("b", 1, "i"), False),
+        (("b", 1, "unheard"), False),
+    ],
+)
+def test_short_way_takes_only_what_the_long_way_answers_with_0(
+    state: State | None, about: tuple[str, int, str | None], takes: bool
+) -> None:
+    ctx = Context()
+    world = World(ctx, state)
+    ids = {"b": world.b.member_id, "s": world.s.member_id}
+    request = HeartbeatRequest(
+        group_id="g", member_id=ids.get(about[0], about[0]), generation_id=about[1], group_instance_id=about[2]
+    )
+    ctx.advance(1_000)
+    assert ctx.shard.is_well(request, ctx.now) == (takes and state is STABLE)
+    if state is STABLE:
+        spoken = {"b": world.b, "s": world.s}.get(about[0], world.b)
+        assert spoken.deadline == (SESSION if takes else SESSION - 1_000)
+
+
+def test_short_way_leaves_a_member_whose_heartbeat_is_held_to_the_long_way() -> None:
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    held = a.heartbeat(hold_ms=2_000)
+    request = HeartbeatRequest(group_id="g", member_id=a.member_id, generation_id=1)
+    assert not ctx.shard.is_well(request, ctx.now)
+    assert held.is_parked
+
+
+def test_short_way_is_closed_while_loading() -> None:
+    ctx = Context()
+    (a,) = ctx.stable("a")
+    ctx.shard.status = Status.LOADING
+    assert not ctx.shard.is_well(HeartbeatRequest(group_id="g", member_id=a.member_id, generation_id=1), ctx.now)

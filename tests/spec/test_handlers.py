@@ -1,4 +1,8 @@
-"""Rules that live in the handlers, through a broker and a socket: 2.2, 3.1, 4.1, 4.3, 4.4, 5.2, 5.4, parts of 1.4."""
+"""Rules that live in the handlers, through a broker and a socket: 2.2, 3.1, 4.1, 4.3, 4.4, 5.2, 5.4, parts of 1.4.
+
+What has no case here: a coordinator that is not running (15; then nothing listens), groups of other types than
+classic, leaders on other brokers.
+"""
 
 from __future__ import annotations
 
@@ -142,6 +146,15 @@ def test_4_2_the_broker_resolves_the_topic_id_also_when_the_client_used_a_name(c
     assert offsets_of(client.call(requests.fetch({"t": [0]}, 7), 7).topics) == {("t", 0): -1}
 
 
+def test_4_1_1_the_empty_group_id_is_accepted_for_offsets_and_by_the_administrators_requests(client: RawClient) -> None:
+    create_topic(client, "t", 1)
+    reply = client.call(requests.commit({"t": [0]}, "", offset=5), 9)
+    assert errors_of(reply.topics) == {("t", 0): OK}
+    assert offsets_of(fetched(client.call(requests.fetch(None, 9, ""), 9), 9)) == {("t", 0): 5}
+    assert client.call(requests.describe("")).groups[0].group_state == "Empty"
+    assert client.call(requests.delete_groups("")).results[0].error_code == OK
+
+
 # -- 4.3 OffsetFetch in all its versions
 
 
@@ -249,6 +262,12 @@ def test_4_3_all_omits_topics_that_may_not_be_described(deny: Callable[..., RawC
     client = deny("DESCRIBE TOPIC u")
     client.call(requests.commit({"t": [0], "u": [0]}), 9)
     assert [topic.name for topic in fetched(client.call(requests.fetch(None, 9), 9), 9)] == ["t"]
+
+
+def test_4_3_member_id_and_epoch_mean_nothing_to_a_classic_group(client: RawClient, committed: bytes) -> None:
+    request = requests.fetch({"t": [0]}, 9)
+    request.groups[0].member_id, request.groups[0].member_epoch = "stranger", 77
+    assert offsets_of(fetched(client.call(request, 9), 9)) == {("t", 0): 10}
 
 
 @pytest.mark.parametrize("version", [7, 8, 10])

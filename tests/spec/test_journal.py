@@ -390,7 +390,11 @@ def test_a_static_member_whose_return_could_not_be_written_has_kept_its_partitio
     assert (entry.kept, entry.moved) == (2, {})
 
 
-@pytest.mark.parametrize(("protocol_type", "data"), [("consumer", b"?"), ("connect", b"?"), ("connect", assignment(0))])
+@pytest.mark.parametrize(
+    ("protocol_type", "data"),
+    [("consumer", b"?"), ("connect", b"?"), ("connect", assignment(0))],
+    ids=["unreadable", "another type", "another type that looks the same"],
+)
 def test_assignments_that_are_not_the_consumer_protocols_move_nothing(protocol_type: str, data: bytes) -> None:
     ctx = Context()
     a = ctx.client("a", protocol_type=protocol_type, offered=[("default", b"?")])

@@ -51,7 +51,6 @@ class GroupShard:
         self._timer: Timer | None = None
         self._timer_at: int | None = None
         self._gathered: _Batch | None = None  # writes not yet appended
-        self._is_writing = False
         self._begun = self._ended = 0  # writes
         self._after_writes: deque[tuple[int, Callable[[], None]]] = deque()
 
@@ -131,20 +130,20 @@ class GroupShard:
     # -- writes
 
     def _write(self, write: Write) -> None:
-        """Gathers. While an append is on its way to the disk the next one grows: it would not be durable earlier."""
+        """Gathers. While the disk is busy with a round of syncs the batch grows: it would not be durable earlier."""
         self._begun += 1
         if self._gathered is None:
             self._gathered = batch = _Batch()
             timeout = self._server.config.offsets_commit_timeout_ms
             batch.timer = self._server.clock.call_later(timeout, lambda: self._time_out(batch))
-            if not self._is_writing:
+            if not self._server.flusher.after_round(self._append):
                 asyncio.get_running_loop().call_soon(self._append)
         self._gathered.writes.append(write)
 
     def _append(self) -> None:
-        if self._is_writing or self._gathered is None:
-            return
         batch, self._gathered = self._gathered, None
+        if batch is None:
+            return
         now = self._server.clock.now()
         try:
             data = memoryview(_build(batch.writes, now))
@@ -152,14 +151,11 @@ class GroupShard:
         except KafkaError as error:
             self._done(batch, error.code)
             return
-        self._is_writing = True
         self._partition.when_settled(appended.last_offset, lambda: self._settled(batch, appended.last_offset))
 
     def _settled(self, batch: _Batch, last_offset: int) -> None:
-        self._is_writing = False
         durable = self._partition.is_durable(last_offset)
         self._done(batch, ErrorCode.NONE if durable else ErrorCode.KAFKA_STORAGE_ERROR)
-        self._append()
 
     def _time_out(self, batch: _Batch) -> None:
         if batch is self._gathered:

@@ -53,7 +53,7 @@ class Server:
         self._routes: dict[tuple[int, int], Route] = {}
         self._listener: asyncio.Server | None = None
         self._housekeeping = Housekeeping(self)
-        self._flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
+        self.flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
 
     # -- what handlers ask
 
@@ -110,7 +110,7 @@ class Server:
         """Appends; who watches the partition is woken when the records can be read."""
         appended = partition.log.append(data, batches, now, LEADER_EPOCH)
         if partition.log.unsynced:
-            self._flusher.dirty(partition.log)
+            self.flusher.dirty(partition.log)
         return appended
 
     # -- connections
@@ -144,7 +144,7 @@ class Server:
         if self._listener is not None:
             self._listener.close()
         await self.groups.close()
-        self._flusher.close()
+        self.flusher.close()
         for connection in list(self.connections):
             connection.release_parked(Release.SHUTDOWN)
             connection.close()

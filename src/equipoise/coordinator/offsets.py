@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
 
 _GROUP_ID_NOT_FOUND_FROM = 9
+_LONG_MAX = 2**63 - 1
 _REFUSALS = {
     ErrorCode.UNKNOWN_MEMBER_ID: Refusal.UNKNOWN_MEMBER,
     ErrorCode.FENCED_INSTANCE_ID: Refusal.FENCED_INSTANCE,
@@ -119,9 +120,8 @@ def commit_offsets(
         step.reply(caller, commit_response(request, refused.code))
         return
     records, too_large = _records(shard, request, topic_ids, now)
-    response = commit_response(request, ErrorCode.NONE, too_large)
     if not records:
-        step.reply(caller, response)
+        step.reply(caller, commit_response(request, ErrorCode.NONE, too_large))
         return
     group = shard.groups[request.group_id]
     group.commits_under_way += 1
@@ -129,7 +129,7 @@ def commit_offsets(
     def then(error: ErrorCode, now: int, step: Step) -> None:
         group.commits_under_way -= 1
         failed = error is not ErrorCode.NONE
-        step.reply(caller, commit_response(request, write_error(error)) if failed else response)
+        step.reply(caller, commit_response(request, write_error(error), None if failed else too_large))
 
     shard.write_and_apply(records, step, then)
 
@@ -179,7 +179,7 @@ def _records(
     shard: Shard, request: OffsetCommitRequest, topic_ids: Mapping[str, bytes], now: int
 ) -> tuple[list[Record], set[tuple[str, int]]]:
     records, too_large = [], set()
-    expires = now + request.retention_time_ms if request.retention_time_ms != -1 else -1
+    expires = min(now + request.retention_time_ms, _LONG_MAX) if request.retention_time_ms != -1 else -1
     for topic in request.topics:
         topic_id = topic_ids.get(topic.name, ZERO_UUID)
         for row in topic.partitions:

@@ -37,6 +37,8 @@ from equipoise.wire.offsets_records import (
 )
 
 _EXPIRY = ("expiry",)
+_LONGEST_STRING = 32_767  # bytes, in a record; a request in a flexible version can have longer ones
+_ID_SUFFIX = 37  # what `new_member_id` adds: a dash and a UUID
 
 
 class Status(Enum):
@@ -140,7 +142,7 @@ class Shard:
 
     def join_group(self, request: JoinGroupRequest, caller: Caller, now: int) -> Step:
         step = Step()
-        error = self._join_error(request)
+        error = self._join_error(request, caller)
         if error is ErrorCode.NONE:
             Joining(self, request, caller, now, step).run()
         else:
@@ -148,12 +150,15 @@ class Shard:
             step.reply(caller, join_error(caller, error, "" if is_elsewhere else request.member_id))
         return step
 
-    def _join_error(self, request: JoinGroupRequest) -> ErrorCode:
-        if not request.group_id:
+    def _join_error(self, request: JoinGroupRequest, caller: Caller) -> ErrorCode:
+        if not request.group_id or not _fits(request.group_id):
             return ErrorCode.INVALID_GROUP_ID
         low, high = self.config.group_min_session_timeout_ms, self.config.group_max_session_timeout_ms
         if not low <= request.session_timeout_ms <= high:
             return ErrorCode.INVALID_SESSION_TIMEOUT
+        names = [request.protocol_type, *(protocol.name for protocol in request.protocols)]
+        if not all(map(_fits, names)) or not _fits(request.group_instance_id or caller.client_id, _ID_SUFFIX):
+            return ErrorCode.INVALID_REQUEST
         return self.unavailable
 
     def sync_group(self, request: SyncGroupRequest, caller: Caller, now: int) -> Step:
@@ -221,10 +226,11 @@ class Shard:
     ) -> Step:
         """The empty group id is allowed here, as Kafka still does."""
         step = Step()
-        if self.status is Status.ACTIVE:
+        error = self.unavailable if _fits(request.group_id) else ErrorCode.INVALID_GROUP_ID
+        if error is ErrorCode.NONE:
             offsets.commit_offsets(self, request, topic_ids, caller, now, step)
         else:
-            step.reply(caller, offsets.commit_response(request, self.unavailable))
+            step.reply(caller, offsets.commit_response(request, error))
         return step
 
     def fetch_offsets(
@@ -280,3 +286,8 @@ class Shard:
                 then(error, now, step)
 
         step.write(records, done)
+
+
+def _fits(text: str, more: int = 0) -> bool:
+    """Whether it can be written. On Kafka too such requests fail, but only in the log."""
+    return len(text) * 4 + more <= _LONGEST_STRING or len(text.encode()) + more <= _LONGEST_STRING

@@ -27,12 +27,22 @@ class Flusher:
         self._to_do: SimpleQueue[_Round | None] = SimpleQueue()
         self._done: SimpleQueue[tuple[PartitionLog, SyncTask, OSError | None]] = SimpleQueue()
         self._thread: Thread | None = None
+        self._after_round: list[Callable[[], None]] = []
 
     def dirty(self, log: PartitionLog) -> None:
         """To be called after an append, where `log.unsynced`. The log tells its listeners what comes of it."""
         self._dirty[log] = None
         if not self._running:
             self._begin_round()
+
+    def after_round(self, callback: Callable[[], None]) -> bool:
+        """Calls back when the round under way has ended and the next has not begun; False if none is under way.
+
+        An append that waits for this moment is durable no later than one made at once, and can hold more.
+        """
+        if self._running:
+            self._after_round.append(callback)
+        return self._running
 
     def _begin_round(self) -> None:
         if self._closed:
@@ -63,7 +73,12 @@ class Flusher:
                 log.end_sync(task)
             else:
                 log.sync_failed(failure)
-        self._begin_round()
+        waiting, self._after_round = self._after_round, []
+        try:
+            for callback in waiting:
+                callback()
+        finally:
+            self._begin_round()
 
     def close(self) -> None:
         """Waits for the round under way, on the loop's thread. What is dirty after it, `PartitionLog.close` syncs."""

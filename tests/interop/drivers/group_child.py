@@ -35,6 +35,7 @@ class Member:
         self.metadata_age_ms: int = told["metadata_age_ms"]
         self.commits_itself: bool = told["commit"] == "auto"
         self.commit_ms: int = told["commit_ms"]
+        self.poll_ms: int = told["poll_ms"]
         self.closing = threading.Event()
         self.may_assign = threading.Semaphore(0)
 

@@ -37,6 +37,7 @@ class Membership:
     metadata_age_ms: int = 300_000
     commit: str = "sync"
     commit_ms: int = 100
+    poll_ms: int = 300  # of kafka-python; see its member
 
 
 class Host(ABC):

@@ -81,14 +81,15 @@ def run(member: Member) -> None:
         consumer.close()
 
 
-POLL_MS = 300  # with a pattern each poll first waits for fresh metadata, which it asks for every 100 ms at most
-
-
 def consume(member: Member, consumer: KafkaConsumer) -> None:
-    """While the broker is away poll may say so; the next one connects again."""
+    """A poll must not be short. With a pattern each first waits for fresh metadata, which is asked for every 100 ms at
+    most; and a join that ends between two polls is thrown away, and the member joins once more.
+
+    While the broker is away poll may say so; the next one connects again.
+    """
     records = []
     with suppress(KafkaConnectionError):
-        records = [record for batch in consumer.poll(timeout_ms=POLL_MS).values() for record in batch]
+        records = [record for batch in consumer.poll(timeout_ms=member.poll_ms).values() for record in batch]
     remember_join(consumer)
     if not records:
         return

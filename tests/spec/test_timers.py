@@ -1,0 +1,115 @@
+"""Timers: deadlines as values, against a plain dictionary."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from equipoise.coordinator.timers import Timers
+
+
+def due(timers: Timers, now: int) -> list[object]:
+    found = []
+    while (key := timers.pop_due(now)) is not None:
+        found.append(key)
+    return found
+
+
+def test_a_key_fires_once_when_its_deadline_has_come() -> None:
+    timers = Timers()
+    timers.arm("k", 10)
+    assert (timers.next_deadline(), timers.deadline("k")) == (10, 10)
+    assert due(timers, 9) == []
+    assert due(timers, 10) == ["k"]
+    assert (due(timers, 99), timers.deadline("k")) == ([], None)
+
+
+def test_armed_again_for_later_it_fires_then() -> None:
+    timers = Timers()
+    timers.arm("k", 10)
+    timers.arm("k", 20)
+    assert due(timers, 19) == []
+    assert due(timers, 20) == ["k"]
+
+
+def test_armed_again_for_earlier_it_fires_then_and_not_again() -> None:
+    timers = Timers()
+    timers.arm("k", 20)
+    timers.arm("k", 10)
+    assert due(timers, 10) == ["k"]
+    assert due(timers, 30) == []
+
+
+def test_what_is_cancelled_does_not_fire_until_it_is_armed_again() -> None:
+    timers = Timers()
+    timers.arm("k", 10)
+    timers.cancel("k")
+    timers.cancel("never armed")
+    assert due(timers, 10) == []
+    timers.arm("k", 30)
+    timers.cancel("k")
+    timers.arm("k", 20)
+    assert due(timers, 20) == ["k"]
+
+
+def test_a_deadline_in_the_past_is_due_at_once() -> None:
+    timers = Timers()
+    timers.arm("k", -5)
+    assert due(timers, 0) == ["k"]
+
+
+def test_equal_deadlines_fire_in_the_order_they_were_armed() -> None:
+    timers = Timers()
+    for key in "bca":
+        timers.arm(key, 10)
+    assert due(timers, 10) == ["b", "c", "a"]
+
+
+def test_earlier_deadlines_fire_first_also_when_they_are_late() -> None:
+    timers = Timers()
+    timers.arm("late", 20)
+    timers.arm("early", 10)
+    assert due(timers, 50) == ["early", "late"]
+
+
+def test_cleared_it_has_nothing() -> None:
+    timers = Timers()
+    timers.arm("k", 10)
+    timers.clear()
+    assert (timers.next_deadline(), due(timers, 99)) == (None, [])
+    timers.arm("k", 20)
+    assert due(timers, 20) == ["k"]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("arm"), st.sampled_from("abc"), st.integers(-5, 30)),
+        st.tuples(st.just("cancel"), st.sampled_from("abc"), st.just(0)),
+        st.tuples(st.just("pass"), st.just(""), st.integers(0, 10)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(STEPS)
+def test_as_a_dictionary_would(steps: list[tuple[str, str, int]]) -> None:
+    timers, model, now = Timers(), dict[str, int](), 0
+    for what, key, number in steps:
+        if what == "arm":
+            timers.arm(key, now + number)
+            model[key] = now + number
+        elif what == "cancel":
+            timers.cancel(key)
+            model.pop(key, None)
+        else:
+            now += number
+            expected = {key for key, deadline in model.items() if deadline <= now}
+            fired = due(timers, now)
+            assert sorted(map(str, fired)) == sorted(expected)
+            model = {key: deadline for key, deadline in model.items() if key not in expected}
+        if model:
+            deadline = timers.next_deadline()
+            assert deadline is not None
+            assert deadline <= min(model.values())  # never later than needed
+        assert {key: timers.deadline(key) for key in model} == model
