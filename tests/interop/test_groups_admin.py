@@ -27,7 +27,7 @@ from kafka.structs import OffsetAndMetadata
 from equipoise.broker import Broker
 from tests.interop.drivers import AioKafka, Confluent, KafkaJs, KafkaPython
 from tests.interop.drivers.base import PATIENCE_S
-from tests.interop.drivers.group_fleet import SETTINGS, Fleet, Members, places_of, view_group
+from tests.interop.drivers.group_fleet import SETTINGS, Fleet, Members, committed, places_of, view_group
 from tests.interop.drivers.kafkajs import KafkaJsError
 
 PARTITIONS = 4
@@ -66,15 +66,9 @@ def live(broker: Broker, fleet: Fleet, open_client: Callable[[str], Confluent]) 
         members.join("two", "kafka-python")
         members.wait_settled(places)
         members.wait_read(fleet.produce(places, RECORDS))
-        ends = dict.fromkeys(range(PARTITIONS), RECORDS)
+        ends = dict.fromkeys(places, RECORDS)
         members.wait_until("all is committed", lambda: committed(broker, members.group) == ends)
         yield Live(members.group, topic, members)
-
-
-def committed(broker: Broker, group_id: str) -> dict[int, int]:
-    """Offsets by partition, from the broker's memory; the group must have committed to one topic only."""
-    rows = broker.call(lambda server: server.groups.shard_of(group_id).core.fetch_offsets(group_id, None))
-    return {row.partition_index: row.committed_offset for topic in rows for row in topic.partitions}
 
 
 @pytest.fixture

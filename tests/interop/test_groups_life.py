@@ -10,9 +10,10 @@ import pytest
 from equipoise.broker import Broker
 from tests.interop.drivers import Confluent
 from tests.interop.drivers.group_events import Place
-from tests.interop.drivers.group_fleet import SETTINGS, Fleet, Members, places_of, view_group
+from tests.interop.drivers.group_fleet import SETTINGS, Fleet, Members, committed, places_of, view_group
 
 PARTITIONS = 12
+RECORDS = 5  # written to each partition at a time
 CRASHING = {"alone": True, "session_ms": 2_000}
 CASES = [
     ("confluent-kafka", "range", "sync"),
@@ -55,7 +56,7 @@ def test_life(
     with Members.of(broker, fleet, topic, assignor=assignor, commit=commit) as members:
         members.join("first", client)
         members.wait_settled(places)
-        members.wait_read(fleet.produce(places, 5))
+        members.wait_read(fleet.produce(places, RECORDS))
         members.join("second", client)
         members.wait_settled(places)
 
@@ -63,14 +64,15 @@ def test_life(
             members.join(name, client)
         members.join("victim", client, **CRASHING)
         members.wait_settled(places)
-        members.wait_read(fleet.produce(places, 5))
+        members.wait_read(fleet.produce(places, RECORDS))
 
         members.close("first", "4th")
         members.wait_settled(places)
         members.kill("victim")
         members.wait_settled(places)
-        members.wait_read(fleet.produce(places, 5))
+        members.wait_read(fleet.produce(places, RECORDS))
 
+        members.wait_until("all is committed", lambda: set(committed(broker, members.group).values()) == {3 * RECORDS})
         members.close(*members.names)
         members.wait_until("the group is empty", lambda: members.view() == ("Empty", 0))
         check_resumes(members, client, places)

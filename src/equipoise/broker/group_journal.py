@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 JOURNAL_TOPIC = "__rebalances"
+_PORTION = 100  # events in one turn of the loop
 _MAX_BACKLOG = 10_000  # events; beyond it the oldest are dropped, rather than memory taken
 
 
@@ -44,16 +45,18 @@ class GroupJournal:
             asyncio.get_running_loop().call_soon(self._work)
 
     def _work(self) -> None:
-        self._scheduled = False
         now = self._server.clock.now()
         rows: list[Record] = []
-        while self._events:
+        for _ in range(min(_PORTION, len(self._events))):
             journal, event = self._events.popleft()
             for entry in _entries(journal, event):
                 key = event.group_id.encode()
                 rows.append(Record(len(rows), now, key, json.dumps(entry, separators=(",", ":")).encode(), ()))
         if rows:
             self._append(rows, now)
+        self._scheduled = bool(self._events)
+        if self._scheduled:
+            asyncio.get_running_loop().call_soon(self._work)
 
     def _append(self, rows: list[Record], now: int) -> None:
         try:

@@ -18,18 +18,20 @@ from typing import TYPE_CHECKING
 from equipoise.broker.clock import Timer
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.group_journal import GroupJournal
+from equipoise.broker.group_loader import GroupLoader
 from equipoise.broker.topics import Partition
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.placement import partition_for
 from equipoise.coordinator.shard import Shard, Status
-from equipoise.coordinator.step import Step, Write
+from equipoise.coordinator.step import Caller, Step, Write
 from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
-from equipoise.wire.offsets_records import Record, decode_record, encode_key, encode_value
+from equipoise.wire.offsets_records import encode_key, encode_value
 from equipoise.wire.records.batch import iter_headers, read_header
 from equipoise.wire.records.build import Record as LogRecord
 from equipoise.wire.records.build import build_batch
-from equipoise.wire.records.read import read_records
+from equipoise.wire.records.read import read_pairs
+from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
     from equipoise.broker.server import Server
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
-_LOAD_BYTES = 1 << 20  # between two turns for the other clients, while a shard is loaded
+_PORTION = 50  # replies in one turn of the loop; those who get them come back at once with more work
+_LOAD_BYTES = 1 << 18  # some 10 ms of work between two turns for the other clients, while a shard is loaded
 
 
 class GroupShard:
@@ -50,6 +53,7 @@ class GroupShard:
         self._partition = partition
         self._timer: Timer | None = None
         self._timer_at: int | None = None
+        self._replies: deque[tuple[Caller, Message]] = deque()  # of a crowd, that leave in portions
         self._gathered: _Batch | None = None  # writes not yet appended
         self._begun = self._ended = 0  # writes
         self._after_writes: deque[tuple[int, Callable[[], None]]] = deque()
@@ -68,17 +72,14 @@ class GroupShard:
 
     async def _replay(self) -> None:
         source = self._partition.log
-        offset, now = source.log_start_offset, self._server.clock.now()
+        offset, loader = source.log_start_offset, GroupLoader(self.core, self._server.clock.now())
         while offset < source.log_end_offset:
             views = source.read(offset, _LOAD_BYTES, source.log_end_offset)
             if not views:
                 return
             for view in views:
                 for pos, header in iter_headers(view):
-                    for row in read_records(view, pos, header):
-                        found = decode_record(row.key or b"", row.value)
-                        if isinstance(found, Record):
-                            self.core.apply(found, now)
+                    loader.take(read_pairs(view, pos, header))
                     offset = header.last_offset + 1
             await asyncio.sleep(0)
 
@@ -86,6 +87,8 @@ class GroupShard:
         if self._timer is not None:
             self._timer.cancel()
         self.run(self.core.close(self._server.clock.now()))
+        while self._replies:
+            self._reply()
 
     # -- steps
 
@@ -94,12 +97,26 @@ class GroupShard:
         self._arm()
 
     def _take(self, step: Step) -> None:
-        for caller, response in step.replies:
-            caller.token.reply(response)
+        if len(step.replies) <= _PORTION:
+            for caller, response in step.replies:
+                caller.token.reply(response)
+        else:
+            is_sending = bool(self._replies)
+            self._replies.extend(step.replies)
+            if not is_sending:
+                asyncio.get_running_loop().call_soon(self._reply)
         for write in step.writes:
             self._write(write)
         if step.events:
             self._journal.take(self.core, step.events)
+
+    def _reply(self) -> None:
+        """The next portion. Between two of them others are served, so that a large group does not hold them up."""
+        for _ in range(min(_PORTION, len(self._replies))):
+            caller, response = self._replies.popleft()
+            caller.token.reply(response)
+        if self._replies:
+            asyncio.get_running_loop().call_soon(self._reply)
 
     def after_writes(self, callback: Callable[[], None]) -> None:
         """Calls back when what was decided before this moment is on disk; writes that begin later do not delay it."""

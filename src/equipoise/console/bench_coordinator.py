@@ -162,6 +162,7 @@ def _measure_groups(results: Results, data: Path) -> None:
 
 def _measure_rebalances(results: Results, server: Server, crowd: Crowd) -> None:
     """What other groups notice of a large rebalance."""
+    crowd.be_patient()
     with _probe(server.bootstrap_servers) as probed:
         spans = [crowd.rebalance() for _ in range(results.sizes.rounds)]
     for began, ended in spans:

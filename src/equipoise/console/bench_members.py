@@ -21,6 +21,7 @@ from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupReques
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from equipoise.wire.consumer_protocol import (
     PROTOCOL_TYPE,
     Assignment,
@@ -40,6 +41,8 @@ _SESSION_TIMEOUT_MS = 1_800_000  # the longest that a broker allows: nobody expi
 _SIZE = Struct(">i")
 _READ = 1 << 18
 _REST = 0.0005
+_PATIENT_CLIENT = "apache-kafka-java"
+_UNTIL_HELD = 0.5  # seconds: much less than a heartbeat is held, much more than it takes to send them
 _SUBSCRIPTION = encode_subscription(Subscription(topics=[TOPIC]))
 
 
@@ -111,8 +114,11 @@ class Member:
         elif isinstance(response, HeartbeatResponse):
             self.heartbeat()
         else:
-            assert isinstance(response, SyncGroupResponse | LeaveGroupResponse)
+            assert isinstance(response, SyncGroupResponse | LeaveGroupResponse | ApiVersionsResponse)
             self.settled = True
+
+    def introduce(self, software: str) -> None:
+        self._send(ApiVersionsRequest(client_software_name=software, client_software_version="1"))
 
     def join(self) -> None:
         protocol = JoinGroupRequestProtocol(name=_PROTOCOL, metadata=_SUBSCRIPTION)
@@ -187,11 +193,21 @@ class Crowd:
         self._settle()
         return time.perf_counter() - began
 
+    def be_patient(self) -> None:
+        """From now on the broker may hold heartbeats, because it takes us for a client that bears it."""
+        for member in self.members:
+            member.introduce(_PATIENT_CLIENT)
+        self._settle()
+
     def rebalance(self) -> tuple[float, float]:
-        """The leader joins again, the others learn of it by heartbeats, all at once. When it began and ended."""
+        """The leader of a patient crowd joins again; all others learn of it at once. When it began and ended."""
+        leader = next(member for member in self.members if member.leads)
+        for member in self.members:
+            if member is not leader:
+                member.heartbeat()
+        time.sleep(_UNTIL_HELD)
         began = time.perf_counter()
-        for member in sorted(self.members, key=lambda member: not member.leads):
-            (member.join if member.leads else member.heartbeat)()
+        leader.join()
         self._settle()
         return began, time.perf_counter()
 

@@ -240,8 +240,8 @@ class Group:
             return None
         topics: set[str] = set()
         try:
-            for member in self.members.values():
-                topics.update(decode_subscription(member.metadata(self.protocol_name), newest=0).topics)
+            for metadata in {member.metadata(self.protocol_name) for member in self.members.values()}:
+                topics.update(decode_subscription(metadata, newest=0).topics)
         except ProtocolError:
             return None
         return frozenset(topics)

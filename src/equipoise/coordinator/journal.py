@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.coordinator.reasons import NOBODY, Cause, Who
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 KEPT = 100  # rebalances remembered per group
 TopicPartition = tuple[str, int]
+Partitions = list[TopicPartition]
+Owners = dict[TopicPartition, str]
 
 
 @dataclass(slots=True)
@@ -87,6 +90,7 @@ class Journal:
         self._stops: Stops = {}
         self._unsettled: deque[_Facts] = deque(maxlen=KEPT)
         self._dark_since: dict[TopicPartition, int] = {}
+        self._partitions: dict[bytes, Partitions] = {}  # of the assignments last looked at: most stay as they are
 
     # -- facts, noted as they come
 
@@ -168,7 +172,9 @@ class Journal:
         if not self._unsettled:
             return None
         entry, ended, before, after, stops = self._unsettled.popleft()
-        old, new = _owners(before), _owners(after)
+        known = self._partitions | {one: _assigned(one) for one in {*after.values()} - self._partitions.keys()}
+        old, new = _owners(before, known), _owners(after, known)
+        self._partitions = {one: known[one] for one in after.values()}
         self._note_darkness(old, new, stops, ended)
         for partition, owner in new.items():
             if old.get(partition) == owner:
@@ -181,9 +187,7 @@ class Journal:
         entry.revoked = sorted(partition for partition in old if partition not in new)
         return entry
 
-    def _note_darkness(
-        self, old: Mapping[TopicPartition, str], new: Mapping[TopicPartition, str], stops: Stops, ended: int
-    ) -> None:
+    def _note_darkness(self, old: Owners, new: Owners, stops: Stops, ended: int) -> None:
         """A partition is dark from when its owner stops with it, or, if it never said so, from when it loses it."""
         said = {one: [(at, _owned(metadata)) for at, metadata in rows] for one, rows in stops.items()}
         for partition, owner in old.items():
@@ -194,23 +198,28 @@ class Journal:
                 self._dark_since.setdefault(partition, since)
 
 
-def _owners(assignments: Mapping[str, bytes]) -> dict[TopicPartition, str]:
-    owners: dict[TopicPartition, str] = {}
+def _owners(assignments: Mapping[str, bytes], known: Mapping[bytes, Partitions]) -> Owners:
+    owners: Owners = {}
     for member_id, assignment in assignments.items():
-        try:
-            partitions = decode_assignment(assignment).assigned_partitions if assignment else {}
-        except ProtocolError:
-            continue  # not the consumer protocol: nothing is known of what it hands out
-        for topic, numbers in partitions.items():
-            owners.update(((topic, number), member_id) for number in numbers)
+        for partition in known[assignment] if assignment in known else _assigned(assignment):
+            owners[partition] = member_id
     return owners
 
 
-def _owned(metadata: bytes | None) -> set[TopicPartition]:
+def _assigned(assignment: bytes) -> Partitions:
+    try:
+        partitions = decode_assignment(assignment).assigned_partitions if assignment else {}
+    except ProtocolError:
+        return []  # not the consumer protocol: nothing is known of what it hands out
+    return [(topic, number) for topic, numbers in partitions.items() for number in numbers]
+
+
+@lru_cache(maxsize=64)  # eager members all say the same
+def _owned(metadata: bytes | None) -> frozenset[TopicPartition]:
     if metadata is None:
-        return set()
+        return frozenset()
     try:
         owned = decode_subscription(metadata).owned_partitions
     except ProtocolError:
-        return set()
-    return {(topic, number) for topic, numbers in owned.items() for number in numbers}
+        return frozenset()
+    return frozenset((topic, number) for topic, numbers in owned.items() for number in numbers)

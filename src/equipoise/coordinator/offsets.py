@@ -76,6 +76,10 @@ class Offsets:
             value.topic_id,
         )
 
+    def partitions(self, group_id: str, topic: str) -> dict[int, CommittedOffset]:
+        """For the loader, which fills it in."""
+        return self._groups[group_id][topic]
+
     def _remove(self, key: OffsetCommitKey) -> None:
         topics = self._groups.get(key.group, {})
         partitions = topics.get(key.topic, {})

@@ -172,8 +172,9 @@ class ConsumerGroupRegularExpressionValue(Message, versions="0", flexible="0+"):
     timestamp: int = field("int64")
 
 
-# Version 4 of OffsetCommitValue without metadata: version, offset, leader epoch, "", time; one tag: 0, of 16 bytes.
-_USUAL_VALUE = struct.Struct(">hqiBqBBB16s")
+# OffsetCommitValue as it nearly always is: version, offset, leader epoch, metadata, time, tags, topic id.
+_USUAL_VALUE = struct.Struct(">2sqi1sq3s16s")
+_VERSION_4, _NO_METADATA, _TOPIC_ID_TAG = b"\0\4", b"\1", b"\1\0\x10"  # one tag: 0, of 16 bytes
 _PARTITION = struct.Struct(">i")
 
 
@@ -220,8 +221,8 @@ def encode_value(value: Message) -> bytes:
     """In the version that Kafka 4.1 and later write."""
     version = _written_version(value)
     if isinstance(value, OffsetCommitValue) and version == 4 and not value.metadata and value.topic_id != ZERO_UUID:
-        at, topic_id = value.commit_timestamp, value.topic_id
-        return _USUAL_VALUE.pack(4, value.offset, value.leader_epoch, 1, at, 1, 0, 16, topic_id)
+        position, at = (value.offset, value.leader_epoch), value.commit_timestamp
+        return _USUAL_VALUE.pack(_VERSION_4, *position, _NO_METADATA, at, _TOPIC_ID_TAG, value.topic_id)
     return struct.pack(">h", version) + value.encode(version)
 
 
@@ -231,6 +232,15 @@ def _written_version(value: Message) -> int:
     if isinstance(value, OffsetCommitValue) and value.expire_timestamp != -1:
         return 1  # no other version can carry the expiry
     return value.versions.last
+
+
+def decode_usual_value(value: bytes) -> tuple[int, int, int, bytes] | None:
+    """Offset, leader epoch, time and topic id of a commit without metadata; None if the bytes are anything else."""
+    if len(value) != _USUAL_VALUE.size:
+        return None
+    version, offset, leader_epoch, metadata, at, tags, topic_id = _USUAL_VALUE.unpack(value)
+    is_usual = version == _VERSION_4 and metadata == _NO_METADATA and tags == _TOPIC_ID_TAG
+    return (offset, leader_epoch, at, topic_id) if is_usual else None
 
 
 def decode_record(key: bytes, value: bytes | None) -> Record | UnknownRecordType:

@@ -77,6 +77,9 @@ class Ledger:
         """How often each record was read."""
         return Counter(row for event in self.events[since:] for row in event.rows)
 
+    def read_by(self, members: set[str]) -> Counter[Row]:
+        return Counter(row for event in self.events if event.member in members for row in event.rows)
+
     def committed(self) -> dict[Place, int]:
         """The offsets that members were told are committed: those of the records before. Only with `commit=sync`."""
         reached: dict[Place, int] = {}
@@ -92,9 +95,8 @@ class Ledger:
 
     def uncommitted(self) -> set[Row]:
         """Records that may have to be read again: those before a commit that was refused, and those of the killed."""
-        killed = {event.member for event in self.events if event.kind == "killed"}
+        found = set(self.read_by({event.member for event in self.events if event.kind == "killed"}))
         unsure: dict[str, tuple[Row, ...]] = {}
-        found = {row for event in self.events if event.member in killed for row in event.rows}
         for event in self.events:
             if event.kind == "records":
                 unsure[event.member] = event.rows
