@@ -260,3 +260,24 @@ def test_a_log_in_memory_needs_no_flusher() -> None:
     for _ in range(3):
         put(log, "a")
     assert (log.high_watermark, log.unsynced, log.begin_sync()) == (3, False, None)
+
+
+def test_who_waits_for_the_end_of_a_round_is_called_before_the_next_begins(
+    log: PartitionLog, flusher: Flusher, loop: Loop, platter: Disk
+) -> None:
+    def append() -> None:
+        put(log, "b", "c")
+        flusher.dirty(log)
+
+    assert not flusher.after_round(append)  # none is under way: nothing to wait for
+    assert log.log_end_offset == 0
+    platter.gate = threading.Semaphore(0)
+    put(log, "a")
+    flusher.dirty(log)
+    assert flusher.after_round(append)
+    platter.gate.release()
+    loop.run_one()
+    assert (log.high_watermark, log.log_end_offset) == (1, 3)
+    platter.gate.release()
+    loop.run_one()
+    assert log.high_watermark == 3

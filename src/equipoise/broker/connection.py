@@ -13,6 +13,7 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
+from equipoise.broker.beats import Beat
 from equipoise.broker.holding import Holding
 from equipoise.broker.parking import Parked, Release
 from equipoise.wire.apis.headers import decode_request_header
@@ -21,6 +22,7 @@ from equipoise.wire.errors import ProtocolError
 if TYPE_CHECKING:
     from equipoise.broker.handlers import Route
     from equipoise.broker.server import Server
+    from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
     from equipoise.wire.schema import Message
 
 log = logging.getLogger(__name__)
@@ -82,7 +84,9 @@ class Connection(asyncio.BufferedProtocol):
         self.server = server
         self.client_software = ("", "")  # name and version, if the client's ApiVersions told
         self.holding = Holding()
+        self.beat: Beat | None = None  # the last heartbeat, if the next may be like it
         self.peer = "?"
+        self.client_host = ""  # the peer as Java prints an address that has no name
         self.local_host = ""
         self.last_active: int = server.clock.now()
         self._transport = cast(asyncio.Transport, None)
@@ -104,6 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
         peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         self.peer = peer[0] if peer else "?"
+        self.client_host = "/" + self.peer
         self.local_host = local[0] if local else ""
         self.server.connected(self)
 
@@ -210,21 +215,36 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _serve(self, frame: bytes | bytearray, now: int) -> None:
+        if self.beat is not None and not self._calls and (reply := self.beat.answer(frame, now)) is not None:
+            self._out.append(reply)
+            self.held_bytes += len(reply)
+            return
         try:
             api_key, version, correlation_id, client_id, pos = decode_request_header(frame)
             route = self.server.route(api_key, version)
             if self.holding.is_holding:
                 self.holding.interrupt(api_key == _HEARTBEAT, now)
             call = Call(self, route, correlation_id, client_id or "", now)
-            response = route.handle(self.server, route.decode(frame, pos, MAX_ELEMENTS), call)
+            request = route.decode(frame, pos, MAX_ELEMENTS)
+            response = route.handle(self.server, request, call)
             if response is not None:
                 call.pieces = call._encode(response)
+            if api_key == _HEARTBEAT:
+                self.beat = self._repeatable(request, frame, route, response)
         except ProtocolError as error:
             self._refuse(str(error))
         except Exception:  # noqa: BLE001  one request must not end the loop
             self.fail()
         else:
             self._settle(call)
+
+    def _repeatable(
+        self, request: HeartbeatRequest, frame: bytes | bytearray, route: Route, response: Message | bytes | None
+    ) -> Beat | None:
+        if not isinstance(response, bytes) or self.holding.is_patient or not self.server.allows_all:
+            return None
+        core = self.server.groups.shard_of(request.group_id).core
+        return Beat(core, request, bytes(frame), route.reply_head, response)
 
     def _settle(self, call: Call) -> None:
         if not self._calls and call.pieces is not None:
@@ -237,10 +257,13 @@ class Connection(asyncio.BufferedProtocol):
         calls = self._calls
         while calls and calls[0].pieces is not None:
             self._out += calls.popleft().pieces or ()
-        if not self._corked:
-            self._flush()
-            if self._backlog or self._read_paused:
-                self._serve_backlog()
+        if not self._corked and not self.server.gathers(self):
+            self.send()
+
+    def send(self) -> None:
+        self._flush()
+        if self._backlog or self._read_paused:
+            self._serve_backlog()
 
     def _flush(self) -> None:
         out = self._out

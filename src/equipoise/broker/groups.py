@@ -28,8 +28,7 @@ from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.offsets_records import encode_key, encode_value
 from equipoise.wire.records.batch import iter_headers, read_header
-from equipoise.wire.records.build import Record as LogRecord
-from equipoise.wire.records.build import build_batch
+from equipoise.wire.records.build import build_pairs
 from equipoise.wire.records.read import read_pairs
 from equipoise.wire.schema import Message
 
@@ -164,7 +163,7 @@ class GroupShard:
         now = self._server.clock.now()
         try:
             data = memoryview(_build(batch.writes, now))
-            appended = self._server.append(self._partition, data, [(0, read_header(data))], now)
+            appended = self._server.append(self._partition, data, [(0, read_header(data))], now, keyed=True)
         except KafkaError as error:
             self._done(batch, error.code)
             return
@@ -204,12 +203,8 @@ class _Batch:
 
 
 def _build(writes: list[Write], now: int) -> bytearray:
-    rows: list[LogRecord] = []
-    for write in writes:
-        for key, value in write.records:
-            encoded = None if value is None else encode_value(value)
-            rows.append(LogRecord(len(rows), now, encode_key(key), encoded, ()))
-    return build_batch(rows)
+    records = [record for write in writes for record in write.records]
+    return build_pairs([(encode_key(key), encode_value(value) if value else None) for key, value in records], now)
 
 
 def _group_config(config: BrokerConfig) -> GroupConfig:

@@ -29,32 +29,47 @@ _BLOCKED_TIMES = 3
 class Holding:
     """What one connection shows of its heartbeats, and the one that is held."""
 
-    __slots__ = ("_blocked", "_held", "_interval", "_is_patient", "_last_heartbeat", "_ran_out_at")
+    __slots__ = ("_blocked", "_held", "_interval", "_last_heartbeat", "_ran_out_at", "_was_held", "is_patient")
 
     def __init__(self) -> None:
-        self._is_patient = False
+        self.is_patient = False
         self._last_heartbeat = 0
         self._interval = _USUAL_INTERVAL_MS
+        self._was_held = False  # the last heartbeat
         self._held: tuple[GroupShard, str, str, Call] | None = None
         self._ran_out_at = 0
         self._blocked = 0
 
     def known_as(self, software: str) -> None:
-        self._is_patient = software in PATIENT_CLIENTS
+        self.is_patient = software in PATIENT_CLIENTS
 
     def limit(self, config: BrokerConfig, request: HeartbeatRequest, now: int) -> int:
         """How long this heartbeat may be held; 0: not at all."""
-        if not self._is_patient:
+        if not self.is_patient:
             return 0
         gap, self._last_heartbeat = now - self._last_heartbeat, now
-        if _SHORTEST_MS <= gap < config.group_max_session_timeout_ms:
-            self._interval = gap
-        if self._blocked >= _BLOCKED_TIMES:
+        if self._blocked >= _BLOCKED_TIMES or not self._knows_interval(gap, config):
+            self._was_held = False
             return 0
         limit = min(self._interval * 9 // 10, config.group_heartbeat_hold_max_ms)
         if request.group_instance_id is not None:
             limit = min(limit, _STATIC_LIMIT_MS)
-        return limit if limit >= _SHORTEST_MS else 0
+        self._was_held = limit >= _SHORTEST_MS
+        return limit if self._was_held else 0
+
+    def _knows_interval(self, gap: int, config: BrokerConfig) -> bool:
+        """A client skips beats while one is held for too long, and the gap tells nothing. Only a heartbeat that was
+        answered at once shows the interval; after a held one a gap of another length makes us look again."""
+        if not _SHORTEST_MS <= gap < config.group_max_session_timeout_ms:
+            return True  # the first one, or the first after a JoinGroup
+        if self._was_held:
+            return abs(gap - self._interval) * 10 <= self._interval
+        self._interval = gap
+        return True
+
+    def rejoins(self) -> None:
+        """While a client waits for a rebalance it sends no heartbeats: the gap is not its interval."""
+        self._last_heartbeat = 0
 
     @property
     def is_holding(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.broker.access import Authorizer, Kind, Operation, Resource, allow_all
@@ -53,7 +53,9 @@ class Server:
         self._routes: dict[tuple[int, int], Route] = {}
         self._listener: asyncio.Server | None = None
         self._housekeeping = Housekeeping(self)
-        self.flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
+        self._gathered: dict[Connection, None] | None = None  # with replies to send, while `_together` runs
+        loop = asyncio.get_running_loop()
+        self.flusher = Flusher(lambda end_round: loop.call_soon_threadsafe(self._together, end_round))
 
     # -- what handlers ask
 
@@ -105,15 +107,38 @@ class Server:
         return found
 
     def append(
-        self, partition: Partition, data: memoryview, batches: Sequence[tuple[int, BatchHeader]], now: int
+        self,
+        partition: Partition,
+        data: memoryview,
+        batches: Sequence[tuple[int, BatchHeader]],
+        now: int,
+        *,
+        keyed: bool = False,
     ) -> Appended:
         """Appends; who watches the partition is woken when the records can be read."""
-        appended = partition.log.append(data, batches, now, LEADER_EPOCH)
+        appended = partition.log.append(data, batches, now, LEADER_EPOCH, keyed=keyed)
         if partition.log.unsynced:
             self.flusher.dirty(partition.log)
         return appended
 
     # -- connections
+
+    def _together(self, work: Callable[[], None]) -> None:
+        """What `work` releases leaves when it is done, each connection's replies in one piece."""
+        self._gathered = {}
+        try:
+            work()
+        finally:
+            connections, self._gathered = self._gathered, None
+            for connection in connections:
+                connection.send()
+
+    def gathers(self, connection: Connection) -> bool:
+        """Whether the connection's replies will be sent by `_together`."""
+        if self._gathered is None:
+            return False
+        self._gathered[connection] = None
+        return True
 
     def connected(self, connection: Connection) -> None:
         if len(self.connections) >= self.config.max_connections:

@@ -120,7 +120,7 @@ def commit_offsets(
     try:
         _validate(shard, request, caller, now, step)
     except _Refused as refused:
-        step.events.append(refused.event)
+        step.events.append(_refused_event(shard, request, caller, refused.refusal, now))
         step.reply(caller, commit_response(request, refused.code))
         return
     records, too_large = _records(shard, request, topic_ids, now)
@@ -133,33 +133,37 @@ def commit_offsets(
     def then(error: ErrorCode, now: int, step: Step) -> None:
         group.commits_under_way -= 1
         failed = error is not ErrorCode.NONE
+        for record in () if failed else records:
+            shard.apply(record, now)
         step.reply(caller, commit_response(request, write_error(error), None if failed else too_large))
 
-    shard.write_and_apply(records, step, then)
+    step.write(records, then)
 
 
 class _Refused(Exception):
-    def __init__(self, code: ErrorCode, event: CommitRefused) -> None:
+    def __init__(self, code: ErrorCode, refusal: Refusal | None = None) -> None:
         super().__init__(code.name)
         self.code = code
-        self.event = event
+        self.refusal = refusal or _REFUSALS[code]
+
+
+def _refused_event(
+    shard: Shard, request: OffsetCommitRequest, caller: Caller, refusal: Refusal, now: int
+) -> CommitRefused:
+    group = shard.groups.get(request.group_id)
+    who = caller.who(request.member_id, request.group_instance_id)
+    known = group.generation_id if group is not None else -1
+    return CommitRefused(request.group_id, now, who, refusal, request.generation_id_or_member_epoch, known)
 
 
 def _validate(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: int, step: Step) -> None:
     """The group's own rules, in Kafka's order. A commit that is accepted counts as a heartbeat."""
     generation_id = request.generation_id_or_member_epoch
     group = shard.groups.get(request.group_id)
-
-    def refuse(code: ErrorCode, refusal: Refusal | None = None) -> _Refused:
-        who = caller.who(request.member_id, request.group_instance_id)
-        known = group.generation_id if group is not None else -1
-        why = refusal or _REFUSALS[code]
-        return _Refused(code, CommitRefused(request.group_id, now, who, why, generation_id, known))
-
     if group is None:
         if generation_id >= 0:
             is_new = caller.version >= _GROUP_ID_NOT_FOUND_FROM
-            raise refuse(
+            raise _Refused(
                 ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION, Refusal.UNKNOWN_GROUP
             )
         shard.create_group(request.group_id, now)
@@ -167,14 +171,14 @@ def _validate(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: i
     if generation_id < 0 and group.state is State.EMPTY:
         return
     if generation_id < 0 and not request.member_id and request.group_instance_id is None:
-        raise refuse(ErrorCode.UNKNOWN_MEMBER_ID, Refusal.STANDALONE_IN_LIVE_GROUP)
+        raise _Refused(ErrorCode.UNKNOWN_MEMBER_ID, Refusal.STANDALONE_IN_LIVE_GROUP)
     try:
         member = group.check_member(request.member_id, request.group_instance_id)
         group.check_generation(generation_id)
     except KafkaError as error:
-        raise refuse(error.code) from None
+        raise _Refused(error.code) from None
     if group.state is State.COMPLETING_REBALANCE:
-        raise refuse(ErrorCode.REBALANCE_IN_PROGRESS)
+        raise _Refused(ErrorCode.REBALANCE_IN_PROGRESS)
     shard.rebalancer.keep_alive(member, now)
     shard.rebalancer.release_heartbeat(member, ErrorCode.NONE, step)
 

@@ -96,9 +96,12 @@ class PartitionLog:
 
     # Appending
 
-    def append(self, data: bytearray | memoryview, batches: Batches, now: int, leader_epoch: int = 0) -> Appended:
+    def append(
+        self, data: bytearray | memoryview, batches: Batches, now: int, leader_epoch: int = 0, *, keyed: bool = False
+    ) -> Appended:
         """Writes validated batches that stand in `data`, which gets their offsets stamped in.
 
+        `keyed`: the caller knows that every record has a key, which compaction needs.
         Raises KafkaError, and then the log is as it was.
         """
         self._check_online()
@@ -109,7 +112,7 @@ class PartitionLog:
             return self._appended(duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, True)
         headers = self._stamp(data, batches, now, leader_epoch)
         prepared = self.producers.prepare(headers, now)
-        if self.config.compacts:
+        if self.config.compacts and not keyed:
             _check_keys(data, batches)
         self._write(_parts(data, batches), headers, now)
         self.producers.commit(prepared)

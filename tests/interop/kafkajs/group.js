@@ -34,7 +34,8 @@ async function join(told) {
   const { GROUP_JOIN, REBALANCING, CRASH } = consumer.events
   consumer.on(GROUP_JOIN, ({ payload }) => say(member, 'assigned', { places: placesOf(payload.memberAssignment), whole: true }))
   consumer.on(REBALANCING, () => say(member, 'stopped'))
-  consumer.on(CRASH, ({ payload }) => say(member, 'error', { error: String(payload.error) }))
+  // What it holds to be temporary it survives by starting anew, as another member.
+  consumer.on(CRASH, ({ payload: { error, restart } }) => say(member, restart ? 'stopped' : 'error', { error: String(error) }))
   await consumer.connect()
   const topics = told.pattern === null ? told.topics : [new RegExp(told.pattern)]
   await consumer.subscribe({ topics, fromBeginning: true })

@@ -19,5 +19,5 @@ def authorize_group(server: Server, call: Call, group_id: str) -> None:
 
 
 def caller_of(call: Call, token: Any = None) -> Caller:
-    """The call as the coordinator sees it. Hosts are written as Java prints an address that has no name."""
-    return Caller(token or call, call.version, call.client_id, "/" + call.connection.peer)
+    """The call as the coordinator sees it."""
+    return Caller(token or call, call.version, call.client_id, call.connection.client_host)

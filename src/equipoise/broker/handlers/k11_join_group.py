@@ -18,6 +18,7 @@ VERSIONS = "0-9"
 
 def handle(server: Server, request: JoinGroupRequest, call: Call) -> JoinGroupResponse | None:
     caller = caller_of(call)
+    call.connection.holding.rejoins()
     try:
         authorize_group(server, call, request.group_id)
     except KafkaError as error:

@@ -58,7 +58,7 @@ def build_batch(
     body = compress(codec, b"".join([_record(r, base_offset, base_timestamp) for r in records]))
     header = BatchHeader(
         base_offset=base_offset,
-        batch_length=HEADER_SIZE - LOG_OVERHEAD + len(body),
+        batch_length=0,
         partition_leader_epoch=leader_epoch,
         magic=MAGIC,
         crc=0,
@@ -74,8 +74,29 @@ def build_batch(
         base_sequence=base_sequence,
         record_count=len(records),
     )
+    return _batch(header, body)
+
+
+def build_pairs(pairs: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> bytearray:
+    """One batch of keys and values, with offsets from 0 on, all of one time: what the coordinator writes."""
+    if not pairs:
+        raise UsageError("a batch without records covers no offsets: give pairs")
+    body = b"".join([_pair(delta, key, value) for delta, (key, value) in enumerate(pairs)])
+    last = len(pairs) - 1
+    return _batch(BatchHeader(0, 0, -1, MAGIC, 0, 0, last, timestamp, timestamp, -1, -1, -1, last + 1), body)
+
+
+def _pair(delta: int, key: bytes, value: bytes | None) -> bytes:
+    size = _NULL if value is None else _varint(len(value))
+    body = b"".join((b"\0\0", _varint(delta), _varint(len(key)), key, size, value or b"", b"\0"))
+    return _varint(len(body)) + body
+
+
+def _batch(header: BatchHeader, body: bytes) -> bytearray:
+    """The header, completed with length and CRC, and the records."""
     batch = bytearray(HEADER_SIZE)
     batch += body
+    header = header._replace(batch_length=len(batch) - LOG_OVERHEAD)
     write_header(batch, 0, header)
     write_header(batch, 0, header._replace(crc=crc_of(batch, 0, len(batch))))
     return batch
