@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 .DEFAULT_GOAL := run
-.PHONY: run test lint format bench soak lock java clean setup
+.PHONY: run test prove lint format bench soak lock java kafka clean setup
 
 setup: $(STAMP)
 
@@ -19,7 +19,12 @@ run: $(STAMP)
 
 test: $(STAMP)
 	@tools/foreign-clients
-	$(BIN)/python -m pytest -m "not soak"
+	$(BIN)/python -m pytest -m "not soak and not kafka"
+
+# The same questions put to Apache Kafka and to us.
+prove: kafka
+	@tools/foreign-clients
+	$(BIN)/python -m pytest -m "kafka and not soak"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -42,6 +47,11 @@ soak: $(STAMP)
 # Where Spark and ZooKeeper will find Java: the machine's own, or one brought from a wheel.
 java: $(STAMP)
 	@tools/java-home
+
+# Apache Kafka, its Java clients and tools, and Spark's connector, from Maven Central into a cache.
+kafka: $(STAMP)
+	@tools/maven
+	@$(BIN)/python -m equipoise.proving.fetched
 
 # Renews the pins after a change of pyproject.toml. No index address is written into the file.
 lock:

@@ -31,7 +31,7 @@ class Target(NamedTuple):
 
 DISK = Target.ours("equipoise_data", "--data", "{data}")
 MEMORY = Target.ours("equipoise_memory", "--memory")
-MOCK = Target("mock_cluster", "librdkafka mock", ("equipoise.console.bench_mock",), False)
+MOCK = Target("mock_cluster", "librdkafka mock", ("equipoise.proving.mock",), False)
 TARGETS = (DISK, MEMORY, MOCK)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 
 if TYPE_CHECKING:
     from equipoise.broker import Broker
+    from equipoise.proving.brokers import KafkaBroker
 
 
 @pytest.fixture
@@ -17,4 +19,23 @@ def broker() -> Iterator[Broker]:
     from equipoise.broker import Broker
 
     with Broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaBroker]:
+    """Apache Kafka as a process of its own, the same for all tests. Needs a JDK, and Maven the first time.
+
+    Skipped, by name, where it cannot be had; a failure there if EQUIPOISE_REQUIRE_KAFKA=1.
+    """
+    from equipoise.proving.brokers import KafkaBroker
+    from equipoise.proving.fetched import Unavailable
+
+    try:
+        running = KafkaBroker()
+    except Unavailable as missing:
+        if os.environ.get("EQUIPOISE_REQUIRE_KAFKA") == "1":
+            pytest.fail(f"Apache Kafka: {missing}")
+        pytest.skip(f"Apache Kafka: {missing}")
+    with running:
         yield running

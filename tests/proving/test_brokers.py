@@ -1,0 +1,44 @@
+"""The brokers of the proving ground: they start, lose nothing when killed, and start again where they were."""
+
+from __future__ import annotations
+
+import pytest
+
+from equipoise.client import Admin
+from equipoise.proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker, MockBroker
+from equipoise.wire.errors import EquipoiseError
+
+
+def topics_of(broker: BrokerProcess) -> dict[str, int]:
+    with Admin(broker.bootstrap_servers) as admin:
+        return {topic.name: len(topic.partitions) for topic in admin.topics()}
+
+
+@pytest.mark.kafka
+def test_kafka_comes_back_after_a_kill_with_what_it_had(kafka: KafkaBroker) -> None:
+    with Admin(kafka.bootstrap_servers) as admin:
+        admin.create_topic("kept", 3)
+    address = kafka.bootstrap_servers
+    kafka.kill()
+    kafka.start()
+    assert kafka.bootstrap_servers == address
+    assert topics_of(kafka)["kept"] == 3
+
+
+def test_ours_comes_back_after_a_kill_with_what_it_had() -> None:
+    with EquipoiseBroker() as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topic("kept", 3)
+        broker.kill()
+        broker.start()
+        assert topics_of(broker)["kept"] == 3
+
+
+def test_the_mock_cluster_answers() -> None:
+    with MockBroker() as mock:
+        assert topics_of(mock) == {}
+
+
+def test_a_broker_that_cannot_start_says_why() -> None:
+    with pytest.raises(EquipoiseError, match=r"no\.such\.setting"), EquipoiseBroker({"no.such.setting": 1}):
+        pass
