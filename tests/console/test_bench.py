@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-from equipoise.console import bench_broker, bench_load
-from equipoise.console.bench_figures import FIGURES, Figure, Measurements, print_figures
-from equipoise.console.bench_servers import DISK, MEMORY, MOCK, TARGETS
+from equipoise.console.bench import broker, load
+from equipoise.console.bench.broker_figures import DISK, FIGURES, MEMORY, MOCK, TARGETS, Measurements, print_figures
+from equipoise.console.bench.figures import Figure
+from equipoise.proving.brokers import EquipoiseBroker
 from tests.console.conftest import Command
 
 ONLY_OURS = {"writing_alone_cpu": (DISK,), "resident_emptied": (DISK, MEMORY)}
@@ -19,9 +20,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the bench reads
 
 @pytest.fixture
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_broker, "STARTS", 1)
-    monkeypatch.setattr(bench_broker, "ROUNDS", 1)
-    monkeypatch.setattr(bench_load, "MAX_SECONDS", 0.05)
+    monkeypatch.setattr(broker, "STARTS", 1)
+    monkeypatch.setattr(broker, "ROUNDS", 1)
+    monkeypatch.setattr(load, "MAX_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("in_a_hurry")
@@ -72,9 +73,13 @@ def test_the_table_marks_what_falls_short(capsys: pytest.CaptureFixture[str]) ->
     assert lines["ready, in process"].split()[-2:] == ["met", "0.01"]
 
 
-def test_a_server_that_does_not_start_is_an_error_not_a_wait(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = DISK._replace(command=("equipoise", "serve", "--data", "{data}", "--set", "nonsense"))
-    monkeypatch.setattr(bench_broker, "TARGETS", (broken,))
+class BrokenBroker(EquipoiseBroker):
+    def command(self) -> list[str]:
+        return [*super().command(), "--set", "nonsense"]
+
+
+def test_a_broker_that_does_not_start_is_an_error_not_a_wait(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "TARGETS", (DISK._replace(kind=BrokenBroker),))
     ended = command("bench", "broker")
     assert (ended.status, ended.out) == (2, "")
-    assert "equipoise serve --data ended before it was ready" in ended.err
+    assert "equipoise has ended with status 2: equipoise: --set nonsense: write NAME=VALUE" in ended.err

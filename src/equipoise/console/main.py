@@ -74,7 +74,7 @@ def bench() -> None:
 @as_json
 def bench_broker(as_json: bool) -> None:
     """Start-up, produce, fetch and memory of the broker, beside librdkafka's mock cluster."""
-    from equipoise.console.bench_broker import run_bench
+    from equipoise.console.bench.broker import run_bench
 
     run_bench(as_json)
 
@@ -84,7 +84,7 @@ def bench_broker(as_json: bool) -> None:
 @click.option("--quick", is_flag=True, help="Smaller sizes, under a minute.")
 def bench_coordinator(as_json: bool, quick: bool) -> None:
     """Heartbeats, commits, large and many groups, restart, and rebalances of stock members."""
-    from equipoise.console.bench_coordinator import run_bench
+    from equipoise.console.bench.coordinator import run_bench
 
     run_bench(as_json, quick)
 

@@ -179,8 +179,20 @@ class EquipoiseBroker(BrokerProcess):
 
     def command(self) -> Sequence[str]:
         options = [word for name, value in self.settings.items() for word in ("--set", f"{name}={value}")]
-        place = ["--listen", self.bootstrap_servers, "--data", str(self.data)]
-        return [sys.executable, "-m", "equipoise", "serve", *place, *options]
+        listen = ["--listen", self.bootstrap_servers]
+        return [sys.executable, "-m", "equipoise", "serve", *listen, *self._storage(), *options]
+
+    def _storage(self) -> Sequence[str]:
+        return "--data", str(self.data)
+
+
+class MemoryBroker(EquipoiseBroker):
+    """Ours without a disk: it has forgotten everything when it is started again."""
+
+    name = "equipoise in memory"
+
+    def _storage(self) -> Sequence[str]:
+        return ("--memory",)
 
 
 class KafkaBroker(BrokerProcess):
@@ -243,20 +255,23 @@ class KafkaBroker(BrokerProcess):
         }
 
 
-class MockBroker(BrokerProcess):
+class AnnouncedBroker(BrokerProcess):
+    """A broker that chooses its port itself, and says so when it is ready."""
+
+    def _await_ready(self, deadline: float) -> None:
+        while not (said := self.log.read_text()).endswith("\n"):
+            self._check_start(deadline)
+            time.sleep(0.01)
+        self.port = int(said.rpartition(":")[2])
+
+
+class MockBroker(AnnouncedBroker):
     """librdkafka's mock cluster: it takes no settings, has no data, and keeps 5 MB a partition."""
 
     name = "librdkafka mock"
 
     def command(self) -> Sequence[str]:
         return [sys.executable, "-m", "equipoise.proving.mock"]
-
-    def _await_ready(self, deadline: float) -> None:
-        """It chooses its port itself, and says so."""
-        while not (said := self.log.read_text()).endswith("\n"):
-            self._check_start(deadline)
-            time.sleep(0.01)
-        self.port = int(said.rpartition(":")[2])
 
 
 def kafka_version() -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from equipoise.console.bench_servers import Server
+from equipoise.proving.brokers import BrokerProcess
 from equipoise.wire.errors import EquipoiseError
 
 MAX_BYTES = 256_000_000
@@ -58,23 +58,23 @@ class Sample:
         return self.client_cpu * 1e9 / self.bytes
 
 
-def produce(server: Server, topic: str, size: int) -> Sample:
+def produce(broker: BrokerProcess, topic: str, size: int) -> Sample:
     """Records of `size` random bytes, with librdkafka's own batching and acks=all, until all are acknowledged."""
     failures: list[object] = []
     producer = Producer(
         PRODUCER
-        | {"bootstrap.servers": server.bootstrap_servers, "on_delivery": lambda error, _: failures.append(error)}
+        | {"bootstrap.servers": broker.bootstrap_servers, "on_delivery": lambda error, _: failures.append(error)}
     )
     producer.list_topics(topic, timeout=_PATIENCE)
     value = os.urandom(size)
-    with _measuring(server) as sample:
+    with _measuring(broker) as sample:
         deadline = time.perf_counter() + MAX_SECONDS
         while sample.bytes < MAX_BYTES and time.perf_counter() < deadline:
             sample.bytes += size * _enqueue(producer, topic, value)
         left = producer.flush(_PATIENCE)
     if failures or left:
         reason = failures[0] if failures else f"no answer within {_PATIENCE:g} s"
-        raise EquipoiseError(f"{server.target.title}: {len(failures) + left} records were not produced: {reason}")
+        raise EquipoiseError(f"{broker.name}: {len(failures) + left} records were not produced: {reason}")
     return sample
 
 
@@ -90,13 +90,13 @@ def _enqueue(producer: Producer, topic: str, value: bytes) -> int:
     return 1000
 
 
-def fetch(server: Server, topic: str) -> Sample:
-    """What the server has kept of `topic`, from the beginning, by assignment; again and again if it is little."""
-    consumer = Consumer(CONSUMER | {"bootstrap.servers": server.bootstrap_servers})
+def fetch(broker: BrokerProcess, topic: str) -> Sample:
+    """What the broker has kept of `topic`, from the beginning, by assignment; again and again if it is little."""
+    consumer = Consumer(CONSUMER | {"bootstrap.servers": broker.bootstrap_servers})
     try:
         partitions = consumer.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions
         kept = [_kept(consumer, topic, partition) for partition in partitions]
-        with _measuring(server) as sample:
+        with _measuring(broker) as sample:
             deadline = time.perf_counter() + MAX_SECONDS
             while sample.bytes < MAX_BYTES and time.perf_counter() < deadline:
                 _read_once(consumer, kept, sample, deadline)
@@ -136,12 +136,12 @@ def write_alone(path: Path) -> float:
 
 
 @contextmanager
-def _measuring(server: Server) -> Iterator[Sample]:
+def _measuring(broker: BrokerProcess) -> Iterator[Sample]:
     sample = Sample()
-    server_cpu, client_cpu, began = server.cpu_seconds(), time.process_time(), time.perf_counter()
+    server_cpu, client_cpu, began = broker.cpu_seconds(), time.process_time(), time.perf_counter()
     yield sample
     sample.seconds = time.perf_counter() - began
-    sample.server_cpu = server.cpu_seconds() - server_cpu
+    sample.server_cpu = broker.cpu_seconds() - server_cpu
     sample.client_cpu = time.process_time() - client_cpu
     if not sample.bytes:
-        raise EquipoiseError(f"{server.target.title} let no record through in {sample.seconds:.1f} s")
+        raise EquipoiseError(f"{broker.name} let no record through in {sample.seconds:.1f} s")

@@ -6,7 +6,7 @@ import json
 from statistics import median
 from typing import Any, NamedTuple
 
-from equipoise.console.bench_figures import (
+from equipoise.console.bench.figures import (
     VERDICTS,
     Figure,
     machine,

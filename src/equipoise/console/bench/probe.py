@@ -15,7 +15,7 @@ from collections import deque
 from itertools import cycle
 
 from equipoise.broker.server import parse_address
-from equipoise.console.bench_members import ALL_IS_WELL, Crowd, request_frame
+from equipoise.console.bench.members import ALL_IS_WELL, Crowd, request_frame
 
 _MEMBERS = 50
 _PAUSE = 0.001

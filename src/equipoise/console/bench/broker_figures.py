@@ -1,20 +1,22 @@
-"""The figures of the broker bench: what is measured, in which unit, with which aim; and the two ways to print them.
-
-`Figure` and the small helpers serve the other bench too.
-"""
+"""The figures of the broker bench: what is measured, of which broker, with which aim; two ways to print them."""
 
 from __future__ import annotations
 
 import json
-import os
-import platform
-from collections.abc import Sequence
-from importlib.metadata import version
 from statistics import median
 from typing import Any, NamedTuple
 
-from equipoise.console.bench_servers import DISK, MOCK, TARGETS, Target
+from equipoise.console.bench.figures import (
+    VERDICTS,
+    Figure,
+    machine,
+    print_circumstances,
+    rounded,
+    short,
+    versions,
+)
 from equipoise.console.tables import print_table
+from equipoise.proving.brokers import BrokerProcess, EquipoiseBroker, MemoryBroker, MockBroker
 
 SIZES = {100: "100 B", 1024: "1 KB"}
 NOTES = (
@@ -27,34 +29,25 @@ NOTES = (
     "--data makes records durable (fdatasync) before they are acknowledged; --memory and the mock cluster do not. "
     "Writing alone is that part of its CPU which the disk takes from any program on this machine.",
 )
-MORE_IS_BETTER = frozenset({"MB/s", "1/s", "times"})  # of all other units less is
-
-VERDICTS = {None: "", True: "met", False: "MISSED"}
+PARTITIONS = 4  # what the mock cluster gives a topic, so ours gets the same
 
 
-class Figure(NamedTuple):
-    """A row of the table."""
+class Target(NamedTuple):
+    """Something to measure."""
 
     key: str
     title: str
-    unit: str
-    aim: float | None = None
+    kind: type[BrokerProcess]
+    keeps_all: bool  # the mock cluster keeps 5 MB a partition, and cannot delete topics
 
-    @property
-    def more_is_better(self) -> bool:
-        return self.unit in MORE_IS_BETTER
+    def new(self) -> BrokerProcess:
+        return self.kind({"num.partitions": PARTITIONS})
 
-    def best(self, values: Sequence[float]) -> float:
-        return max(values) if self.more_is_better else min(values)
 
-    def meets_aim(self, value: float | None) -> bool | None:
-        if self.aim is None or value is None:
-            return None
-        return value >= self.aim if self.more_is_better else value <= self.aim
-
-    @property
-    def aim_text(self) -> str:
-        return "" if self.aim is None else f"{'>=' if self.more_is_better else '<='} {self.aim:,g}"
+DISK = Target("equipoise_data", "equipoise serve --data", EquipoiseBroker, True)
+MEMORY = Target("equipoise_memory", "equipoise serve --memory", MemoryBroker, True)
+MOCK = Target("mock_cluster", "librdkafka mock", MockBroker, False)
+TARGETS = (DISK, MEMORY, MOCK)
 
 
 def _load_figures(what: str, size: int, aim: float | None = None) -> list[Figure]:
@@ -133,36 +126,10 @@ def _figure(measured: Measurements, figure: Figure) -> dict[str, Any]:
     return {"unit": figure.unit, **ours, "ratio": rounded(measured.ratio(figure)), **verdict}
 
 
-def rounded(value: float | None) -> float | None:
-    """Four digits are more than any of these measurements can promise."""
-    return None if value is None else float(f"{value:.4g}")
-
-
-def machine() -> dict[str, Any]:
-    return {"cores": os.cpu_count(), "system": platform.platform(), "architecture": platform.machine()}
-
-
-def versions() -> dict[str, str]:
-    import confluent_kafka
-
-    return {
-        "equipoise": version("equipoise"),
-        "python": platform.python_version(),
-        "confluent-kafka": version("confluent-kafka"),
-        "librdkafka": str(confluent_kafka.libversion()[0]),
-    }
-
-
 def print_figures(measured: Measurements, seconds: float) -> None:
     columns = ["figure", "unit", *(target.title for target in TARGETS), "ratio", "aim", "", "median"]
     print_table(columns, [_row(measured, figure) for figure in FIGURES])
     print_circumstances(seconds, NOTES)
-
-
-def print_circumstances(seconds: float, notes: Sequence[str]) -> None:
-    print(", ".join(f"{name} {number}" for name, number in versions().items()), end="")
-    print(f"; {os.cpu_count()} cores; {seconds:.0f} s")
-    print("\n".join(notes))
 
 
 def _row(measured: Measurements, figure: Figure) -> list[str]:
@@ -175,9 +142,3 @@ def _row(measured: Measurements, figure: Figure) -> list[str]:
         VERDICTS[measured.meets_aim(figure)],
         short(measured.median(figure, DISK)),
     ]
-
-
-def short(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

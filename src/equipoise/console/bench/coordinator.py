@@ -6,31 +6,28 @@ import json
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from statistics import fmean, quantiles
-from typing import NamedTuple
 
 from equipoise.broker.server import parse_address
 from equipoise.client import Admin
 from equipoise.client.connection import Connection
-from equipoise.console.bench_coordinator_figures import FULL, HOLDS, PIPELINED, QUICK, STRATEGIES, Results
-from equipoise.console.bench_machine import check_machine, progress
-from equipoise.console.bench_members import ALL_IS_WELL, TOPIC, Crowd, Member, pump, request_frame, response_frame
-from equipoise.console.bench_servers import Server, Target
-from equipoise.coordinator.placement import partition_for
-from equipoise.wire.apis.k08_offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
+from equipoise.console.bench.coordinator_figures import FULL, HOLDS, PIPELINED, QUICK, STRATEGIES, Results
+from equipoise.console.bench.group_load import (
+    Load,
+    apply_load,
+    commit_frame,
+    commits_of,
+    committed_frame,
+    heartbeats,
 )
+from equipoise.console.bench.machine import check_machine, progress
+from equipoise.console.bench.members import TOPIC, Crowd, Member, pump
+from equipoise.coordinator.placement import partition_for
+from equipoise.proving.brokers import AnnouncedBroker, BrokerProcess, EquipoiseBroker
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from equipoise.wire.errors import EquipoiseError, ErrorCode, UsageError
 
@@ -40,7 +37,13 @@ _SHARDS = 50  # offsets.topic.num.partitions
 _GROUPS = 1000  # that the stored offsets belong to
 _AT_A_TIME = 50
 _SPARE_FILES = 200
-_ECHO = Target("echo", "the echo", ("equipoise.console.bench_echo",), False)
+
+
+class _Echo(AnnouncedBroker):
+    name = "echo"
+
+    def command(self) -> Sequence[str]:
+        return [sys.executable, "-m", "equipoise.console.bench.echo"]
 
 
 def run_bench(as_json: bool, quick: bool) -> None:
@@ -50,9 +53,9 @@ def run_bench(as_json: bool, quick: bool) -> None:
     _allow_connections(max(results.sizes.connections, sum(results.sizes.groups)) + _SPARE_FILES)
     began = time.perf_counter()
     parts = (_measure_load, _measure_groups, _measure_memory, _measure_restart, _measure_stock)
-    with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as scratch, progress(len(parts)) as advance:
-        for number, measure in enumerate(parts):
-            measure(results, Path(scratch, str(number)))
+    with progress(len(parts)) as advance:
+        for measure in parts:
+            measure(results)
             advance()
     (results.print_json if as_json else results.print_table)(time.perf_counter() - began)
 
@@ -69,15 +72,12 @@ def _allow_connections(files: int) -> None:
 
 
 @contextmanager
-def _broker(data: Path, partitions: int = _PARTITIONS, **settings: int) -> Iterator[Server]:
+def _broker(partitions: int = _PARTITIONS, **settings: int) -> Iterator[EquipoiseBroker]:
     """A broker on disk with the topic that members subscribe to."""
-    pairs = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
-    options = [word for pair in pairs for word in ("--set", pair)]
-    with Server(Target.ours("equipoise", "--data", "{data}", *options), data) as server:
-        with Admin(server.bootstrap_servers) as admin:
-            if all(topic.name != TOPIC for topic in admin.topics()):
-                admin.create_topic(TOPIC, partitions)
-        yield server
+    with EquipoiseBroker({name.replace("_", "."): value for name, value in settings.items()}) as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topic(TOPIC, partitions)
+        yield broker
 
 
 def _ids(prefix: str, count: int) -> list[str]:
@@ -87,78 +87,48 @@ def _ids(prefix: str, count: int) -> list[str]:
 # -- heartbeats and commits
 
 
-class _Load(NamedTuple):
-    key: str
-    requests: list[bytes]
-    answer: bytes
-    depth: int = 1
-
-
-def _measure_load(results: Results, data: Path) -> None:
+def _measure_load(results: Results) -> None:
     group_ids = _ids("load", results.sizes.connections)
     with (
-        Server(_ECHO, data) as echo,
+        _Echo() as echo,
         Crowd(parse_address(echo.bootstrap_servers), group_ids) as strangers,
-        _broker(data, group_initial_rebalance_delay_ms=0) as server,
-        Crowd(parse_address(server.bootstrap_servers), group_ids) as crowd,
+        _broker(group_initial_rebalance_delay_ms=0) as broker,
+        Crowd(parse_address(broker.bootstrap_servers), group_ids) as crowd,
     ):
         crowd.form()
-        heartbeats, *others = _loads(crowd.members)
+        beats, *others = _loads(crowd.members)
         for _ in range(results.sizes.rounds):
-            _measure_one_load(results, echo, strangers.members, heartbeats._replace(key="echo"))
-            for load in (heartbeats, *others):
-                _measure_one_load(results, server, crowd.members[: len(load.requests)], load)
+            _measure_one_load(results, echo, strangers.members, beats._replace(key="echo"))
+            for load in (beats, *others):
+                _measure_one_load(results, broker, crowd.members, load)
 
 
-def _loads(members: Sequence[Member]) -> list[_Load]:
-    heartbeats = [request_frame(member.heartbeat_request()) for member in members]
-    commits = [_commit(member.group_id, 1, member) for member in members]
+def _loads(members: Sequence[Member]) -> list[Load]:
+    beats, commits = heartbeats(members), commits_of(1, members)
     return [
-        _Load("heartbeats", heartbeats, ALL_IS_WELL),
-        _pipelined("heartbeats_pipelined", heartbeats, ALL_IS_WELL),
-        _Load("commits", commits, _committed(1)),
-        _pipelined("commits_pipelined", commits, _committed(1)),
-        _Load("commits_of_10", [_commit(member.group_id, 10, member) for member in members], _committed(10)),
+        beats,
+        beats.pipelined(PIPELINED),
+        commits,
+        commits.pipelined(PIPELINED),
+        commits_of(10, members)._replace(key="commits_of_10"),
     ]
 
 
-def _pipelined(key: str, requests: Sequence[bytes], answer: bytes) -> _Load:
-    few = requests[: len(requests) // 10]
-    return _Load(key, [request * PIPELINED for request in few], answer * PIPELINED, PIPELINED)
-
-
-def _measure_one_load(results: Results, server: Server, members: Sequence[Member], load: _Load) -> None:
-    pump(members, load.requests, load.answer, 0)  # what is done for the first time takes longer
-    server_cpu, own_cpu = server.cpu_seconds(), time.process_time()
-    answers, seconds = pump(members, load.requests, load.answer, results.sizes.seconds)
-    server_cpu, own_cpu = server.cpu_seconds() - server_cpu, time.process_time() - own_cpu
-    results.add(load.key, answers * load.depth / server_cpu)
-    results.add(f"{load.key}_wall", answers * load.depth / seconds)
-    results.add(f"{load.key}_generator", own_cpu / server_cpu)
-
-
-def _commit(group_id: str, count: int, member: Member | None = None) -> bytes:
-    """Offsets of partitions 0 to `count` - 1; without a member, as consumers do that assign themselves."""
-    rows = [OffsetCommitRequestPartition(partition_index=number, committed_offset=number) for number in range(count)]
-    request = OffsetCommitRequest(group_id=group_id, topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=rows)])
-    if member is not None:
-        request.member_id, request.generation_id_or_member_epoch = member.member_id, member.generation_id
-    return request_frame(request)
-
-
-def _committed(count: int) -> bytes:
-    rows = [OffsetCommitResponsePartition(partition_index=n, error_code=ErrorCode.NONE) for n in range(count)]
-    return response_frame(OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name=TOPIC, partitions=rows)]))
+def _measure_one_load(results: Results, broker: BrokerProcess, members: Sequence[Member], load: Load) -> None:
+    sample = apply_load(broker, members, load, results.sizes.seconds)
+    results.add(load.key, sample.per_cpu_second)
+    results.add(f"{load.key}_wall", sample.per_second)
+    results.add(f"{load.key}_generator", sample.generator_share)
 
 
 # -- large groups
 
 
-def _measure_groups(results: Results, data: Path) -> None:
+def _measure_groups(results: Results) -> None:
     sizes = results.sizes
     with ExitStack() as running:
-        server = running.enter_context(_broker(data))
-        address = parse_address(server.bootstrap_servers)
+        broker = running.enter_context(_broker())
+        address = parse_address(broker.bootstrap_servers)
         crowds = {count: running.enter_context(Crowd(address, [f"of-{count}"] * count)) for count in sizes.groups}
         largest = sizes.groups[-1]
         results.add(f"stable_{largest}_cold", crowds[largest].form())
@@ -168,13 +138,13 @@ def _measure_groups(results: Results, data: Path) -> None:
             for _ in range(sizes.rounds):
                 crowd.disband()
                 results.add(f"stable_{count}", crowd.form())
-        _measure_rebalances(results, server, crowds[sizes.restless])
+        _measure_rebalances(results, broker, crowds[sizes.restless])
 
 
-def _measure_rebalances(results: Results, server: Server, crowd: Crowd) -> None:
+def _measure_rebalances(results: Results, broker: BrokerProcess, crowd: Crowd) -> None:
     """What other groups notice of a large rebalance."""
     crowd.be_patient()
-    with _probe(server.bootstrap_servers) as probed:
+    with _probe(broker.bootstrap_servers) as probed:
         spans = [crowd.rebalance() for _ in range(results.sizes.rounds)]
     for began, ended in spans:
         results.add(f"rebalance_{len(crowd.members)}", ended - began)
@@ -186,7 +156,7 @@ def _measure_rebalances(results: Results, server: Server, crowd: Crowd) -> None:
 def _probe(address: str) -> Iterator[list[tuple[float, float]]]:
     """Heartbeats beside what happens inside the `with`; afterwards the list holds when, and how long they took."""
     rows: list[tuple[float, float]] = []
-    command = [sys.executable, "-m", "equipoise.console.bench_probe", address]
+    command = [sys.executable, "-m", "equipoise.console.bench.probe", address]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         if process.stdout.readline() != "ready\n":
@@ -198,25 +168,21 @@ def _probe(address: str) -> Iterator[list[tuple[float, float]]]:
 # -- many groups
 
 
-def _measure_memory(results: Results, data: Path) -> None:
+def _measure_memory(results: Results) -> None:
     group_ids = _ids("idle", results.sizes.idle_groups)
     with (
-        _broker(data, group_initial_rebalance_delay_ms=0) as server,
-        Crowd(parse_address(server.bootstrap_servers), group_ids[:_AT_A_TIME]) as crowd,
+        _broker(group_initial_rebalance_delay_ms=0) as broker,
+        Crowd(parse_address(broker.bootstrap_servers), group_ids[:_AT_A_TIME]) as crowd,
     ):
-        before = server.resident_mb()
+        before = broker.resident_mb()
         for some in _portions(group_ids):
             for member, group_id in zip(crowd.members, some, strict=True):
                 member.enter(group_id)
             crowd.form()
-            pump(
-                crowd.members,
-                [_commit(one.group_id, _COMMITTED, one) for one in crowd.members],
-                _committed(_COMMITTED),
-                0,
-            )
-        results.add("resident_idle_groups", server.resident_mb())
-        results.add("idle_group", (server.resident_mb() - before) * 1e3 / len(group_ids))
+            commits = commits_of(_COMMITTED, crowd.members)
+            pump(crowd.members, commits.requests, commits.answer, 0)
+        results.add("resident_idle_groups", broker.resident_mb())
+        results.add("idle_group", (broker.resident_mb() - before) * 1e3 / len(group_ids))
 
 
 def _portions(group_ids: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -227,23 +193,26 @@ def _portions(group_ids: Sequence[str]) -> Iterator[Sequence[str]]:
 # -- restarts
 
 
-def _measure_restart(results: Results, data: Path) -> None:
+def _measure_restart(results: Results) -> None:
     group_ids, each = _ids("stored", _GROUPS), results.sizes.offsets // _GROUPS
-    with (
-        _broker(data, partitions=each) as server,
-        Crowd(parse_address(server.bootstrap_servers), group_ids[:_AT_A_TIME]) as crowd,
-    ):
-        for some in _portions(group_ids):
-            pump(crowd.members, [_commit(group_id, each) for group_id in some], _committed(each), 0)
+    with _broker(partitions=each) as broker:
+        with Crowd(parse_address(broker.bootstrap_servers), group_ids[:_AT_A_TIME]) as crowd:
+            for some in _portions(group_ids):
+                pump(crowd.members, [commit_frame(group_id, each) for group_id in some], committed_frame(each), 0)
+        for _ in range(results.sizes.restarts):
+            broker.stop()
+            began = time.perf_counter()
+            with Connection(*parse_address(broker.start().bootstrap_servers)) as connection:
+                _await_loaded(connection, group_ids)
+                results.add("restart", time.perf_counter() - began)
+                _check_offsets(connection, group_ids, each)
+
+
+def _await_loaded(connection: Connection, group_ids: Sequence[str]) -> None:
     one_of_each_shard = {partition_for(group_id, _SHARDS): group_id for group_id in group_ids}.values()
-    for _ in range(results.sizes.restarts):
-        began = time.perf_counter()
-        with _broker(data) as server, Connection(*parse_address(server.bootstrap_servers)) as connection:
-            for group_id in one_of_each_shard:
-                while _fetch_offsets(connection, group_id) is None:
-                    time.sleep(0.005)
-            results.add("restart", time.perf_counter() - began)
-            _check_offsets(connection, group_ids, each)
+    for group_id in one_of_each_shard:
+        while _fetch_offsets(connection, group_id) is None:
+            time.sleep(0.005)
 
 
 def _check_offsets(connection: Connection, group_ids: Sequence[str], each: int) -> None:
@@ -264,16 +233,15 @@ def _fetch_offsets(connection: Connection, group_id: str) -> list[int] | None:
 # -- stock members
 
 
-def _measure_stock(results: Results, data: Path) -> None:
+def _measure_stock(results: Results) -> None:
     """All at the same time: they wait much more than they work."""
-    from equipoise.console.bench_stock import measure_rebalances
+    from equipoise.console.bench.stock import measure_rebalances
 
     sizes = results.sizes
     cases = [(strategy, hold) for strategy in sizes.strategies for hold in HOLDS]
     with ExitStack() as running, ThreadPoolExecutor(len(cases)) as threads:
         servers = {
-            hold: running.enter_context(_broker(data / hold, group_heartbeat_hold_max_ms=limit))
-            for hold, limit in HOLDS.items()
+            hold: running.enter_context(_broker(group_heartbeat_hold_max_ms=limit)) for hold, limit in HOLDS.items()
         }
         found = threads.map(
             lambda case: measure_rebalances(servers[case[1]].bootstrap_servers, TOPIC, case[0], sizes.stock_rounds),

@@ -10,7 +10,7 @@ import sys
 from typing import cast
 
 from equipoise.broker.running import new_event_loop
-from equipoise.console.bench_members import ALL_IS_WELL
+from equipoise.console.bench.members import ALL_IS_WELL
 
 
 class _Echo(asyncio.BufferedProtocol):

@@ -1,0 +1,1 @@
+"""`equipoise bench`: figures, measured beside peers in one run."""
