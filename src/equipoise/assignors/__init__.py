@@ -1,0 +1,45 @@
+"""Who gets which partition: the strategies that a group's leader runs, by their names on the wire."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from equipoise.assignors.assignor import (
+    Assignments,
+    Assignor,
+    Cluster,
+    GroupMember,
+    Members,
+    RebalanceProtocol,
+    Topic,
+    common_protocol,
+)
+from equipoise.assignors.range import RangeAssignor
+from equipoise.assignors.roundrobin import RoundRobinAssignor
+from equipoise.wire.errors import UsageError
+
+ASSIGNORS: dict[str, type[Assignor]] = {cls.name: cls for cls in (RangeAssignor, RoundRobinAssignor)}
+
+__all__ = [
+    "ASSIGNORS",
+    "Assignments",
+    "Assignor",
+    "Cluster",
+    "GroupMember",
+    "Members",
+    "RangeAssignor",
+    "RebalanceProtocol",
+    "RoundRobinAssignor",
+    "Topic",
+    "assignor_named",
+    "common_protocol",
+]
+
+
+def assignor_named(name: str) -> Assignor:
+    """A new one: assignors remember what their member was assigned."""
+    if name not in ASSIGNORS:
+        nearest = get_close_matches(name, ASSIGNORS, 1)
+        meant = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(ASSIGNORS)}"
+        raise UsageError(f"there is no assignor {name!r}: {meant} A custom one is given as an object")
+    return ASSIGNORS[name]()

@@ -1,0 +1,54 @@
+"""The orders that Java's assignors go by, and who subscribes to what: members of equal subscriptions are one class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from equipoise.assignors.assignor import Cluster, Members
+
+TopicsBySubscribers = dict[frozenset[int], list[str]]
+
+
+def java_order(text: str) -> bytes:
+    """As Java compares strings, by UTF-16 units; code points above U+FFFF come before U+E000."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def member_order(members: Members) -> list[str]:
+    """Static members first, by group.instance.id; then the others by member id."""
+
+    def key(member_id: str) -> tuple[bool, bytes]:
+        instance = members[member_id].group_instance_id
+        return instance is None, java_order(member_id if instance is None else instance)
+
+    return sorted(members, key=key)
+
+
+class Subscribers:
+    """The members of each topic that exists, in a given order of members."""
+
+    def __init__(self, cluster: Cluster, members: Members, order: Iterable[str]) -> None:
+        self.order = list(order)
+        self.class_of: list[int] = []  # of each member in order
+        classes: dict[frozenset[str], int] = {}
+        for member_id in self.order:
+            topics = frozenset(members[member_id].subscription.topics)
+            self.class_of.append(classes.setdefault(topics, len(classes)))
+        self.classes = list(classes)
+        self.topics = self._sorted_topics(cluster)
+
+    def _sorted_topics(self, cluster: Cluster) -> list[str]:
+        wanted = frozenset().union(*self.classes)
+        return sorted((topic for topic in wanted if topic in cluster and cluster[topic].partitions > 0), key=java_order)
+
+    def topics_by_classes(self) -> TopicsBySubscribers:
+        """Topics that the same classes subscribe to, in order of topics."""
+        topics: TopicsBySubscribers = {}
+        for topic in self.topics:
+            key = frozenset(number for number, subscribed in enumerate(self.classes) if topic in subscribed)
+            topics.setdefault(key, []).append(topic)
+        return topics
+
+    def positions(self, classes: frozenset[int]) -> list[int]:
+        """Where the members of some classes stand in the order."""
+        return [position for position, number in enumerate(self.class_of) if number in classes]
