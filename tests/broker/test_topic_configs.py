@@ -111,7 +111,6 @@ def test_the_broker_describes_its_settings_as_read_only(start: Start, connect: C
     [
         ("absent", TOPIC, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("2", BROKER, ErrorCode.INVALID_REQUEST),
-        ("t", GROUP, ErrorCode.INVALID_REQUEST),
         ("t", 99, ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -119,6 +118,11 @@ def test_describing_has_its_errors(client: RawClient, name: str, resource_type: 
     result = describe(client, name, resource_type)
     assert (result.error_code, result.configs) == (code, [])
     assert result.error_message
+
+
+def test_a_group_has_no_configs(client: RawClient) -> None:
+    result = describe(client, "any", GROUP)
+    assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
 
 
 # -- altered

@@ -30,6 +30,7 @@ VERSIONS = "3-13"
 ADVERTISED = "0-13"
 ALL, NONE = -1, 0
 _FIRST_VERSION_WITH_IDS = 13
+_ADMIN_CLIENT = "__admin_client"  # the one client that Kafka lets write to its internal topics
 
 
 class Unacknowledged:
@@ -118,7 +119,7 @@ class _Appending:
         by_id = self.call.version >= _FIRST_VERSION_WITH_IDS
         key = topic.topic_id if by_id else topic.name
         partition = self.server.find_partition(self.call, Operation.WRITE, key, index)
-        if partition.topic.is_internal:
+        if partition.topic.is_internal and self.call.client_id != _ADMIN_CLIENT:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic.name} is written by the broker alone"
             )

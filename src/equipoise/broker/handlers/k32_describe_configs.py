@@ -1,4 +1,4 @@
-"""DescribeConfigs (32) for topics and for this broker, each value with the place it comes from."""
+"""DescribeConfigs (32) for topics, groups and this broker, each value with the place it comes from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 VERSIONS = "1-4"
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 
 
 def handle(server: Server, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
@@ -53,7 +53,12 @@ def _rows(server: Server, call: Call, asked: DescribeConfigsResource) -> list[Co
         if asked.resource_name not in ("", str(server.node_id)):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {server.node_id}, not {asked.resource_name}")
         return describe_broker(server.config)
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {asked.resource_type} is not served: 2 topic, 4 broker")
+    if asked.resource_type == GROUP:
+        server.authorize(call, Operation.DESCRIBE_CONFIGS, Resource(Kind.GROUP, asked.resource_name))
+        return []  # those there are in Kafka are for `consumer` and share groups
+    raise KafkaError(
+        ErrorCode.INVALID_REQUEST, f"resource type {asked.resource_type} is not served: 2 topic, 4 broker, 32 group"
+    )
 
 
 def _result(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
