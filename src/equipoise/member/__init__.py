@@ -1,0 +1,34 @@
+"""One member of a consumer group, pure: the consumer's side of the protocol."""
+
+from equipoise.member.commits import Commit, OffsetAndMetadata
+from equipoise.member.config import MemberConfig
+from equipoise.member.errors import (
+    CommitFailedError,
+    CommitFailure,
+    FencedInstanceIdError,
+    Overrun,
+    RebalanceInProgressError,
+)
+from equipoise.member.member import Member, Node
+from equipoise.member.partitions import TopicPartition
+from equipoise.member.states import MemberState
+from equipoise.member.step import Callback, Kind, Send, Step
+
+__all__ = [
+    "Callback",
+    "Commit",
+    "CommitFailedError",
+    "CommitFailure",
+    "FencedInstanceIdError",
+    "Kind",
+    "Member",
+    "MemberConfig",
+    "MemberState",
+    "Node",
+    "OffsetAndMetadata",
+    "Overrun",
+    "RebalanceInProgressError",
+    "Send",
+    "Step",
+    "TopicPartition",
+]

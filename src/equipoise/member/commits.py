@@ -1,0 +1,237 @@
+"""OffsetCommit: who may commit what when, and what becomes of it: the table of spec section 9.7.
+
+One commit is under way at a time, so that an older one that has to be repeated cannot undo a newer one. A commit
+of a cooperative member that falls into a rebalance waits for its end, and goes on with what is still owned.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from equipoise.member.errors import CommitFailedError, CommitFailure, FencedInstanceIdError, RebalanceInProgressError
+from equipoise.member.heartbeats import NEVER
+from equipoise.member.partitions import NOTHING, Owned, TopicPartition, listed
+from equipoise.member.states import MemberState
+from equipoise.member.step import Step
+from equipoise.wire.apis.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.schema import Message
+
+if TYPE_CHECKING:
+    from equipoise.member.member import Member
+
+
+class OffsetAndMetadata(NamedTuple):
+    offset: int  # of the next record to read
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class Commit:
+    """One commit from the application's wish to its outcome."""
+
+    def __init__(self, offsets: dict[TopicPartition, OffsetAndMetadata], deadline: int) -> None:
+        self.offsets = offsets
+        self.deadline = deadline
+        self.is_done = False
+        self.error: KafkaError | None = None
+        self.on_done: Callable[[Commit], None] | None = None
+        self.generation_id = -1  # in which the application asked for it
+        self.refused_in = -1  # the generation that was already over when it came to the coordinator
+        self.lost: Owned = NOTHING  # to other members, since then
+
+    def finish(self, error: KafkaError | None) -> None:
+        self.is_done, self.error = True, error
+        if self.on_done is not None:
+            self.on_done(self)
+
+
+_AGAIN = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+_COORDINATOR_GONE = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.REQUEST_TIMED_OUT)
+_OUT_OF_DATE = {
+    ErrorCode.ILLEGAL_GENERATION: CommitFailure.OLD_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID: CommitFailure.EXPELLED,
+}
+
+
+class Commits:
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._queue: deque[Commit] = deque()  # the first of them may be under way
+        self._request: OffsetCommitRequest | None = None
+        self._retry_at = 0
+
+    @property
+    def are_waiting(self) -> bool:
+        return bool(self._queue)
+
+    def add(self, commit: Commit, now: int) -> None:
+        if not commit.offsets:
+            commit.finish(None)
+        elif (refusal := self._refusal(now)) is not None:
+            commit.finish(refusal)
+        else:
+            commit.generation_id = self._member.generation_id
+            self._queue.append(commit)
+
+    @property
+    def _is_standalone(self) -> bool:
+        return not self._member.subscription.is_active and self._member.state is MemberState.UNJOINED
+
+    def _refusal(self, now: int) -> KafkaError | None:
+        member = self._member
+        if self._is_standalone or member.state is MemberState.STABLE:
+            return None
+        if member.is_rebalancing:
+            return None if member.is_cooperative and member.assignment else RebalanceInProgressError()
+        return member.commit_failure(now)
+
+    # -- to the coordinator
+
+    def send(self, now: int, step: Step) -> None:
+        """The first that waits, if it can go."""
+        while self._request is None and now >= self._retry_at and self._can_go():
+            if self._reduce(self._queue[0]):
+                self._request = self._build(self._queue[0])
+                step.send(self._request, self._member.config.request_timeout_ms)
+            else:
+                self._finish(None)
+
+    def _can_go(self) -> bool:
+        if not self._queue or self._is_standalone:
+            return bool(self._queue)
+        member = self._member
+        return member.state is MemberState.STABLE and self._queue[0].refused_in != member.generation_id
+
+    def _reduce(self, commit: Commit) -> bool:
+        """After a rebalance, takes out what went to others; whether anything is left. What a listener is being told
+        of, the member still owns."""
+        if not self._is_standalone and commit.generation_id != self._member.generation_id:
+            gone = commit.offsets.keys() - self._member.assignment
+            commit.lost |= gone
+            commit.offsets = {one: at for one, at in commit.offsets.items() if one not in gone}
+        return bool(commit.offsets)
+
+    def _build(self, commit: Commit) -> OffsetCommitRequest:
+        member = self._member
+        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+        for (topic, partition), (offset, metadata, leader_epoch) in sorted(commit.offsets.items()):
+            row = OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=offset,
+                committed_leader_epoch=leader_epoch,
+                committed_metadata=metadata,
+            )
+            topics.setdefault(topic, []).append(row)
+        request = OffsetCommitRequest(
+            group_id=member.config.group_id,
+            topics=[OffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()],
+        )
+        if not self._is_standalone:
+            request.generation_id_or_member_epoch = member.generation_id
+            request.member_id = member.member_id
+            request.group_instance_id = member.config.group_instance_id
+        return request
+
+    # -- outcomes
+
+    def answered(self, request: OffsetCommitRequest, response: OffsetCommitResponse, now: int) -> None:
+        if request is not self._request:
+            return
+        self._request = None
+        errors = {
+            TopicPartition(topic.name, row.partition_index): ErrorCode(row.error_code)
+            for topic in response.topics
+            for row in topic.partitions
+            if row.error_code != ErrorCode.NONE
+        }
+        if errors:
+            self._refused(request, errors, now)
+        else:
+            self._finish(None)
+
+    def _refused(self, request: OffsetCommitRequest, errors: Mapping[TopicPartition, ErrorCode], now: int) -> None:
+        member, error = self._member, next(iter(errors.values()))
+        if error in _AGAIN:
+            self._pause(now)
+        elif error in _COORDINATOR_GONE:
+            member.lose_coordinator(now)
+        elif error is ErrorCode.REBALANCE_IN_PROGRESS:
+            member.joining.want("a commit was refused because the group is rebalancing")
+            self._wait_for_rebalance(request)
+        elif error in _OUT_OF_DATE:
+            self._out_of_date(request, error, now)
+        elif error is ErrorCode.FENCED_INSTANCE_ID:
+            self._finish(FencedInstanceIdError(member.config.group_instance_id))
+            member.fence(now)
+        else:
+            self._finish(KafkaError(error, f"the commit was refused: {error.name} for {listed(errors)}"))
+
+    def _out_of_date(self, request: OffsetCommitRequest, error: ErrorCode, now: int) -> None:
+        member = self._member
+        if request.generation_id_or_member_epoch < 0:
+            self._finish(CommitFailedError(CommitFailure.STANDALONE, member.config))
+        elif member.is_rebalancing or request.generation_id_or_member_epoch != member.generation_id:
+            self._wait_for_rebalance(request)
+        else:
+            member.put_out(_OUT_OF_DATE[error], now)
+
+    def _wait_for_rebalance(self, request: OffsetCommitRequest) -> None:
+        """The partitions of a cooperative member stay with it through a rebalance; an eager one has to give them up."""
+        if self._member.is_cooperative:
+            self._queue[0].refused_in = request.generation_id_or_member_epoch
+        else:
+            self._finish(RebalanceInProgressError())
+
+    def _finish(self, error: KafkaError | None) -> None:
+        commit = self._queue.popleft()
+        if error is None and commit.lost:
+            error = CommitFailedError(CommitFailure.PARTITIONS_LOST, self._member.config, partitions=commit.lost)
+        commit.finish(error)
+
+    def failed(self, request: Message, now: int) -> None:
+        if request is self._request:
+            self._request = None
+            self._pause(now)
+
+    def _pause(self, now: int) -> None:
+        self._retry_at = now + self._member.config.retry_backoff_ms
+
+    def abandon(self, error: KafkaError) -> None:
+        """The member is out of its generation: nothing of it can be committed any more."""
+        self._request = None
+        while self._queue:
+            self._queue.popleft().finish(error)
+
+    # -- time
+
+    def next_deadline(self) -> int:
+        if not self._queue:
+            return NEVER
+        earliest = min(commit.deadline for commit in self._queue)
+        return min(earliest, self._retry_at) if self._retry_at else earliest
+
+    def tick(self, now: int) -> None:
+        if now >= self._retry_at:
+            self._retry_at = 0
+        late = [commit for commit in self._queue if commit.deadline <= now]
+        for commit in late:
+            if commit is self._queue[0]:
+                self._request = None
+            self._queue.remove(commit)
+            commit.finish(_too_late(self._member.config.default_api_timeout_ms))
+
+
+def _too_late(limit_ms: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"the commit has had no success within default.api.timeout.ms ({limit_ms} ms): is the coordinator reachable? "
+        "Commit again, or raise the limit",
+    )

@@ -1,0 +1,27 @@
+"""What a member is told about itself. Times are milliseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from equipoise.assignors import Assignor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberConfig:
+    group_id: str
+    group_instance_id: str | None = None
+    assignors: tuple[Assignor, ...] = field(default=())
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    max_poll_records: int = 500
+    request_timeout_ms: int = 30_000
+    default_api_timeout_ms: int = 60_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    client_rack: str | None = None
+
+    @property
+    def is_static(self) -> bool:
+        return self.group_instance_id is not None

@@ -1,0 +1,116 @@
+"""What a consumer raises. Each message says what happened, by how much, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from equipoise.member.config import MemberConfig
+from equipoise.member.partitions import NOTHING, Owned, listed
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+
+class FencedInstanceIdError(KafkaError):
+    """Another consumer has joined with the same group.instance.id: this one is out for good."""
+
+    def __init__(self, group_instance_id: str | None) -> None:
+        super().__init__(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"another consumer has joined with group.instance.id {group_instance_id!r}, and this one is out: "
+            "give each running consumer an instance id of its own",
+        )
+
+
+class RebalanceInProgressError(KafkaError):
+    """The commit came in the middle of a rebalance. After the next poll() it can be tried again."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            ErrorCode.REBALANCE_IN_PROGRESS,
+            "the group is rebalancing and this member's partitions are not settled: call poll() to take part, "
+            "then commit again what is still assigned",
+        )
+
+
+class CommitFailure(Enum):
+    """Why a commit cannot be: a value, of which `CommitFailedError` makes words."""
+
+    POLL_OVERRUN = auto()  # max.poll.interval.ms has passed between two polls
+    EXPELLED = auto()  # the coordinator does not know the member any more
+    OLD_GENERATION = auto()  # the group has gone on without this member
+    PARTITIONS_LOST = auto()  # a rebalance has given them to others
+    STANDALONE = auto()  # no member at all, in a group that has members
+    NOT_JOINED = auto()  # subscribed, but never polled
+
+
+@dataclass(frozen=True, slots=True)
+class Overrun:
+    """A poll that came too late, or has not come yet."""
+
+    late_ms: int  # since the deadline
+    records: int  # that the last poll had returned
+
+
+class CommitFailedError(KafkaError):
+    """The commit was refused for good: the partitions belong, or may soon belong, to other members."""
+
+    def __init__(
+        self,
+        failure: CommitFailure,
+        config: MemberConfig,
+        *,
+        overrun: Overrun | None = None,
+        partitions: Owned = NOTHING,
+    ) -> None:
+        self.failure = failure
+        self.overrun = overrun
+        self.partitions = partitions
+        words = _WORDS[failure].format(group=config.group_id, session=config.session_timeout_ms)
+        if overrun is not None:
+            words = _describe(overrun, config)
+        if partitions:
+            words += f" Not committed: {listed(partitions)}."
+        super().__init__(_CODES[failure], words)
+
+
+_CODES = {
+    CommitFailure.POLL_OVERRUN: ErrorCode.UNKNOWN_MEMBER_ID,
+    CommitFailure.EXPELLED: ErrorCode.UNKNOWN_MEMBER_ID,
+    CommitFailure.OLD_GENERATION: ErrorCode.ILLEGAL_GENERATION,
+    CommitFailure.PARTITIONS_LOST: ErrorCode.ILLEGAL_GENERATION,
+    CommitFailure.STANDALONE: ErrorCode.UNKNOWN_MEMBER_ID,
+    CommitFailure.NOT_JOINED: ErrorCode.UNKNOWN_MEMBER_ID,
+}
+_WORDS = {
+    CommitFailure.EXPELLED: (
+        "the coordinator has put this member out of group {group}: no heartbeat reached it for session.timeout.ms "
+        "({session} ms), or an administrator removed it. Its partitions belong to others now. If pauses of the "
+        "process or of the network are the cause, raise session.timeout.ms."
+    ),
+    CommitFailure.OLD_GENERATION: (
+        "group {group} has rebalanced without this member, and its partitions may belong to others: call poll() to "
+        "join again; it starts from the last commit that succeeded."
+    ),
+    CommitFailure.PARTITIONS_LOST: (
+        "while the commit waited for the end of a rebalance of group {group}, partitions went to other members, "
+        "which start from the last commit before. Commit in on_revoked to hand over without reading twice."
+    ),
+    CommitFailure.STANDALONE: (
+        "group {group} has members, and this consumer is none of them: it used assign(), not subscribe(). A group's "
+        "offsets are committed by its members alone. Use another group.id here, or subscribe()."
+    ),
+    CommitFailure.NOT_JOINED: "this consumer is not a member of group {group} yet: call poll() first, which joins.",
+    CommitFailure.POLL_OVERRUN: "",  # always with an overrun, which tells more
+}
+
+
+def _describe(overrun: Overrun, config: MemberConfig) -> str:
+    in_hand = f"{overrun.records} record{'' if overrun.records == 1 else 's'} in hand"
+    return (
+        f"poll() was not called for max.poll.interval.ms ({config.max_poll_interval_ms} ms): the deadline passed "
+        f"{overrun.late_ms} ms ago with {in_hand}, and the member has left group {config.group_id}: its partitions "
+        "belong to others now. Remedies: do the work on a record faster; "
+        f"raise max.poll.interval.ms (now {config.max_poll_interval_ms}); "
+        f"lower max.poll.records (now {config.max_poll_records}); or hand records to more threads, pause(), and go on "
+        "calling poll()."
+    )

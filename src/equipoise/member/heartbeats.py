@@ -1,0 +1,82 @@
+"""A member's clocks: the next heartbeat, its session as the coordinator counts it, and the application's polls."""
+
+from __future__ import annotations
+
+from equipoise.member.config import MemberConfig
+from equipoise.member.errors import Overrun
+from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
+
+NEVER = 2**63 - 1
+
+
+class Heartbeats:
+    """Enabled while the member is part of a generation."""
+
+    def __init__(self, config: MemberConfig) -> None:
+        self._config = config
+        self.in_flight: HeartbeatRequest | None = None
+        self._due = NEVER
+        self._session_ends = NEVER
+
+    def enable(self, now: int) -> None:
+        """At the answer to JoinGroup, which counts as a sign of life."""
+        self.in_flight = None
+        self._due = now + self._config.heartbeat_interval_ms
+        self.heard(now)
+
+    def disable(self) -> None:
+        self.in_flight = None
+        self._due = self._session_ends = NEVER
+
+    def sent(self, request: HeartbeatRequest, now: int) -> None:
+        self.in_flight = request
+        self._due = now + self._config.heartbeat_interval_ms
+
+    def heard(self, now: int) -> None:
+        """The coordinator has answered, if only that the group rebalances."""
+        self._session_ends = now + self._config.session_timeout_ms
+
+    def retry(self, at: int) -> None:
+        self._due = at
+
+    def is_due(self, now: int) -> bool:
+        return self.in_flight is None and now >= self._due
+
+    def session_has_ended(self, now: int) -> bool:
+        return now >= self._session_ends
+
+    def next_deadline(self, *, can_send: bool) -> int:
+        return min(self._session_ends, self._due if can_send and self.in_flight is None else NEVER)
+
+
+class Polls:
+    """Whether the application comes back in time. Inside poll() it is there; in a callback or outside it is not."""
+
+    def __init__(self, config: MemberConfig) -> None:
+        self._config = config
+        self._deadline = NEVER
+        self._records = 0
+        self._passed = 0  # the deadline that was missed last
+        self.is_waited_for = False  # the member has left for being late, and does nothing until the next poll
+
+    def begin(self) -> None:
+        self._deadline = NEVER
+        self.is_waited_for = False
+
+    def end(self, now: int, records: int) -> None:
+        self._deadline = now + self._config.max_poll_interval_ms
+        self._records = records
+
+    def is_late(self, now: int) -> bool:
+        return now >= self._deadline
+
+    def overrun(self) -> None:
+        self._passed, self._deadline = self._deadline, NEVER
+        self.is_waited_for = True
+
+    def overrun_at(self, now: int) -> Overrun:
+        """The last overrun as it stands now: it grows until somebody asks."""
+        return Overrun(now - self._passed, self._records)
+
+    def next_deadline(self) -> int:
+        return self._deadline

@@ -1,0 +1,239 @@
+"""JoinGroup and SyncGroup: how a member gets from one generation to the next, and what the application is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.assignors import Assignor, GroupMember
+from equipoise.member import answers
+from equipoise.member.partitions import Owned, by_topic, flatten
+from equipoise.member.states import MemberState
+from equipoise.member.step import Callback, Kind, Step
+from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from equipoise.wire.apis.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from equipoise.wire.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from equipoise.wire.errors import ErrorCode, ProtocolError
+from equipoise.wire.schema import Message
+
+if TYPE_CHECKING:
+    from equipoise.member.member import Member
+
+NO_GENERATION = -1
+_GRACE_MS = 5_000  # JoinGroup is answered within the rebalance timeout; this is for the way
+
+
+class Joining:
+    """What a member wants of the next generation, and how far it has come."""
+
+    def __init__(self) -> None:
+        self.is_wanted = False
+        self.reason = ""
+        self.in_flight: Message | None = None
+        self.protocol_name = ""
+        self.to_assign: JoinGroupResponse | None = None  # a leader's answer, until it has assigned
+        self.leave_reason = ""
+        self.stays = False  # leaves without telling the coordinator
+
+    def want(self, reason: str) -> None:
+        """The first reason stands: it is the cause, and what comes after is often its effect."""
+        self.reason = self.reason if self.is_wanted else reason
+        self.is_wanted = True
+
+    def cancel(self) -> None:
+        self.is_wanted = False
+        self.interrupt()
+
+    def interrupt(self) -> None:
+        """An answer that is still to come is for a member that is no more."""
+        self.in_flight = self.to_assign = None
+
+    def failed(self, request: Message) -> None:
+        if request is self.in_flight:
+            self.interrupt()
+            self.want("the answer to an earlier attempt to join did not come")
+
+
+def go_on(member: Member, step: Step) -> None:
+    """The next request of the way to a generation, if it is time for one."""
+    joining, subscription = member.joining, member.subscription
+    if joining.in_flight is not None or member.polls.is_waited_for or not subscription.is_active:
+        return
+    if joining.is_wanted:
+        if subscription.pattern is None or subscription.is_known:
+            prepare(member)
+            if not member.callbacks:
+                _send_join(member, step)
+    elif member.state is MemberState.COMPLETING_REBALANCE and (joining.to_assign is None or subscription.is_known):
+        _send_sync(member, step)
+
+
+# -- JoinGroup
+
+
+def prepare(member: Member) -> None:
+    """Before it joins, a member gives up what it may not keep. When that is done, there is nothing left to tell."""
+    owned = member.assignment
+    if member.generation_id == NO_GENERATION or not member.member_id:
+        kind, given_up = Kind.LOST, owned
+    elif member.is_cooperative:
+        kind, given_up = Kind.REVOKED, _without(owned, member.subscription.topics)
+    else:
+        kind, given_up = Kind.REVOKED, owned
+    if given_up:
+        member.callbacks.append(Callback(kind, given_up))
+
+
+def _without(owned: Owned, topics: frozenset[str]) -> Owned:
+    return frozenset(one for one in owned if one.topic not in topics)
+
+
+def _send_join(member: Member, step: Step) -> None:
+    config, joining = member.config, member.joining
+    request = JoinGroupRequest(
+        group_id=config.group_id,
+        session_timeout_ms=config.session_timeout_ms,
+        rebalance_timeout_ms=config.max_poll_interval_ms,
+        member_id=member.member_id,
+        group_instance_id=config.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=[_protocol(member, assignor) for assignor in config.assignors],
+        reason=joining.reason,
+    )
+    joining.interrupt()
+    joining.in_flight, joining.is_wanted = request, False
+    member.heartbeats.disable()
+    member.transition(MemberState.PREPARING_REBALANCE)
+    step.send(request, max(config.request_timeout_ms, config.max_poll_interval_ms + _GRACE_MS))
+
+
+def _protocol(member: Member, assignor: Assignor) -> JoinGroupRequestProtocol:
+    topics = sorted(member.subscription.topics)
+    subscription = Subscription(
+        topics=topics,
+        user_data=assignor.user_data(topics),
+        owned_partitions=by_topic(member.assignment),
+        generation_id=member.generation_id,
+        rack_id=member.config.client_rack,
+    )
+    return JoinGroupRequestProtocol(name=assignor.name, metadata=encode_subscription(subscription))
+
+
+def joined(member: Member, request: JoinGroupRequest, response: JoinGroupResponse, now: int) -> None:
+    joining = member.joining
+    if request is not joining.in_flight:
+        return
+    joining.in_flight = None
+    error = ErrorCode(response.error_code)
+    if error is ErrorCode.NONE and response.protocol_type not in (None, PROTOCOL_TYPE):
+        error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if error is ErrorCode.NONE:
+        _enter(member, response, now)
+        return
+    member.transition(MemberState.UNJOINED)
+    joining.want(joining.reason)
+    if error is ErrorCode.MEMBER_ID_REQUIRED:
+        member.member_id = response.member_id
+    else:
+        member.judge(error, answers.JOIN_GROUP, "JoinGroup", now)
+
+
+def _enter(member: Member, response: JoinGroupResponse, now: int) -> None:
+    joining = member.joining
+    member.member_id, member.generation_id = response.member_id, response.generation_id
+    joining.protocol_name = response.protocol_name or ""
+    member.transition(MemberState.COMPLETING_REBALANCE)
+    member.heartbeats.enable(now)
+    member.recover()
+    if response.leader != response.member_id:
+        member.subscription.forget()
+        return
+    topics = {topic for one in response.members for topic in decode_subscription(one.metadata).topics}
+    member.subscription.lead(frozenset(topics))
+    if not response.skip_assignment:
+        joining.to_assign = response
+
+
+# -- SyncGroup
+
+
+def _send_sync(member: Member, step: Step) -> None:
+    joining, assignments = member.joining, []
+    if joining.to_assign is not None:
+        assignments = _assign(member, joining.to_assign)
+        joining.to_assign = None
+    member.subscription.remember()
+    request = SyncGroupRequest(
+        group_id=member.config.group_id,
+        generation_id=member.generation_id,
+        member_id=member.member_id,
+        group_instance_id=member.config.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=joining.protocol_name,
+        assignments=assignments,
+    )
+    joining.in_flight = request
+    step.send(request, member.config.request_timeout_ms)
+
+
+def _assign(member: Member, response: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
+    assignor = _assignor(member)
+    group = {
+        one.member_id: GroupMember(decode_subscription(one.metadata), one.group_instance_id) for one in response.members
+    }
+    shares = assignor.assign(member.subscription.group_metadata(), group)
+    return [
+        SyncGroupRequestAssignment(member_id=member_id, assignment=encode_assignment(share))
+        for member_id, share in shares.items()
+    ]
+
+
+def _assignor(member: Member) -> Assignor:
+    for assignor in member.config.assignors:
+        if assignor.name == member.joining.protocol_name:
+            return assignor
+    raise ProtocolError(
+        f"the coordinator chose the assignor {member.joining.protocol_name!r}, which this member has not offered"
+    )
+
+
+def synced(member: Member, request: SyncGroupRequest, response: SyncGroupResponse, now: int) -> None:
+    joining = member.joining
+    if request is not joining.in_flight:
+        return
+    joining.in_flight = None
+    error = ErrorCode(response.error_code)
+    if error is ErrorCode.NONE and not _is_ours(member, response):
+        error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if error is ErrorCode.NONE:
+        _complete(member, decode_assignment(response.assignment))
+        return
+    joining.want("the assignment could not be had")
+    member.judge(error, answers.SYNC_GROUP, "SyncGroup", now)
+
+
+def _is_ours(member: Member, response: SyncGroupResponse) -> bool:
+    name = response.protocol_name
+    return response.protocol_type in (None, PROTOCOL_TYPE) and name in (None, member.joining.protocol_name)
+
+
+def _complete(member: Member, assignment: Assignment) -> None:
+    assigned = flatten(assignment.assigned_partitions)
+    member.transition(MemberState.STABLE)
+    if not member.subscription.accepts(one.topic for one in assigned):
+        member.joining.want("the assignment has topics that are not subscribed to")
+        return
+    _assignor(member).on_assignment(assignment, member.generation_id)
+    revoked, added = member.assignment - assigned, assigned - member.assignment
+    if revoked:
+        member.callbacks.append(Callback(Kind.REVOKED, revoked))
+        member.joining.want("partitions were revoked, and their next owners wait for them")
+    member.assignment |= added
+    member.callbacks.append(Callback(Kind.ASSIGNED, added))

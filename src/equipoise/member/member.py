@@ -1,0 +1,404 @@
+"""One member of a consumer group: the consumer's side of the protocol, without sockets, threads or clocks.
+
+Inputs are method calls with `now`, in milliseconds; each returns a Step of requests to send. The one who runs a
+member sends them, and tells it the answers (`answered`) or that there will be none (`failed`); calls `tick` at
+`next_deadline`; runs `callbacks` in the application's thread and says `callback_done`. `assignment` is what the
+application may read. Same inputs, same outputs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from equipoise.assignors import Cluster, RebalanceProtocol, common_protocol
+from equipoise.member import answers, join
+from equipoise.member.answers import Verdict
+from equipoise.member.commits import Commit, Commits, OffsetAndMetadata
+from equipoise.member.config import MemberConfig
+from equipoise.member.errors import CommitFailedError, CommitFailure, FencedInstanceIdError
+from equipoise.member.heartbeats import NEVER, Heartbeats, Polls
+from equipoise.member.partitions import NOTHING, Owned, TopicPartition
+from equipoise.member.states import TRANSITIONS, IllegalTransition, MemberState
+from equipoise.member.step import Callback, Kind, Step
+from equipoise.member.subscription import Subscription
+from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse
+from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from equipoise.wire.apis.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.schema import Message
+
+NO_GENERATION = -1
+GROUP = 0  # key_type of FindCoordinator
+_JOIN_GRACE_MS = 5_000  # the answer to JoinGroup takes up to the rebalance timeout; this is for its way
+
+
+class Node(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+
+
+class Member:
+    """`jitter` gives numbers between 0.8 and 1.2 for pauses between attempts: the one thing not decided here."""
+
+    def __init__(self, config: MemberConfig, jitter: Callable[[], float] = lambda: 1.0) -> None:
+        self.config = config
+        self.state = MemberState.UNJOINED
+        self.member_id = ""
+        self.generation_id = NO_GENERATION
+        self.coordinator: Node | None = None
+        self.assignment: Owned = NOTHING
+        self.callbacks: deque[Callback] = deque()
+        self.failure: KafkaError | None = None  # for the application, at its next poll
+        self.subscription = Subscription()
+        self.heartbeats = Heartbeats(config)
+        self.polls = Polls(config)
+        self.commits = Commits(self)
+        self.joining = join.Joining()
+        self._jitter = jitter
+        self._finding: Message | None = None
+        self._attempts = 0
+        self._retry_at = 0
+        self._leaving: Message | None = None
+        self._is_in_callback = False
+        self._out_because = CommitFailure.NOT_JOINED
+
+    # -- what it is
+
+    @property
+    def is_part_of_generation(self) -> bool:
+        return self.state in (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return self.state in (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
+
+    @property
+    def is_cooperative(self) -> bool:
+        """One assignor that is eager makes the member eager."""
+        return common_protocol(self.config.assignors) is RebalanceProtocol.COOPERATIVE
+
+    @property
+    def readable(self) -> Owned:
+        """Of the assignment, what the application may be given records of: not what is about to be taken away, nor
+        what it has not been told of yet."""
+        return self.assignment.difference(*(callback.partitions for callback in self.callbacks))
+
+    def transition(self, target: MemberState) -> None:
+        if target is self.state:
+            return
+        if (self.state, target) not in TRANSITIONS:
+            raise IllegalTransition(self.member_id, self.state, target)
+        self.state = target
+
+    # -- what the application does
+
+    def subscribe(self, topics: Iterable[str], pattern: re.Pattern[str] | None, now: int) -> Step:
+        before = self.subscription.topics
+        self.subscription.to(topics, pattern)
+        if self.subscription.topics != before or not self.joining.is_wanted:
+            self.joining.want("the subscription has changed")
+        return self._go_on(now)
+
+    def poll_begins(self, now: int) -> Step:
+        """The application is there, until `poll_ends`: its callbacks can run, and its time does not."""
+        self.polls.begin()
+        return self._go_on(now)
+
+    def poll_ends(self, now: int, records: int = 0) -> None:
+        """`records`: how many it takes with it. Also before and after each callback, which takes its own time."""
+        if self.subscription.is_active:
+            self.polls.end(now, records)
+
+    def begin_callback(self) -> Callback | None:
+        """What the application's thread is to run next, inside a poll; None if there is nothing."""
+        self._is_in_callback = bool(self.callbacks)
+        return self.callbacks[0] if self.callbacks else None
+
+    def callback_done(self, now: int) -> Step:
+        """It has run, with or without an exception."""
+        self._is_in_callback = False
+        kind, partitions = self.callbacks.popleft()
+        if kind is not Kind.ASSIGNED:
+            self.assignment -= partitions
+        return self._go_on(now)
+
+    def enforce_rebalance(self, reason: str, now: int) -> Step:
+        self.joining.want(reason)
+        return self._go_on(now)
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], now: int) -> tuple[Commit, Step]:
+        commit = Commit(dict(offsets), now + self.config.default_api_timeout_ms)
+        self.commits.add(commit, now)
+        return commit, self._go_on(now)
+
+    def unsubscribe(self, now: int, reason: str = "the consumer unsubscribed") -> Step:
+        """Gives up all it has and leaves. Done when there is no callback and `has_left`."""
+        step = Step()
+        self.subscription.clear()
+        self.joining.cancel()
+        kind = Kind.REVOKED if self.state is MemberState.STABLE else Kind.LOST
+        self._drop_callbacks()
+        if self.assignment and not self.callbacks:
+            self.callbacks.append(Callback(kind, self.assignment))
+        self.joining.leave_reason = reason
+        return self._go_on(now, step)
+
+    def close(self, now: int, *, leave: bool | None = None) -> Step:
+        """`leave`: whether to leave the group; by default a static member stays, for it may be back soon."""
+        self.joining.stays = not leave if leave is not None else self.config.is_static
+        return self.unsubscribe(now, "the consumer is being closed")
+
+    @property
+    def has_left(self) -> bool:
+        return self.state is MemberState.UNJOINED and self._leaving is None and not self.callbacks
+
+    def take_failure(self) -> KafkaError | None:
+        """To be raised by poll(). Being fenced is for good; after anything else the member tries again."""
+        failure = self.failure
+        if not isinstance(failure, FencedInstanceIdError):
+            self.failure = None
+        return failure
+
+    # -- what the network does
+
+    def learn(self, metadata: Cluster, covered: frozenset[str] | None, now: int) -> Step:
+        """Metadata of the topics `covered` (None: of all), as `subscription.wanted` asks for it."""
+        before = self.subscription.topics
+        self.subscription.learn(metadata, covered)
+        if self.subscription.topics != before:
+            self.joining.want("topics that match the pattern have come or gone")
+        elif self.subscription.has_changed and self.state is MemberState.STABLE:
+            self.joining.want("the topics or partitions of the group have changed")
+        return self._go_on(now)
+
+    def answered(self, request: Message, response: Message, now: int) -> Step:
+        step = Step()
+        match request, response:
+            case FindCoordinatorRequest(), FindCoordinatorResponse():
+                self._found(request, response, now)
+            case JoinGroupRequest(), JoinGroupResponse():
+                join.joined(self, request, response, now)
+            case SyncGroupRequest(), SyncGroupResponse():
+                join.synced(self, request, response, now)
+            case HeartbeatRequest(), HeartbeatResponse():
+                self._beaten(request, response, now)
+            case OffsetCommitRequest(), OffsetCommitResponse():
+                self.commits.answered(request, response, now)
+            case LeaveGroupRequest(), _ if request is self._leaving:
+                self._leaving = None
+        return self._go_on(now, step)
+
+    def failed(self, request: Message, now: int) -> Step:
+        """No answer: the connection has broken, or the time is up."""
+        if request is self._finding:
+            self._finding = None
+            self.back_off(now)
+        elif request is self._leaving:
+            self._leaving = None
+        else:
+            self.commits.failed(request, now)
+            self.joining.failed(request)
+            if self.coordinator is not None:
+                self.lose_coordinator(now)
+        return self._go_on(now)
+
+    # -- time
+
+    def next_deadline(self) -> int | None:
+        earliest = min(
+            self.heartbeats.next_deadline(can_send=self.coordinator is not None),
+            self.polls.next_deadline(),
+            self.commits.next_deadline(),
+            self._retry_at or NEVER,
+        )
+        return None if earliest == NEVER else earliest
+
+    def tick(self, now: int) -> Step:
+        step = Step()
+        if self.polls.is_late(now):
+            self._be_late(now, step)
+        if self.heartbeats.session_has_ended(now):
+            self.heartbeats.heard(now)  # once a session: perhaps another coordinator answers
+            self.lose_coordinator(now)
+        self.commits.tick(now)
+        return self._go_on(now, step)
+
+    def _be_late(self, now: int, step: Step) -> None:
+        """Its partitions go to members that have time for them. The application hears of it at its next poll."""
+        self.polls.overrun()
+        if not self.config.is_static:
+            self._leave(step, f"poll() was not called for {self.config.max_poll_interval_ms} ms (max.poll.interval.ms)")
+        self.put_out(CommitFailure.POLL_OVERRUN, now)
+
+    # -- the coordinator
+
+    @property
+    def _wants_coordinator(self) -> bool:
+        is_busy = self.joining.is_wanted or self.is_part_of_generation
+        return (is_busy and not self.polls.is_waited_for) or self.commits.are_waiting
+
+    def lose_coordinator(self, now: int) -> None:
+        self.coordinator = None
+        self.heartbeats.in_flight = None
+        self.back_off(now)
+
+    def back_off(self, now: int) -> None:
+        pause = min(self.config.retry_backoff_ms << self._attempts, self.config.retry_backoff_max_ms)
+        self._attempts = min(self._attempts + 1, 16)
+        self._retry_at = now + round(pause * self._jitter())
+
+    def recover(self) -> None:
+        self._attempts = self._retry_at = 0
+
+    def _found(self, request: FindCoordinatorRequest, response: FindCoordinatorResponse, now: int) -> None:
+        if request is not self._finding:
+            return
+        self._finding = None
+        found = response.coordinators[0] if response.coordinators else response
+        error = ErrorCode(found.error_code)
+        if error is ErrorCode.NONE:
+            self.coordinator = Node(found.node_id, found.host, found.port)
+            self.recover()
+            if self.is_part_of_generation:
+                self.heartbeats.heard(now)
+            return
+        self.back_off(now)
+        if error not in answers.FIND_COORDINATOR:
+            self.fail(error, "FindCoordinator")
+
+    # -- going on
+
+    def _go_on(self, now: int, step: Step | None = None) -> Step:
+        """Whatever can be done now is done."""
+        step = step or Step()
+        if now >= self._retry_at:
+            self._retry_at = 0
+        if isinstance(self.failure, FencedInstanceIdError):
+            return step
+        if self.coordinator is not None:
+            self._beat(now, step)
+            self.commits.send(now, step)
+        if not self.callbacks and not self.subscription.is_active:
+            self._depart(now, step)
+        if self.coordinator is None:
+            self._find(now, step)
+        elif not self.callbacks and not self._retry_at:
+            join.go_on(self, step)
+        return step
+
+    def _find(self, now: int, step: Step) -> None:
+        if self._finding is not None or self._retry_at or not self._wants_coordinator:
+            return
+        group_id = self.config.group_id
+        self._finding = FindCoordinatorRequest(key=group_id, key_type=GROUP, coordinator_keys=[group_id])
+        step.send(self._finding, self.config.request_timeout_ms)
+
+    def _beat(self, now: int, step: Step) -> None:
+        if not self.heartbeats.is_due(now) or not self.is_part_of_generation:
+            return
+        request = HeartbeatRequest(
+            group_id=self.config.group_id,
+            generation_id=self.generation_id,
+            member_id=self.member_id,
+            group_instance_id=self.config.group_instance_id,
+        )
+        self.heartbeats.sent(request, now)
+        step.send(request, min(self.config.request_timeout_ms, self.config.session_timeout_ms))
+
+    def _beaten(self, request: HeartbeatRequest, response: HeartbeatResponse, now: int) -> None:
+        if request is not self.heartbeats.in_flight:
+            return  # of an earlier generation, or coordinator
+        self.heartbeats.in_flight = None
+        error = ErrorCode(response.error_code)
+        if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            self.heartbeats.heard(now)
+        if error is ErrorCode.NONE or (error is ErrorCode.REBALANCE_IN_PROGRESS and self.is_rebalancing):
+            return
+        self.judge(error, answers.HEARTBEAT, "Heartbeat", now)
+
+    # -- outcomes
+
+    def judge(self, error: ErrorCode, table: Mapping[ErrorCode, Verdict], api: str, now: int) -> None:
+        """Does what the table says about an error; what it does not know goes to the application."""
+        match table.get(error, Verdict.FAIL):
+            case Verdict.RETRY:
+                self.back_off(now)
+                self.heartbeats.retry(self._retry_at)
+            case Verdict.COORDINATOR_GONE:
+                self.lose_coordinator(now)
+            case Verdict.REJOIN:
+                self.joining.want("the group is rebalancing")
+            case Verdict.RESET_GENERATION:
+                self.put_out(CommitFailure.OLD_GENERATION, now)
+            case Verdict.RESET_MEMBER:
+                self.put_out(CommitFailure.EXPELLED, now)
+            case Verdict.FENCED:
+                self.fence(now)
+            case _:
+                self.back_off(now)
+                self.fail(error, api)
+
+    def fail(self, error: ErrorCode, api: str) -> None:
+        self.failure = KafkaError(error, answers.remedy(error, api))
+
+    def put_out(self, because: CommitFailure, now: int) -> None:
+        """Out of its generation. What it owned it may not own any more: `join.prepare` tells the application."""
+        self._out_because = because
+        self._forget(now, keep_member_id=because is CommitFailure.OLD_GENERATION)
+        if self.subscription.is_active:
+            self.joining.want("the member was put out of its generation")
+
+    def fence(self, now: int) -> None:
+        self._forget(now)
+        self.failure = FencedInstanceIdError(self.config.group_instance_id)
+        if self.assignment:
+            self.callbacks.append(Callback(Kind.LOST, self.assignment))
+
+    def commit_failure(self, now: int) -> CommitFailedError:
+        """Why this member, which is part of no generation, cannot commit."""
+        overrun = self.polls.overrun_at(now) if self._out_because is CommitFailure.POLL_OVERRUN else None
+        return CommitFailedError(self._out_because, self.config, overrun=overrun)
+
+    def _forget(self, now: int, *, keep_member_id: bool = False) -> None:
+        self.generation_id = NO_GENERATION
+        if not keep_member_id:
+            self.member_id = ""
+        self.heartbeats.disable()
+        self.joining.interrupt()
+        self.commits.abandon(self.commit_failure(now))
+        self._drop_callbacks()
+        self.transition(MemberState.UNJOINED)
+
+    def _drop_callbacks(self) -> None:
+        """All but the one that runs. What the application was not told of, it never had."""
+        while len(self.callbacks) > self._is_in_callback:
+            kind, partitions = self.callbacks.pop()
+            if kind is Kind.ASSIGNED:
+                self.assignment -= partitions
+
+    # -- leaving
+
+    def _depart(self, now: int, step: Step) -> None:
+        """Also if all it has is the id that it was told to join with."""
+        if self.state is MemberState.UNJOINED and not self.member_id:
+            return
+        if not self.joining.stays:
+            self._leave(step, self.joining.leave_reason)
+        self.subscription.forget()
+        self._out_because = CommitFailure.NOT_JOINED
+        self._forget(now)
+
+    def _leave(self, step: Step, reason: str) -> None:
+        """Says the member id alone, as Kafka's own consumer does, also if the member is a static one."""
+        if not self.member_id or self.coordinator is None:
+            return
+        who = MemberIdentity(member_id=self.member_id, reason=reason)
+        self._leaving = LeaveGroupRequest(group_id=self.config.group_id, member_id=self.member_id, members=[who])
+        step.send(self._leaving, min(self.config.request_timeout_ms, _JOIN_GRACE_MS))

@@ -1,0 +1,91 @@
+"""What a member subscribes to: topics by name, or by a pattern that is matched against all there are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from equipoise.assignors import Cluster, Topic
+
+EVERYTHING = None  # in place of a set of topics: all of the cluster
+
+
+class Wanted(NamedTuple):
+    """Topics of which the member wants to know; None: all."""
+
+    topics: frozenset[str] | None
+
+    def covers(self, topics: frozenset[str] | None) -> bool:
+        return self.topics is None or (topics is not None and topics <= self.topics)
+
+
+class Subscription:
+    def __init__(self) -> None:
+        self.pattern: re.Pattern[str] | None = None
+        self.topics: frozenset[str] = frozenset()
+        self._group_topics: frozenset[str] = frozenset()  # what all members want, as far as this one must know
+        self._seen: dict[str, Topic] | None = None  # by the leader, when it assigned
+        self.metadata: dict[str, Topic] = {}
+        self._covered = Wanted(frozenset())
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self.topics) or self.pattern is not None
+
+    @property
+    def wanted(self) -> frozenset[str] | None:
+        return EVERYTHING if self.pattern is not None else self.topics | self._group_topics
+
+    def to(self, topics: Iterable[str], pattern: re.Pattern[str] | None) -> None:
+        self.pattern = pattern
+        self.topics = frozenset(topics)
+        self._match()
+
+    def clear(self) -> None:
+        self.to((), None)
+        self.forget()
+
+    def forget(self) -> None:
+        """A follower, or no member at all, need not watch what others subscribe to."""
+        self._group_topics, self._seen = frozenset(), None
+
+    # -- metadata
+
+    def learn(self, metadata: Cluster, covered: frozenset[str] | None) -> None:
+        """What is known now. Topics that were asked for and are not in it do not exist. With a pattern, internal topics
+        are in it only if it may match them."""
+        self.metadata = dict(metadata)
+        self._covered = Wanted(covered)
+        self._match()
+
+    def _match(self) -> None:
+        if self.pattern is None:
+            return
+        self.topics = frozenset(name for name in self.metadata if self.pattern.match(name))
+
+    def accepts(self, topics: Iterable[str]) -> bool:
+        """Whether all are subscribed to. What matches the pattern may be known to the leader alone, so far."""
+        unknown = set(topics) - self.topics
+        return not unknown or (self.pattern is not None and all(map(self.pattern.match, unknown)))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is metadata for all that is wanted."""
+        return self._covered.covers(self.wanted)
+
+    # -- the leader
+
+    def lead(self, group_topics: frozenset[str]) -> None:
+        self._group_topics = group_topics
+
+    def group_metadata(self) -> dict[str, Topic]:
+        return {name: self.metadata[name] for name in sorted(self._group_topics) if name in self.metadata}
+
+    def remember(self) -> None:
+        """What this assignment is made from: when it changes, the group has to rebalance."""
+        self._seen = self.group_metadata()
+
+    @property
+    def has_changed(self) -> bool:
+        return self._seen is not None and self.is_known and self._seen != self.group_metadata()
