@@ -213,7 +213,7 @@ def synced(member: Member, request: SyncGroupRequest, response: SyncGroupRespons
     if error is ErrorCode.NONE and not _is_ours(member, response):
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if error is ErrorCode.NONE:
-        _complete(member, decode_assignment(response.assignment))
+        _complete(member, decode_assignment(response.assignment), now)
         return
     joining.want("the assignment could not be had")
     member.judge(error, answers.SYNC_GROUP, "SyncGroup", now)
@@ -224,9 +224,10 @@ def _is_ours(member: Member, response: SyncGroupResponse) -> bool:
     return response.protocol_type in (None, PROTOCOL_TYPE) and name in (None, member.joining.protocol_name)
 
 
-def _complete(member: Member, assignment: Assignment) -> None:
+def _complete(member: Member, assignment: Assignment, now: int) -> None:
     assigned = flatten(assignment.assigned_partitions)
     member.transition(MemberState.STABLE)
+    member.heartbeats.retry(now)  # at once: a broker that holds it can tell of the next rebalance when it begins
     if not member.subscription.accepts(one.topic for one in assigned):
         member.joining.want("the assignment has topics that are not subscribed to")
         return
