@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from equipoise.proving.members.events import Place
+from equipoise.proving.members.fleet import Members, places_of
+from equipoise.proving.members.hosts import Membership
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequest
 from equipoise.wire.apis.k15_describe_groups import DescribeGroupsRequest
 from equipoise.wire.errors import ErrorCode
@@ -21,9 +24,7 @@ from tests.broker.calls import create_topic, read_partition
 from tests.broker.conftest import eventually
 from tests.broker.rawclient import RawClient
 from tests.crash.served import ServedBroker
-from tests.interop.drivers.group_events import Place
-from tests.interop.drivers.group_fleet import SETTINGS, Fleet, Members, places_of
-from tests.interop.drivers.group_hosts import Membership
+from tests.interop.groups import SETTINGS, Fleet
 
 GROUP = "group"
 TOPIC = "topic"
@@ -87,7 +88,7 @@ def broker(tmp_path: Path) -> Iterator[Restartable]:
 def members(broker: Restartable, tmp_path: Path) -> Iterator[Members]:
     """The fixture only prepares them: the test starts the broker, and ends with members that can close."""
     base = Membership(GROUP, (TOPIC,))
-    with Fleet(broker.address, tmp_path / "members") as fleet, Members(fleet, base, broker.view) as members:
+    with Fleet(broker.address, tmp_path / "members") as fleet, Members(fleet, base) as members:
         yield members
 
 

@@ -25,10 +25,11 @@ from kafka.errors import GroupIdNotFoundError, GroupSubscribedToTopicError, NoEr
 from kafka.structs import OffsetAndMetadata
 
 from equipoise.broker import Broker
+from equipoise.proving.members.fleet import Members, places_of
 from tests.interop.drivers import AioKafka, Confluent, KafkaJs, KafkaPython
 from tests.interop.drivers.base import PATIENCE_S
-from tests.interop.drivers.group_fleet import SETTINGS, Fleet, Members, committed, places_of, view_group
 from tests.interop.drivers.kafkajs import KafkaJsError
+from tests.interop.groups import SETTINGS, Fleet, committed, view_group
 
 PARTITIONS = 4
 RECORDS = 3  # in each partition, all of them read and committed by the live group
@@ -60,7 +61,7 @@ def live(broker: Broker, fleet: Fleet, open_client: Callable[[str], Confluent]) 
     topic = f"topic-{uuid.uuid4()}"
     open_client(Confluent.name).create_topic(topic, PARTITIONS)
     places = places_of(topic, PARTITIONS)
-    with Members.of(broker, fleet, topic) as members:
+    with Members.of(fleet, topic) as members:
         members.join("one", "confluent-kafka", instance_id="instance-1")
         members.wait_settled(places)
         members.join("two", "kafka-python")
@@ -74,7 +75,7 @@ def live(broker: Broker, fleet: Fleet, open_client: Callable[[str], Confluent]) 
 @pytest.fixture
 def empty(broker: Broker, fleet: Fleet, live: Live) -> str:
     """A group that had a member, which has read all and left."""
-    with Members.of(broker, fleet, live.topic) as members:
+    with Members.of(fleet, live.topic) as members:
         members.join("one", "confluent-kafka")
         places = places_of(live.topic, PARTITIONS)
         members.wait_settled(places)
@@ -180,7 +181,7 @@ class TestConfluent:
             altered = admin.alter_consumer_group_offsets([asked])[group_id].result(PATIENCE_S)
             assert [place.error for place in altered.topic_partitions] == [None]
             assert self.offsets(admin, group_id)[1] == 1
-        with Members.of(broker, fleet, live.topic, group=empty) as members:
+        with Members.of(fleet, live.topic, group=empty) as members:
             members.join("two", "kafka-python")
             members.wait_read({(live.topic, 1, offset) for offset in range(1, RECORDS)})
             assert {row[:2] for row in members.ledger.read()} == {(live.topic, 1)}
@@ -270,7 +271,7 @@ class TestKafkaPython:
     def test_remove_members(self, admin: KafkaAdminClient, broker: Broker, fleet: Fleet, live: Live) -> None:
         """A static member that is gone is removed by its instance id, without a wait for its session's end."""
         places = places_of(live.topic, PARTITIONS)
-        with Members.of(broker, fleet, live.topic) as members:
+        with Members.of(fleet, live.topic) as members:
             members.join("gone", "kafka-python", instance_id="gone")
             members.join("here", "kafka-python")
             members.wait_settled(places)

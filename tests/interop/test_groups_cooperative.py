@@ -12,10 +12,11 @@ from equipoise.broker import Broker
 from equipoise.broker.server import Server
 from equipoise.coordinator.journal import Rebalance
 from equipoise.coordinator.step import Step
+from equipoise.proving.members.events import Place
+from equipoise.proving.members.fleet import Members, places_of
 from tests.interop.drivers import Confluent
 from tests.interop.drivers.base import PATIENCE_S
-from tests.interop.drivers.group_events import Place
-from tests.interop.drivers.group_fleet import SETTINGS, Fleet, Members, places_of, view_group
+from tests.interop.groups import SETTINGS, Fleet, view_group
 
 # A rebalance of a Stable group waits until the test lets it go on.
 GATED = {**SETTINGS, "group.rebalance.debounce.ms": 3_600_000}
@@ -68,7 +69,7 @@ def test_three_rounds(broker: Broker, fleet: Fleet, confluent: Confluent, topic:
     confluent.create_topic(topic, 3)
     places = places_of(topic, 3)
     settings: dict[str, Any] = {"commit": "auto"} if client == "kcat" else {"poll_ms": 3_000}
-    with Members.of(broker, fleet, topic, assignor="cooperative-sticky", **settings) as members:
+    with Members.of(fleet, topic, assignor="cooperative-sticky", **settings) as members:
         members.join("first", client)
         members.wait_settled(places)
         members.wait_read(fleet.produce(places, 1))

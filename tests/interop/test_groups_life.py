@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from equipoise.broker import Broker
+from equipoise.proving.members.events import Place
+from equipoise.proving.members.fleet import Members, places_of
 from tests.interop.drivers import Confluent
-from tests.interop.drivers.group_events import Place
-from tests.interop.drivers.group_fleet import SETTINGS, Fleet, Members, committed, places_of, view_group
+from tests.interop.groups import SETTINGS, Fleet, committed, view_group
 
 PARTITIONS = 12
 RECORDS = 5  # written to each partition at a time
@@ -53,7 +54,7 @@ def places(confluent: Confluent, topic: str) -> set[Place]:
 def test_life(
     broker: Broker, fleet: Fleet, topic: str, places: set[Place], client: str, assignor: str, commit: str
 ) -> None:
-    with Members.of(broker, fleet, topic, assignor=assignor, commit=commit) as members:
+    with Members.of(fleet, topic, assignor=assignor, commit=commit) as members:
         members.join("first", client)
         members.wait_settled(places)
         members.wait_read(fleet.produce(places, RECORDS))
@@ -95,7 +96,7 @@ def check_resumes(members: Members, client: str, places: set[Place]) -> None:
 def test_mixed_clients(broker: Broker, fleet: Fleet, topic: str, places: set[Place]) -> None:
     """Three clients in one group, on the one assignor that all have; each is the leader at some time."""
     clients = ("confluent-kafka", "kafka-python", "aiokafka")
-    with Members.of(broker, fleet, topic) as members:
+    with Members.of(fleet, topic) as members:
         for client in clients:
             members.join(f"{client} 1", client)
             members.wait_settled(places)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from equipoise.broker import Broker
+from equipoise.proving.members.fleet import Members, places_of
 from tests.interop.drivers import Confluent
-from tests.interop.drivers.group_fleet import SETTINGS, Fleet, Members, places_of, view_group
+from tests.interop.groups import SETTINGS, Fleet, view_group
 
 PARTITIONS = 12
 METADATA_AGE_MS = 400
@@ -44,7 +45,7 @@ def test_pattern_finds_new_topic(
     confluent.create_topic(first, PARTITIONS)
     confluent.create_topic(other, 1)
     settings = {"pattern": f"{topic}-a", "assignor": assignor, "metadata_age_ms": METADATA_AGE_MS}
-    with Members.of(broker, fleet, **settings) as members:
+    with Members.of(fleet, **settings) as members:
         members.join("one", client)
         members.join("two", client)
         places = places_of(first, PARTITIONS)
@@ -63,7 +64,7 @@ def test_pattern_of_kafkajs(broker: Broker, fleet: Fleet, confluent: Confluent, 
     for name in names:
         confluent.create_topic(name, PARTITIONS)
     places = {place for name in names for place in places_of(name, PARTITIONS)}
-    with Members.of(broker, fleet, pattern=f"{topic}-a") as members:
+    with Members.of(fleet, pattern=f"{topic}-a") as members:
         members.join("one", "kafkajs")
         members.join("two", "kafkajs")
         members.wait_settled(places)
@@ -87,7 +88,7 @@ def test_added_partitions(
     broker: Broker, fleet: Fleet, confluent: Confluent, topic: str, client: str, assignor: str
 ) -> None:
     confluent.create_topic(topic, PARTITIONS)
-    with Members.of(broker, fleet, topic, assignor=assignor, metadata_age_ms=METADATA_AGE_MS) as members:
+    with Members.of(fleet, topic, assignor=assignor, metadata_age_ms=METADATA_AGE_MS) as members:
         members.join("one", client)
         members.join("two", client)
         members.wait_settled(places_of(topic, PARTITIONS))

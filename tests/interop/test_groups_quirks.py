@@ -13,10 +13,11 @@ from kafka.errors import NoError
 
 from equipoise.broker import Broker, connection
 from equipoise.broker.holding import Holding
+from equipoise.proving.members.events import Place
+from equipoise.proving.members.fleet import Members, places_of
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from tests.interop.drivers import Confluent, KafkaPython
-from tests.interop.drivers.group_events import Place
-from tests.interop.drivers.group_fleet import SETTINGS, Fleet, Members, places_of, view_group
+from tests.interop.groups import SETTINGS, Fleet, view_group
 
 PARTITIONS = 4
 JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
@@ -99,11 +100,11 @@ def test_versions_and_holds(
     expected: dict[int, int],
 ) -> None:
     """A client that cannot be known is answered at once; LeaveGroup ends a membership in each of its forms."""
-    with Members.of(broker, fleet, topic, assignor=ASSIGNORS[client]) as members:
+    with Members.of(fleet, topic, assignor=ASSIGNORS[client]) as members:
         members.join("one", client)
         members.join("two", client)
         members.wait_settled(places)
-        members.wait_until("some heartbeats are seen", lambda: len(holds[members.group]) >= 3)
+        members.wait_until("a heartbeat of each is seen", lambda: len(holds[members.group]) >= 2)
         members.close("one")
         members.wait_settled(places)
         assert {api: versions[api] for api in expected} == {api: {version} for api, version in expected.items()}
@@ -133,7 +134,7 @@ def test_put_out_and_back(
 
     What it had is lost to it: librdkafka and kafka-python say so, aiokafka revokes, KafkaJS is silent about it.
     """
-    with Members.of(broker, fleet, topic, assignor=ASSIGNORS[client], commit="auto") as members:
+    with Members.of(fleet, topic, assignor=ASSIGNORS[client], commit="auto") as members:
         members.join("one", client)
         members.wait_settled(places)
         members.wait_read(fleet.produce(places, 2))

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
+from equipoise.proving.members.events import Place
+from equipoise.proving.members.fleet import Members, places_of
 from tests.interop.drivers import Confluent
-from tests.interop.drivers.group_events import Place
-from tests.interop.drivers.group_fleet import SETTINGS, Fleet, Members, places_of, view_group
+from tests.interop.groups import SETTINGS, Fleet, view_group
 
 PARTITIONS = 12
 # KafkaJS 2 knows no group.instance.id.
@@ -47,7 +48,7 @@ def test_restart_without_rebalance(
     broker: Broker, fleet: Fleet, topic: str, places: set[Place], client: str, assignor: str, commit: str
 ) -> None:
     """The leader restarts, then its follower, then one is killed and comes back: the others never notice."""
-    with Members.of(broker, fleet, topic, assignor=assignor, commit=commit) as members:
+    with Members.of(fleet, topic, assignor=assignor, commit=commit) as members:
         members.join("one", client, instance_id="one")
         members.wait_settled(places)
         members.join("two", client, instance_id="two")
@@ -90,7 +91,7 @@ def replace_instance(members: Members, client: str, places: set[Place]) -> None:
 
 
 def test_fenced_librdkafka_ends(broker: Broker, fleet: Fleet, topic: str, places: set[Place]) -> None:
-    members = Members.of(broker, fleet, topic)
+    members = Members.of(fleet, topic)
     replace_instance(members, "confluent-kafka", places)
     assert "fenced by other consumer with same group.instance.id" in members.wait_failed("old")
     assert view_group(broker, members.group).generation == 1
@@ -99,7 +100,7 @@ def test_fenced_librdkafka_ends(broker: Broker, fleet: Fleet, topic: str, places
 
 def test_fenced_kafka_python_cannot_commit(broker: Broker, fleet: Fleet, topic: str, places: set[Place]) -> None:
     """It stops its heartbeats and reads on; the commits of the new one stand."""
-    members = Members.of(broker, fleet, topic)
+    members = Members.of(fleet, topic)
     replace_instance(members, "kafka-python", places)
     members.wait_until("the old one is refused", lambda: bool(members.told("old", "refused")))
     assert {event.error for event in members.told("old", "refused")} == {"FencedInstanceIdError"}

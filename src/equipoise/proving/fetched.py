@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from equipoise.wire.errors import EquipoiseError
@@ -33,22 +34,26 @@ def cache() -> Path:
 def jars(name: str) -> Path:
     """The directory with the jars of a pom, fetched now if they are not there. Another pom, another directory."""
     pom = POMS / f"{name}.xml"
-    target = cache() / "jars" / f"{name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
-    if not target.is_dir():
-        _fetch(pom, target)
-    return target
+    return made_once(f"jars/{name}", pom.read_bytes(), lambda directory: _run_maven(pom, directory))
 
 
-def _fetch(pom: Path, target: Path) -> None:
-    """All or nothing: who comes second finds the whole directory, or none."""
+def made_once(name: str, made_from: bytes, make: Callable[[Path], None]) -> Path:
+    """The directory of the cache that `make` fills the first time; made from anything else, it is another one.
+
+    All or nothing: who comes second finds the whole directory, or none.
+    """
+    target = cache() / f"{name}-{hashlib.sha256(made_from).hexdigest()[:12]}"
+    if target.is_dir():
+        return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetching-") as scratch:
-        _run_maven(pom, Path(scratch, "jars"))
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".making-") as scratch:
+        make(Path(scratch, "made"))
         try:
-            Path(scratch, "jars").rename(target)
+            Path(scratch, "made").rename(target)
         except OSError:
             if not target.is_dir():  # else another process was faster
                 raise
+    return target
 
 
 def _run_maven(pom: Path, directory: Path) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
+import os
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from equipoise.proving.fetched import Unavailable
+from equipoise.proving.members.foreign import node, node_modules
 from tests.interop.drivers.base import PATIENCE_S, Driver, MissingClient
 from tests.interop.records import Record, by_place, group_headers, without_null_headers
 
@@ -35,12 +37,12 @@ class KafkaJs(Driver):
 
     def __init__(self, bootstrap_servers: str) -> None:
         super().__init__(bootstrap_servers)
-        node = shutil.which("node")
-        if node is None or not (HERE / "node_modules" / "kafkajs").is_dir():
-            raise MissingClient("kafkajs is not installed: run tools/foreign-clients, which needs Node.js and npm")
-        self._process = subprocess.Popen(
-            [node, str(HERE / "driver.js"), bootstrap_servers], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        try:
+            command, packages = [node(), str(HERE / "driver.js"), bootstrap_servers], str(node_modules())
+        except Unavailable as missing:
+            raise MissingClient(str(missing)) from None
+        environment = {**os.environ, "NODE_PATH": packages}
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
     def call(self, step: str, *arguments: object) -> Any:
         """Runs a step of driver.js, or `admin.METHOD` of KafkaJS itself."""

@@ -1,24 +1,23 @@
-"""Members of groups as a test sees them: they join, close, are killed; then one waits until all is settled."""
+"""Members of groups as a scenario sees them: they join, close, are killed; then one waits until all is settled."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
+import threading
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-import pytest
 from confluent_kafka import Message, Producer
 
-from equipoise.broker import Broker
-from equipoise.broker.server import Server
-from tests.interop.drivers.base import PATIENCE_S, MissingClient
-from tests.interop.drivers.group_events import Event, Ledger, Place, Row
-from tests.interop.drivers.group_hosts import Host, JsonHost, Membership, kafkajs_host, python_host
-from tests.interop.drivers.group_kcat import KcatHost
+from equipoise.proving.members.confluent_kafka_member import row_of
+from equipoise.proving.members.events import PATIENCE_S, Event, Ledger, MemberError, Place, Row
+from equipoise.proving.members.foreign import kafkajs_host
+from equipoise.proving.members.hosts import Host, JsonHost, Membership, python_host
+from equipoise.proving.members.kcat import KcatHost
+from equipoise.proving.members.view import view_group
 
 HOSTS: dict[str, Callable[[str, str, Path], Host]] = {
     "confluent-kafka": python_host,
@@ -29,33 +28,6 @@ HOSTS: dict[str, Callable[[str, str, Path], Host]] = {
 }
 # When it commits by itself, it may send its JoinGroup first, and the commit is one of the generation before.
 LIBRDKAFKA = ("confluent-kafka", "kcat")
-# Sessions are as short as a test wants, and nobody waits long for others to come.
-SETTINGS = {"group.min.session.timeout.ms": 500, "group.initial.rebalance.delay.ms": 100, "log.retention.ms": -1}
-
-
-class GroupView(NamedTuple):
-    state: str
-    generation: int
-    protocol: str | None
-    members: dict[str, str | None]  # member id to group.instance.id
-
-
-def view_group(broker: Broker, group_id: str) -> GroupView:
-    """The group as the broker in this process has it."""
-
-    def look(server: Server) -> GroupView:
-        group = server.groups.shard_of(group_id).core.groups.get(group_id)
-        if group is None:
-            return GroupView("Dead", -1, None, {})
-        members = {member.member_id: member.group_instance_id for member in group.members.values()}
-        return GroupView(group.state.value, group.generation_id, group.protocol_name, members)
-
-    return broker.call(look)
-
-
-def committed(broker: Broker, group_id: str) -> dict[Place, int]:
-    rows = broker.call(lambda server: server.groups.shard_of(group_id).core.fetch_offsets(group_id, None))
-    return {(topic.name, row.partition_index): row.committed_offset for topic in rows for row in topic.partitions}
 
 
 def places_of(topic: str, partitions: int) -> set[Place]:
@@ -63,25 +35,23 @@ def places_of(topic: str, partitions: int) -> set[Place]:
 
 
 class Fleet:
-    """Hosts by client, which serve several tests, for starting them takes time; and the records for them."""
+    """Hosts by client, which serve several groups, for starting them takes time; and the records for them."""
 
     def __init__(self, bootstrap_servers: str, log: Path) -> None:
         self.bootstrap_servers = bootstrap_servers
         self._log = log
         self._hosts: dict[str, Host] = {}
+        self._starting = threading.Lock()
 
     def host(self, client: str) -> Host:
-        if client not in self._hosts:
-            self._hosts[client] = self.new_host(client)
-        return self._hosts[client]
+        with self._starting:
+            if client not in self._hosts:
+                self._hosts[client] = self.new_host(client)
+            return self._hosts[client]
 
     def new_host(self, client: str) -> Host:
-        try:
-            return HOSTS[client](client, self.bootstrap_servers, self._log)
-        except MissingClient as missing:
-            if os.environ.get("EQUIPOISE_REQUIRE_CLIENTS") == "1":
-                pytest.fail(str(missing))
-            pytest.skip(str(missing))
+        """Unavailable: the client cannot be had on this machine."""
+        return HOSTS[client](client, self.bootstrap_servers, self._log)
 
     def produce(self, places: Iterable[Place], count: int) -> set[Row]:
         """`count` records to each partition; where they went. A new producer each time: no old metadata misleads it."""
@@ -93,13 +63,13 @@ class Fleet:
             if error is not None:
                 failures.append(error)
             else:
-                written.add((message.topic(), message.partition(), message.offset()))
+                written.add(row_of(message))
 
         for topic, partition in sorted(places):
             for number in range(count):
                 producer.produce(topic, str(number).encode(), partition=partition, on_delivery=delivered)
-        assert producer.flush(PATIENCE_S) == 0
-        assert not failures, failures[0]
+        if left := producer.flush(PATIENCE_S) or failures:
+            raise MemberError(f"not all records were written to {self.bootstrap_servers}: {left}")
         return written
 
     def __enter__(self) -> Self:
@@ -115,33 +85,30 @@ class Fleet:
 class Members:
     """The members of one group, by short names; no name is used twice.
 
-    `view` asks the broker for the group's state and how many members it has. When all is over, what they have told
-    is checked: no errors, and never two owners.
+    When all is over, what they have told is checked: no errors, and never two owners.
     """
 
-    def __init__(self, fleet: Fleet, base: Membership, view: Callable[[], tuple[str, int]]) -> None:
+    def __init__(self, fleet: Fleet, base: Membership) -> None:
         self.fleet = fleet
         self.base = base
         self.ledger = Ledger()
-        self.view = view
         self._hosts: dict[str, Host] = {}
         self._alone: set[str] = set()
         self._commits_late: set[str] = set()
 
     @classmethod
-    def of(cls, broker: Broker, fleet: Fleet, *topics: str, **settings: Any) -> Members:
-        """A new group, or the one named `group`, on a broker of this process."""
-        base = Membership(settings.pop("group", f"group-{uuid.uuid4()}"), topics, **settings)
-
-        def view() -> tuple[str, int]:
-            group = view_group(broker, base.group)
-            return group.state, len(group.members)
-
-        return cls(fleet, base, view)
+    def of(cls, fleet: Fleet, *topics: str, **settings: Any) -> Self:
+        """A new group, or the one named `group`."""
+        return cls(fleet, Membership(settings.pop("group", f"group-{uuid.uuid4()}"), topics, **settings))
 
     @property
     def group(self) -> str:
         return self.base.group
+
+    def view(self) -> tuple[str, int]:
+        """The group's state, and how many members it has."""
+        group = view_group(self.fleet.bootstrap_servers, self.group)
+        return group.state, len(group.members)
 
     # -- coming and going
 
@@ -184,9 +151,19 @@ class Members:
 
     def may_assign(self, name: str, times: int) -> None:
         """For a leader with the assignor "slow range"."""
+        self._tell(name, "assign", times=times)
+
+    def pause(self, name: str) -> None:
+        """With the next records it reads, it stops: it commits and polls no more until `resume`."""
+        self._tell(name, "pause")
+
+    def resume(self, name: str) -> None:
+        self._tell(name, "resume")
+
+    def _tell(self, name: str, what: str, **more: Any) -> None:
         host = self._hosts[name]
-        assert isinstance(host, JsonHost)
-        host.tell("assign", self._full(name), times=times)
+        assert isinstance(host, JsonHost), f"{name} is no member that obeys"
+        host.tell(what, self._full(name), **more)
 
     # -- what they have told
 

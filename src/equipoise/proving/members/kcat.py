@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import re
 import selectors
-import shutil
 import subprocess
 import threading
 import time
 from pathlib import Path
 
-from tests.interop.drivers.base import PATIENCE_S, MissingClient
-from tests.interop.drivers.group_events import Event, Ledger, Place
-from tests.interop.drivers.group_hosts import Host, Membership
+from equipoise.proving.fetched import find_tool
+from equipoise.proving.members.child import given
+from equipoise.proving.members.events import PATIENCE_S, Event, Ledger, Place
+from equipoise.proving.members.hosts import Host, Membership
 
 # "% Group G rebalanced (memberid M): revoked: T [0], T [1]", or with a cooperative assignor
 # "% Group G rebalanced: incremental revoke of 2 partition(s) (memberid M, COOPERATIVE ...): T [0], T [1]"
@@ -24,9 +24,7 @@ _LOOK_S = 0.02
 
 class KcatHost(Host):
     def __init__(self, _: str, bootstrap_servers: str, log: Path) -> None:
-        path = shutil.which("kcat")
-        if path is None:
-            raise MissingClient("kcat is not installed: run tools/foreign-clients as root, or install the package kcat")
+        path = find_tool("kcat", "run tools/foreign-clients as root, or install the package kcat")
         self._command = [path, "-b", bootstrap_servers]
         self._log = log
         self._members: dict[str, _Kcat] = {}
@@ -51,19 +49,18 @@ class KcatHost(Host):
 def _arguments(membership: Membership) -> list[str]:
     """kcat leaves the commits to librdkafka, every 5 s and when it closes: an interval given to it has no effect."""
     settings = {
+        "group.instance.id": membership.instance_id,
         "partition.assignment.strategy": membership.assignor,
         "session.timeout.ms": membership.session_ms,
         "heartbeat.interval.ms": membership.heartbeat_ms,
-        "max.poll.interval.ms": max(membership.session_ms, 60_000),
+        "max.poll.interval.ms": membership.max_poll_ms,
         "auto.offset.reset": "earliest",
         "topic.metadata.refresh.interval.ms": membership.metadata_age_ms,
-        "fetch.wait.max.ms": 50,
+        "fetch.wait.max.ms": membership.fetch_wait_ms,
         "reconnect.backoff.max.ms": 200,
     }
-    if membership.instance_id is not None:
-        settings["group.instance.id"] = membership.instance_id
     topics = membership.topics if membership.pattern is None else (f"^{membership.pattern}",)
-    options = [word for name, value in settings.items() for word in ("-X", f"{name}={value}")]
+    options = [word for name, value in given(settings).items() for word in ("-X", f"{name}={value}")]
     return ["-G", membership.group, "-E", "-u", "-f", "%t %p %o\n", *options, *topics]
 
 
@@ -100,6 +97,8 @@ class _Kcat:
                 self._reader.join()
 
     def _read(self) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
         with selectors.DefaultSelector() as pipes:
             pipes.register(self.process.stdout, selectors.EVENT_READ, "out")
             pipes.register(self.process.stderr, selectors.EVENT_READ, "err")

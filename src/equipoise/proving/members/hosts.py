@@ -1,43 +1,59 @@
-"""The processes that members of groups run in, seen from the test."""
+"""The processes that members of groups run in, seen from outside."""
 
 from __future__ import annotations
 
 import json
-import shutil
+import os
 import subprocess
 import sys
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from tests.interop.drivers.base import PATIENCE_S, MissingClient
-from tests.interop.drivers.group_events import Event, Ledger
-from tests.interop.drivers.kafkajs import HERE as KAFKAJS
-
-ROOT = Path(__file__).parents[3]
+from equipoise.proving.members.events import PATIENCE_S, Event, Ledger
 
 
 @dataclass(frozen=True)
 class Membership:
     """What a member is to be. `commit` is `sync`, after each batch, or `auto`, by the client itself.
 
-    The session is longer than any test waits: no member goes by its end, unless a test wants that.
+    The session is longer than anyone waits: no member goes by its end, unless that is wanted. None leaves a setting to
+    the client's own default.
     """
 
     group: str
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    assignor: str = "range"
+    assignor: str = "range"  # or several with commas, as in Kafka's own setting
     instance_id: str | None = None
-    session_ms: int = 120_000
-    heartbeat_ms: int = 300
-    metadata_age_ms: int = 300_000
+    session_ms: int | None = 120_000
+    heartbeat_ms: int | None = 300
+    max_poll_ms: int | None = 120_000  # not below the session, or librdkafka refuses it
+    metadata_age_ms: int | None = 300_000
+    fetch_wait_ms: int | None = 50
     commit: str = "sync"
-    commit_ms: int = 100
+    commit_ms: int | None = 100
     poll_ms: int = 300  # of kafka-python; see its member
+
+    @classmethod
+    def stock(cls, group: str, topics: tuple[str, ...], assignor: str = "range") -> Self:
+        """As a client is that nobody has configured."""
+        return cls(
+            group,
+            topics,
+            assignor=assignor,
+            session_ms=None,
+            heartbeat_ms=None,
+            max_poll_ms=None,
+            metadata_age_ms=None,
+            fetch_wait_ms=None,
+            commit="auto",
+            commit_ms=None,
+        )
 
 
 class Host(ABC):
@@ -59,13 +75,18 @@ class Host(ABC):
 
 
 class JsonHost(Host):
-    """A process that speaks lines of JSON, see `group_child`."""
+    """A process that speaks lines of JSON, see `child`."""
 
-    def __init__(self, command: list[str], log: Path) -> None:
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
         self._ledgers: dict[str, Ledger] = {}
+        self._telling = threading.Lock()
         with log.open("ab") as stderr:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=ROOT
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env={**os.environ, **(environment or {})},
             )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -79,8 +100,9 @@ class JsonHost(Host):
 
     def tell(self, what: str, name: str, **more: Any) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": what, "member": name, **more}).encode() + b"\n")
-        self._process.stdin.flush()
+        with self._telling:
+            self._process.stdin.write(json.dumps({"do": what, "member": name, **more}).encode() + b"\n")
+            self._process.stdin.flush()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -114,12 +136,5 @@ def _event(told: dict[str, Any]) -> Event:
 
 
 def python_host(client: str, bootstrap_servers: str, log: Path) -> Host:
-    module = f"tests.interop.drivers.group_{client.replace('-', '_')}"
+    module = f"equipoise.proving.members.{client.replace('-', '_')}_member"
     return JsonHost([sys.executable, "-m", module, bootstrap_servers], log)
-
-
-def kafkajs_host(_: str, bootstrap_servers: str, log: Path) -> Host:
-    node = shutil.which("node")
-    if node is None or not (KAFKAJS / "node_modules" / "kafkajs").is_dir():
-        raise MissingClient("kafkajs is not installed: run tools/foreign-clients, which needs Node.js and npm")
-    return JsonHost([node, str(KAFKAJS / "group.js"), bootstrap_servers], log)

@@ -13,8 +13,11 @@ from typing import Any, Protocol
 
 
 class Place(Protocol):
-    topic: Any
-    partition: Any
+    @property
+    def topic(self) -> Any: ...
+
+    @property
+    def partition(self) -> Any: ...
 
 
 class Member:
@@ -28,16 +31,20 @@ class Member:
         self.group: str = told["group"]
         self.topics: list[str] = told["topics"]
         self.pattern: str | None = told["pattern"]
-        self.assignor: str = told["assignor"]
+        self.assignors: list[str] = told["assignor"].split(",")
         self.instance_id: str | None = told["instance_id"]
-        self.session_ms: int = told["session_ms"]
-        self.heartbeat_ms: int = told["heartbeat_ms"]
-        self.metadata_age_ms: int = told["metadata_age_ms"]
+        self.session_ms: int | None = told["session_ms"]
+        self.heartbeat_ms: int | None = told["heartbeat_ms"]
+        self.max_poll_ms: int | None = told["max_poll_ms"]
+        self.metadata_age_ms: int | None = told["metadata_age_ms"]
+        self.fetch_wait_ms: int | None = told["fetch_wait_ms"]
         self.commits_itself: bool = told["commit"] == "auto"
-        self.commit_ms: int = told["commit_ms"]
+        self.commit_ms: int | None = told["commit_ms"]
         self.poll_ms: int = told["poll_ms"]
         self.closing = threading.Event()
         self.may_assign = threading.Semaphore(0)
+        self._pausing = threading.Event()
+        self._may_go_on = threading.Event()
 
     def say(self, kind: str, **more: Any) -> None:
         with self._out:
@@ -49,7 +56,24 @@ class Member:
         self.say(kind, places=sorted((place.topic, place.partition) for place in places))
 
     def say_records(self, rows: Iterable[tuple[str, int, int]]) -> None:
+        """Having been told to pause, the member does so now: it has records, and has not yet committed them."""
         self.say("records", rows=list(rows))
+        if self._pausing.is_set():
+            self._pausing.clear()
+            self.say("paused")
+            self._may_go_on.wait()
+            self._may_go_on.clear()
+
+    def obey(self, told: dict[str, Any]) -> None:
+        match told["do"]:
+            case "assign":
+                self.may_assign.release(told["times"])
+            case "pause":
+                self._pausing.set()
+            case "resume":
+                self._may_go_on.set()
+            case "close":
+                self.closing.set()
 
 
 def serve(run: Callable[[Member], None]) -> None:
@@ -59,7 +83,7 @@ def serve(run: Callable[[Member], None]) -> None:
     def live(member: Member) -> None:
         try:
             run(member)
-        except Exception as error:  # noqa: BLE001  the test is told, and fails
+        except Exception as error:  # noqa: BLE001  who watches is told, and fails
             member.say("error", error=repr(error))
         else:
             member.say("closed")
@@ -69,8 +93,11 @@ def serve(run: Callable[[Member], None]) -> None:
         if told["do"] == "join":
             member = members[told["member"]] = Member(sys.argv[1], told)
             threading.Thread(target=live, args=(member,), daemon=True).start()
-        elif told["do"] == "assign":
-            members[told["member"]].may_assign.release(told["times"])
         else:
-            members[told["member"]].closing.set()
+            members[told["member"]].obey(told)
     os._exit(0)  # whoever is still a member is so no more
+
+
+def given(settings: dict[str, Any]) -> dict[str, Any]:
+    """Without those left to the client."""
+    return {name: value for name, value in settings.items() if value is not None}

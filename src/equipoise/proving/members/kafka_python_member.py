@@ -13,13 +13,13 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import KafkaConnectionError, KafkaError
 
-from tests.interop.drivers.group_child import Member, serve
+from equipoise.proving.members.child import Member, given, serve
 
 
 def slow_range(member: Member) -> RangePartitionAssignor:
     """`range` for everyone to see, but a leader that assigns only when it is told that it may."""
 
-    class SlowRange(RangePartitionAssignor):
+    class SlowRange(RangePartitionAssignor):  # type: ignore[misc]
         @classmethod
         def assign(cls, cluster: Any, group_subscriptions: Any) -> Any:
             member.say("assigning")
@@ -38,7 +38,7 @@ ASSIGNORS = {
 }
 
 
-class Listener(ConsumerRebalanceListener):
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, member: Member) -> None:
         self._member = member
 
@@ -52,23 +52,29 @@ class Listener(ConsumerRebalanceListener):
         self._member.say_places("lost", lost)
 
 
-def run(member: Member) -> None:
-    consumer = KafkaConsumer(
-        bootstrap_servers=member.bootstrap_servers,
-        client_id="kafka-python",
-        group_id=member.group,
-        group_instance_id=member.instance_id,
-        partition_assignment_strategy=(ASSIGNORS[member.assignor](member),),
-        session_timeout_ms=member.session_ms,
-        heartbeat_interval_ms=member.heartbeat_ms,
-        max_poll_interval_ms=max(member.session_ms, 60_000),
-        auto_offset_reset="earliest",
-        enable_auto_commit=member.commits_itself,
-        auto_commit_interval_ms=member.commit_ms,
-        metadata_max_age_ms=member.metadata_age_ms,
-        fetch_max_wait_ms=50,
-        reconnect_backoff_max_ms=200,
+def config(member: Member) -> dict[str, Any]:
+    return given(
+        {
+            "bootstrap_servers": member.bootstrap_servers,
+            "client_id": "kafka-python",
+            "group_id": member.group,
+            "group_instance_id": member.instance_id,
+            "partition_assignment_strategy": tuple(ASSIGNORS[name](member) for name in member.assignors),
+            "session_timeout_ms": member.session_ms,
+            "heartbeat_interval_ms": member.heartbeat_ms,
+            "max_poll_interval_ms": member.max_poll_ms,
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": member.commits_itself,
+            "auto_commit_interval_ms": member.commit_ms,
+            "metadata_max_age_ms": member.metadata_age_ms,
+            "fetch_max_wait_ms": member.fetch_wait_ms,
+            "reconnect_backoff_max_ms": 200,
+        }
     )
+
+
+def run(member: Member) -> None:
+    consumer = KafkaConsumer(**config(member))
     try:
         if member.pattern is None:
             consumer.subscribe(topics=member.topics, listener=Listener(member))

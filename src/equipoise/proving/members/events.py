@@ -10,16 +10,21 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from tests.interop.drivers.base import PATIENCE_S
+from equipoise.wire.errors import EquipoiseError
 
+PATIENCE_S = 60.0  # no step takes a tenth of it, unless a session has to end first; who has not done by then never will
 Place = tuple[str, int]  # topic, partition
 Row = tuple[str, int, int]  # topic, partition, offset
+
+
+class MemberError(EquipoiseError):
+    """Members have not done what was expected of them, or one has failed."""
 
 
 class Event(NamedTuple):
     at: float  # on the machine's monotonic clock, which all processes share
     member: str
-    kind: str  # assigned, revoked, lost, stopped, killed, closed, records, committed, refused, assigning, error
+    kind: str  # assigned, revoked, lost, stopped, killed, closed, records, paused, committed, refused, assigning, error
     places: frozenset[Place] = frozenset()
     rows: tuple[Row, ...] = ()
     whole: bool = False  # assigned: this is all it has now
@@ -35,7 +40,7 @@ class Span(NamedTuple):
 
 
 class Ledger:
-    """All that was told. Members write from threads of their own, the test reads and waits."""
+    """All that was told. Members write from threads of their own, a scenario reads and waits."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -56,11 +61,12 @@ class Ledger:
                 self._changed.wait(0.02)
             if time.monotonic() > end:
                 tail = "\n".join(map(str, self.events[-30:]))
-                raise AssertionError(f"not so within {PATIENCE_S:.0f} s: {what}\n{tail}")
+                raise MemberError(f"not so within {PATIENCE_S:.0f} s: {what}\n{tail}")
 
     def check_errors(self) -> None:
         errors = [event for event in self.events if event.kind == "error" and event.member not in self.may_fail]
-        assert not errors, errors
+        if errors:
+            raise MemberError(f"{errors[0].member} has failed: {errors[0].error}")
 
     def of(self, member: str, *kinds: str, since: int = 0) -> list[Event]:
         return [event for event in self.events[since:] if event.member == member and event.kind in kinds]
@@ -106,11 +112,12 @@ class Ledger:
 
     def check_single_owners(self) -> None:
         """At no time had a partition two owners. A member that was killed owns nothing from then on."""
-        for place, spans in self._spans().items():
+        for place, spans in self.spans().items():
             for one, other in itertools.pairwise(sorted(spans)):
-                assert one.end <= other.start, f"{place} had two owners at a time: {one}, {other}"
+                if one.end > other.start:
+                    raise MemberError(f"{place} had two owners at a time: {one}, {other}")
 
-    def _spans(self) -> dict[Place, list[Span]]:
+    def spans(self) -> dict[Place, list[Span]]:
         """By partition, who owned it from when to when. Ownership that took no time is none."""
         spans: dict[Place, list[Span]] = defaultdict(list)
         for member in {event.member for event in self.events}:
@@ -127,6 +134,6 @@ class Ledger:
 
 def _given_up(event: Event, owned: Iterable[Place]) -> set[Place]:
     if event.kind in ("revoked", "lost"):
-        return event.places & set(owned)
+        return set(event.places & set(owned))
     gives_all = event.kind in ("stopped", "killed") or event.whole
     return set(owned) if gives_all else set()

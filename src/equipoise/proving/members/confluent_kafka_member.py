@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from tests.interop.drivers.group_child import Member, serve
+from equipoise.proving.members.child import Member, given, serve
 
 
 def config(member: Member) -> dict[str, Any]:
-    settings = {
-        "bootstrap.servers": member.bootstrap_servers,
-        "client.id": "confluent",
-        "group.id": member.group,
-        "partition.assignment.strategy": member.assignor,
-        "session.timeout.ms": member.session_ms,
-        "heartbeat.interval.ms": member.heartbeat_ms,
-        "max.poll.interval.ms": max(member.session_ms, 60_000),
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": member.commits_itself,
-        "auto.commit.interval.ms": member.commit_ms,
-        "topic.metadata.refresh.interval.ms": member.metadata_age_ms,
-        "fetch.wait.max.ms": 50,
-        "reconnect.backoff.max.ms": 200,
-    }
-    return settings if member.instance_id is None else {**settings, "group.instance.id": member.instance_id}
+    return given(
+        {
+            "bootstrap.servers": member.bootstrap_servers,
+            "client.id": "confluent",
+            "group.id": member.group,
+            "group.instance.id": member.instance_id,
+            "partition.assignment.strategy": ",".join(member.assignors),
+            "session.timeout.ms": member.session_ms,
+            "heartbeat.interval.ms": member.heartbeat_ms,
+            "max.poll.interval.ms": member.max_poll_ms,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": member.commits_itself,
+            "auto.commit.interval.ms": member.commit_ms,
+            "topic.metadata.refresh.interval.ms": member.metadata_age_ms,
+            "fetch.wait.max.ms": member.fetch_wait_ms,
+            "reconnect.backoff.max.ms": 200,
+        }
+    )
 
 
 def run(member: Member) -> None:
@@ -57,7 +59,7 @@ def consume(member: Member, consumer: Consumer) -> None:
     records = [message for message in found if message.error() is None]
     if not records:
         return
-    member.say_records((message.topic(), message.partition(), message.offset()) for message in records)
+    member.say_records(map(row_of, records))
     if not member.commits_itself:
         try:
             consumer.commit(asynchronous=False)
@@ -65,6 +67,14 @@ def consume(member: Member, consumer: Consumer) -> None:
             member.say("refused", error=error.args[0].name())
         else:
             member.say("committed")
+
+
+def row_of(message: Message) -> tuple[str, int, int]:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    return topic, partition, offset
 
 
 if __name__ == "__main__":

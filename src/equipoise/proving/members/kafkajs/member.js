@@ -1,6 +1,6 @@
-// Group members of KafkaJS for the interop tests, as many as wanted in one process. Each line of input is told to a
-// member, {do: 'join' or 'close', member, ...}; each line of output is what a member tells, {at, member, kind, ...}.
-// `at` is the machine's monotonic clock in seconds, as in the Python members.
+// Group members of KafkaJS, as many as wanted in one process. Each line of input is told to a member,
+// {do: 'join', 'pause', 'resume' or 'close', member, ...}; each line of output is what a member tells,
+// {at, member, kind, ...}. `at` is the machine's monotonic clock in seconds, as in the Python members.
 'use strict'
 const readline = require('node:readline')
 const { Kafka, PartitionAssigners, logLevel } = require('kafkajs')
@@ -13,6 +13,9 @@ const say = (member, kind, more = {}) =>
 const placesOf = assignment =>
   Object.entries(assignment).flatMap(([topic, partitions]) => partitions.map(partition => [topic, partition]))
 
+// Without what is left to KafkaJS.
+const given = settings => Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== null))
+
 async function join(told) {
   const { member } = told
   const kafka = new Kafka({
@@ -23,14 +26,16 @@ async function join(told) {
   })
   const consumer = kafka.consumer({
     groupId: told.group,
-    sessionTimeout: told.session_ms,
-    heartbeatInterval: told.heartbeat_ms,
-    rebalanceTimeout: Math.max(told.session_ms, 60000),
-    metadataMaxAge: told.metadata_age_ms,
-    maxWaitTimeInMs: 50,
     partitionAssigners: [PartitionAssigners.roundRobin],
+    ...given({
+      sessionTimeout: told.session_ms,
+      heartbeatInterval: told.heartbeat_ms,
+      rebalanceTimeout: told.max_poll_ms,
+      metadataMaxAge: told.metadata_age_ms,
+      maxWaitTimeInMs: told.fetch_wait_ms,
+    }),
   })
-  members.set(member, consumer)
+  members.set(member, { consumer, pausing: false, goOn: null })
   const { GROUP_JOIN, REBALANCING, CRASH } = consumer.events
   consumer.on(GROUP_JOIN, ({ payload }) => say(member, 'assigned', { places: placesOf(payload.memberAssignment), whole: true }))
   consumer.on(REBALANCING, () => say(member, 'stopped'))
@@ -39,21 +44,53 @@ async function join(told) {
   await consumer.connect()
   const topics = told.pattern === null ? told.topics : [new RegExp(told.pattern)]
   await consumer.subscribe({ topics, fromBeginning: true })
+  const autoCommit = told.commit === 'auto'
   await consumer.run({
+    autoCommit,
     eachBatch: async ({ batch }) => {
       const rows = batch.messages.map(({ offset }) => [batch.topic, batch.partition, Number(offset)])
       say(member, 'records', { rows })
+      await pauseIfTold(member)
+      if (!autoCommit) await commit(member, consumer, batch)
     },
   })
 }
 
+async function pauseIfTold(name) {
+  const member = members.get(name)
+  if (!member.pausing) return
+  member.pausing = false
+  const resumed = new Promise(resolve => { member.goOn = resolve })
+  say(name, 'paused')
+  await resumed
+}
+
+async function commit(member, consumer, { topic, partition, messages }) {
+  const offset = String(Number(messages.at(-1).offset) + 1)
+  try {
+    await consumer.commitOffsets([{ topic, partition, offset }])
+  } catch (error) {
+    say(member, 'refused', { error: error.type ?? error.name })
+    throw error // KafkaJS decides by it whether it joins again
+  }
+  say(member, 'committed')
+}
+
+async function pause({ member }) {
+  members.get(member).pausing = true
+}
+
+async function resume({ member }) {
+  members.get(member).goOn()
+}
+
 async function close({ member }) {
   say(member, 'stopped')
-  await members.get(member).disconnect()
+  await members.get(member).consumer.disconnect()
   say(member, 'closed')
 }
 
-const STEPS = { join, close }
+const STEPS = { join, pause, resume, close }
 const input = readline.createInterface({ input: process.stdin })
 input.on('line', line => {
   const told = JSON.parse(line)

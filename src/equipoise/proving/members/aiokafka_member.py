@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Set
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -12,7 +13,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
 
-from tests.interop.drivers.group_child import Member, serve
+from equipoise.proving.members.child import Member, given, serve
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -21,7 +22,7 @@ ASSIGNORS = {
 }
 
 
-class Listener(ConsumerRebalanceListener):
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, member: Member) -> None:
         self._member = member
 
@@ -32,22 +33,29 @@ class Listener(ConsumerRebalanceListener):
         self._member.say_places("revoked", revoked)
 
 
-async def live(member: Member) -> None:
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=member.bootstrap_servers,
-        client_id="aiokafka",
-        group_id=member.group,
-        group_instance_id=member.instance_id,
-        partition_assignment_strategy=(ASSIGNORS[member.assignor],),
-        session_timeout_ms=member.session_ms,
-        heartbeat_interval_ms=member.heartbeat_ms,
-        rebalance_timeout_ms=max(member.session_ms, 60_000),
-        auto_offset_reset="earliest",
-        enable_auto_commit=member.commits_itself,
-        auto_commit_interval_ms=member.commit_ms,
-        metadata_max_age_ms=member.metadata_age_ms,
-        fetch_max_wait_ms=50,
+def config(member: Member) -> dict[str, Any]:
+    return given(
+        {
+            "bootstrap_servers": member.bootstrap_servers,
+            "client_id": "aiokafka",
+            "group_id": member.group,
+            "group_instance_id": member.instance_id,
+            "partition_assignment_strategy": tuple(ASSIGNORS[name] for name in member.assignors),
+            "session_timeout_ms": member.session_ms,
+            "heartbeat_interval_ms": member.heartbeat_ms,
+            "max_poll_interval_ms": member.max_poll_ms,
+            "rebalance_timeout_ms": member.max_poll_ms,
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": member.commits_itself,
+            "auto_commit_interval_ms": member.commit_ms,
+            "metadata_max_age_ms": member.metadata_age_ms,
+            "fetch_max_wait_ms": member.fetch_wait_ms,
+        }
     )
+
+
+async def live(member: Member) -> None:
+    consumer = AIOKafkaConsumer(**config(member))
     if member.pattern is None:
         consumer.subscribe(topics=member.topics, listener=Listener(member))
     else:
@@ -66,7 +74,8 @@ async def consume(member: Member, consumer: AIOKafkaConsumer) -> None:
     records = [record for batch in found.values() for record in batch]
     if not records:
         return
-    member.say_records((record.topic, record.partition, record.offset) for record in records)
+    rows = [(record.topic, record.partition, record.offset) for record in records]
+    await asyncio.to_thread(member.say_records, rows)  # it may pause there, and the heartbeats must go on
     if not member.commits_itself:
         try:
             await consumer.commit()

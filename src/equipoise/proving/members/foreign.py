@@ -1,0 +1,71 @@
+"""Members that are not Python: what they are made of is fetched and built once, into the cache.
+
+python -m equipoise.proving.members.foreign        fetches what needs no Apache Kafka, and says what cannot be had
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from equipoise.proving.fetched import Unavailable, find_tool, made_once
+from equipoise.proving.members.hosts import Host, JsonHost
+
+_HERE = Path(__file__).parent
+_MINUTES = 10
+
+
+def node_modules() -> Path:
+    """KafkaJS and its codecs, in the versions of the lock file. Nothing in them is compiled on installation."""
+    packages, lock = _HERE / "kafkajs" / "package.json", _HERE / "kafkajs" / "package-lock.json"
+
+    def install(directory: Path) -> None:
+        npm = find_tool("npm", "install Node.js and npm, for instance with tools/foreign-clients")
+        directory.mkdir()
+        for file in (packages, lock):
+            shutil.copy(file, directory)
+        _run([npm, "ci", "--loglevel=error"], directory)
+
+    return made_once("kafkajs", lock.read_bytes(), install) / "node_modules"
+
+
+def node() -> str:
+    return find_tool("node", "install Node.js, for instance with tools/foreign-clients")
+
+
+def kafkajs_host(_: str, bootstrap_servers: str, log: Path) -> Host:
+    command = [node(), str(_HERE / "kafkajs" / "member.js"), bootstrap_servers]
+    return JsonHost(command, log, {"NODE_PATH": str(node_modules())})
+
+
+def _run(command: Sequence[str], directory: Path) -> None:
+    try:
+        ended = subprocess.run(
+            command, cwd=directory, capture_output=True, text=True, timeout=_MINUTES * 60, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(
+            f"{' '.join(command)} was not done within {_MINUTES} minutes: is the network there?"
+        ) from None
+    if ended.returncode != 0:
+        said = (ended.stdout + ended.stderr).strip().splitlines() or ["it says nothing"]
+        raise Unavailable(f"{' '.join(command)} has failed: {said[-1]}")
+
+
+_PARTS: dict[str, Callable[[], Path]] = {"kafkajs": node_modules}
+
+
+def main() -> int:
+    for name, part in _PARTS.items():
+        try:
+            part()
+        except Unavailable as error:
+            print(f"skipped: {name} ({error})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
