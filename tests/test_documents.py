@@ -6,9 +6,10 @@ import re
 import tomllib
 from pathlib import Path
 
-from equipoise.broker.config import kafka_name, render, rows
+from equipoise.broker.config import rows
 from equipoise.broker.handlers import HANDLERS
 from equipoise.broker.topic_config import NO_EFFECT, TOPIC_ROWS
+from equipoise.settings import kafka_name, render
 from equipoise.wire.schema import version_range
 
 ROOT = Path(__file__).parent.parent

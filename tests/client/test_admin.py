@@ -9,7 +9,8 @@ from confluent_kafka import Producer
 
 from equipoise.broker import Broker
 from equipoise.client import Admin, KafkaConnectionError
-from equipoise.client.admin import Offsets, parse_bootstrap_servers
+from equipoise.client.admin import Offsets
+from equipoise.client.agreement import parse_bootstrap_servers
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 

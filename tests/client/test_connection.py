@@ -99,7 +99,7 @@ def test_bytes_behind_an_answer_are_ignored() -> None:
 
 def test_an_answer_to_another_request_ends_the_connection() -> None:
     with ScriptedBroker(serving(METADATA), answering(EMPTY, shift=7)) as broker, connect(broker) as connection:
-        with pytest.raises(ProtocolError, match="answered request 9 when Metadata, request 2, was the only one"):
+        with pytest.raises(ProtocolError, match="answered request 9 when Metadata, request 2, was the one"):
             connection.send(NO_TOPICS, MetadataResponse)
         with pytest.raises(KafkaConnectionError):
             connection.send(NO_TOPICS, MetadataResponse)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.broker.config import render, rows
+from equipoise.broker.config import rows
 from equipoise.broker.group_journal import rebalance_row
 from equipoise.broker.holding import PATIENT_CLIENTS
 from equipoise.console.words import state_diagram
@@ -16,6 +16,7 @@ from equipoise.coordinator.events import Event
 from equipoise.coordinator.journal import Rebalance
 from equipoise.coordinator.reasons import Cause, Departure, Refusal, Trigger
 from equipoise.coordinator.states import State
+from equipoise.settings import render
 from tests.transcripts.runner import HERE
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "groups.md").read_text(encoding="utf-8")

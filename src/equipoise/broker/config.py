@@ -6,22 +6,13 @@ default of that topic config. The last rows are our own; SUPPORTED.md lists all 
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from equipoise.wire.errors import UsageError
+from equipoise.settings import INT_MAX, LONG_MAX, Rows, convert, parse_values, rows_of, setting
 
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
 DAY_MS = 86_400_000
-
-
-def setting(default: Any, doc: str, low: int | None = None, high: int = LONG_MAX, **more: Any) -> Any:
-    """A row. `topic` names the topic config it is the default of; `choices` and `list_of` the words allowed."""
-    return dataclasses.field(default=default, metadata={"doc": doc, "low": low, "high": high, **more})
+DOCUMENT = "SUPPORTED.md"  # where all of them are listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,13 +125,7 @@ class BrokerConfig:
     @classmethod
     def parse(cls, settings: Mapping[str, object]) -> BrokerConfig:
         """Settings by Kafka name, as text or values. UsageError names the setting at fault and the nearest match."""
-        known = rows()
-        values = {}
-        for name, value in _resolve_aliases(settings).items():
-            if name not in known:
-                raise UsageError(f"unknown setting {name!r}{nearest(name, [*known, *_ALIASES])}")
-            values[known[name].name] = parse_value(name, value, known[name])
-        return cls(**values)
+        return cls(**parse_values(_resolve_aliases(settings), rows(), _ALIASES, DOCUMENT))
 
 
 # Kafka's coarser spellings: the finer one wins when both are given.
@@ -156,62 +141,11 @@ def _resolve_aliases(settings: Mapping[str, object]) -> dict[str, object]:
     resolved: dict[str, object] = {}
     for alias, (name, unit) in _ALIASES.items():
         if alias in settings:
-            count = _convert(alias, settings[alias], int)
+            count = convert(alias, settings[alias], int)
             resolved[name] = count * unit if count >= 0 else count
     return resolved | {name: value for name, value in settings.items() if name not in _ALIASES}
 
 
-def kafka_name(attribute: str) -> str:
-    return attribute.replace("_", ".")
-
-
-def rows() -> dict[str, dataclasses.Field[Any]]:
+def rows() -> Rows:
     """Every setting by its Kafka name, in the order of the table."""
-    return {kafka_name(row.name): row for row in dataclasses.fields(BrokerConfig)}
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of an error message about a name nobody knows."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else "; SUPPORTED.md lists the names"
-
-
-def parse_value(name: str, value: object, row: dataclasses.Field[Any]) -> Any:
-    """Text or value to the type of the row's default, within its bounds."""
-    parsed = _convert(name, value, type(row.default))
-    choices = row.metadata.get("choices")
-    if choices and parsed not in choices:
-        raise UsageError(f"{name}={value}: must be one of {', '.join(choices)}")
-    words = row.metadata.get("list_of")
-    if words:
-        return _words(name, str(parsed), words)
-    low, high = row.metadata["low"], row.metadata["high"]
-    if low is not None and not low <= parsed <= high:
-        raise UsageError(f"{name}={value}: must be between {low} and {high}")
-    return parsed
-
-
-def _words(name: str, text: str, allowed: tuple[str, ...]) -> str:
-    words = [word.strip() for word in text.split(",")]
-    if not set(words) <= set(allowed):
-        raise UsageError(f"{name}={text}: must be one or more of {', '.join(allowed)}, with commas")
-    return ",".join(dict.fromkeys(words))
-
-
-def _convert(name: str, value: object, kind: type) -> Any:
-    text = str(value).strip()
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise UsageError(f"{name}={value}: must be true or false")
-        return text.lower() == "true"
-    if kind is str:
-        return text
-    try:
-        return kind(text)
-    except ValueError:
-        raise UsageError(f"{name}={value}: must be a number") from None
-
-
-def render(value: object) -> str:
-    """A value as Kafka's tools write it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return rows_of(BrokerConfig)

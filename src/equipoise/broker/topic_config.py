@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from equipoise.broker.config import INT_MAX, BrokerConfig, kafka_name, nearest, parse_value, render, rows
+from equipoise.broker.config import DOCUMENT, BrokerConfig, rows
 from equipoise.log.config import LogConfig
+from equipoise.settings import INT_MAX, kafka_name, nearest, parse_value, render
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 TOPIC_ROWS: dict[str, dataclasses.Field[Any]] = {
@@ -65,7 +66,7 @@ def effective(defaults: BrokerConfig, configs: Mapping[str, str]) -> BrokerConfi
         row = TOPIC_ROWS.get(name)
         if row is None:
             known = [*TOPIC_ROWS, *NO_EFFECT]
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"unknown topic config {name!r}{nearest(name, known)}")
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"unknown topic config {name!r}{nearest(name, known, DOCUMENT)}")
         try:
             values[row.name] = parse_value(name, text, row)
         except UsageError as error:

@@ -10,7 +10,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from equipoise.client.connection import Connection, KafkaConnectionError, error_from
+from equipoise.client.agreement import KafkaConnectionError, error_from, parse_bootstrap_servers
+from equipoise.client.connection import Connection
 from equipoise.wire.apis.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -40,7 +41,6 @@ from equipoise.wire.apis.k37_create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
-from equipoise.wire.errors import UsageError
 
 LATEST, EARLIEST = -1, -2
 BROKER_DEFAULT = -1
@@ -220,17 +220,6 @@ class Admin:
             known = Connection(host, port, client_id=self._client_id, timeout=self._timeout)
             self._by_address[host, port] = self._open.enter_context(known)
         return known
-
-
-def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
-    """HOST:PORT, one or more with commas; an IPv6 host in brackets."""
-    addresses = []
-    for part in text.split(","):
-        host, separator, port = part.strip().rpartition(":")
-        if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise UsageError(f"{part!r} is no server: write HOST:PORT, for instance 127.0.0.1:9092")
-        addresses.append((host.strip("[]"), int(port)))
-    return addresses
 
 
 def _check(code: int, broker_says: str | None, otherwise: str) -> None:

@@ -1,0 +1,149 @@
+"""What both kinds of connection share: frames out and in, the versions agreed on with a broker, and errors.
+
+Nothing here touches a socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import version as installed_version
+from struct import Struct
+from typing import NamedTuple, TypeVar
+
+from equipoise.wire.apis import APIS
+from equipoise.wire.apis.headers import decode_response_header, encode_request_header
+from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from equipoise.wire.compiler import decoder
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, ProtocolError, UsageError
+from equipoise.wire.schema import TRUSTED, Message, VersionRange
+
+Response = TypeVar("Response", bound=Message)
+
+SIZE = Struct(">i")
+_ERROR_CODE = Struct(">h")
+_MAX_FRAME = 100_000_000  # what librdkafka accepts by default: far above any fetch.max.bytes in use
+_MAX_CORRELATION_ID = 2**31 - 1
+# 3 is the last without which the client's name is lost. The range that comes with a refusal is not used, because
+# librdkafka's mock cluster sends one that cannot be read.
+_HANDSHAKE_VERSIONS = (4, 3, 0)
+
+
+class KafkaConnectionError(EquipoiseError):
+    """A broker cannot be reached, does not answer, or has gone."""
+
+
+class Frame(NamedTuple):
+    """An answer as it came, and where its body begins."""
+
+    data: bytes | bytearray
+    pos: int
+
+
+class Agreement:
+    """One connection's numbering of requests, and, once the handshake is done, what its broker serves."""
+
+    def __init__(self, address: str, client_id: str) -> None:
+        self.address = address
+        self._client_id = client_id
+        self._correlation_id = 0
+        self._served: dict[int, VersionRange] = {}
+
+    def version(self, request: type[Message]) -> int:
+        """The version in which `request` would be sent. UsageError: the broker serves none that we know."""
+        name, served = APIS[request.api_key].name, self._served.get(request.api_key)
+        if served is None:
+            raise UsageError(f"{self.address} does not serve {name}; a newer or fuller broker is needed for this")
+        version = min(served.last, request.versions.last)
+        if version < max(served.first, request.versions.first):
+            raise UsageError(
+                f"{self.address} serves {name} in versions {served}, this client speaks {request.versions}: "
+                "one of them must be upgraded"
+            )
+        return version
+
+    def encode(self, request: Message, version: int) -> tuple[int, bytes]:
+        """The correlation id given to it, and the frame to send."""
+        self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
+        head = encode_request_header(request.api_key, version, self._correlation_id, self._client_id)
+        body = request.encode(version)
+        return self._correlation_id, SIZE.pack(len(head) + len(body)) + head + body
+
+    def open(self, data: bytes | bytearray, api_key: int, version: int, expected: int) -> Frame:
+        """The frame that must answer request `expected`."""
+        correlation_id, pos = decode_response_header(data, api_key, version)
+        if correlation_id != expected:
+            raise ProtocolError(
+                f"{self.address} answered request {correlation_id} when {APIS[api_key].name}, request {expected}, "
+                "was the one to be answered"
+            )
+        return Frame(data, pos)
+
+    def check_size(self, size: int) -> None:
+        """Of a frame that the broker announces."""
+        if not 0 <= size <= _MAX_FRAME:
+            raise ProtocolError(
+                f"{self.address} announced a frame of {size} bytes, {_MAX_FRAME} is the most: "
+                "it speaks TLS or is no Kafka broker"
+            )
+
+    # -- the handshake
+
+    def proposals(self) -> Iterator[tuple[ApiVersionsRequest, int]]:
+        """ApiVersions in older and older forms: each is sent if the one before was refused."""
+        request = ApiVersionsRequest(
+            client_software_name="equipoise", client_software_version=installed_version("equipoise")
+        )
+        return ((request, version) for version in _HANDSHAKE_VERSIONS)
+
+    def conclude(self, frame: Frame, version: int) -> bool:
+        """Takes the answer to a proposal. False: the broker does not know this form."""
+        if _error_code(frame) == ErrorCode.UNSUPPORTED_VERSION and version != _HANDSHAKE_VERSIONS[-1]:
+            return False
+        answer = decode_answer(ApiVersionsResponse, version, frame)
+        if answer.error_code:
+            raise error_from(answer.error_code, f"{self.address} refuses to say what it serves")
+        self._served = {api.api_key: VersionRange(api.min_version, api.max_version) for api in answer.api_keys}
+        return True
+
+
+def address_of(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def cannot_connect(address: str, error: OSError) -> KafkaConnectionError:
+    return KafkaConnectionError(f"cannot connect to {address}: {error.strerror or error}; is a broker listening there?")
+
+
+def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
+    """HOST:PORT, one or more with commas; an IPv6 host in brackets."""
+    addresses = []
+    for part in text.split(","):
+        host, separator, port = part.strip().rpartition(":")
+        if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise UsageError(f"{part!r} is no server: write HOST:PORT, for instance 127.0.0.1:9092")
+        addresses.append((host.strip("[]"), int(port)))
+    return addresses
+
+
+def decode_answer(response: type[Response], version: int, frame: Frame) -> Response:
+    """Bytes behind the answer are ignored, as all clients do: librdkafka's mock cluster sends one too many."""
+    answer: Response = decoder(response, version, exact=False)(frame.data, frame.pos, TRUSTED)
+    return answer
+
+
+def error_from(code: int, message: str) -> KafkaError:
+    """A broker's error as an exception, also for the codes that have no name here."""
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{message} (Kafka's error code {code})")
+    return KafkaError(known, f"{message} ({known.name})")
+
+
+def _error_code(frame: Frame) -> int:
+    """The one field of ApiVersions that lies at the same place in every version."""
+    data, pos = frame
+    if len(data) < pos + _ERROR_CODE.size:
+        raise ProtocolError(f"ApiVersions answered with {len(data) - pos} bytes; at least 2 are needed")
+    code: int = _ERROR_CODE.unpack_from(data, pos)[0]
+    return code

@@ -1,0 +1,271 @@
+"""The cluster as a client sees it: brokers, the leaders of wanted topics' partitions, and connections to them.
+
+One task keeps the metadata fresh: when it is old, when somebody asks, and, with growing pauses, as long as a
+wanted topic does not exist or a partition has no leader. All of it lives on one asyncio loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from equipoise.client.agreement import KafkaConnectionError, Response, error_from, parse_bootstrap_servers
+from equipoise.client.config import ConsumerConfig
+from equipoise.client.lines import Address, Backoff, Lines, Purpose
+from equipoise.client.network import AsyncConnection
+from equipoise.member.partitions import TopicPartition
+from equipoise.wire.apis.k03_metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
+from equipoise.wire.schema import Message
+
+log = logging.getLogger(__name__)
+
+NO_LEADER = -1
+# These do not pass by waiting: the application has to know.
+_LASTING = {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION}
+
+
+class Node(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+    @property
+    def address(self) -> Address:
+        return self.host, self.port
+
+
+class Leader(NamedTuple):
+    node_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    partitions: int
+    racks: tuple[frozenset[str], ...]  # of each partition's replicas, offline ones too
+    is_internal: bool
+    topic_id: bytes
+
+
+Snapshot = Mapping[str, TopicInfo]
+Wanted = frozenset[str] | None  # None: all topics
+OnMetadata = Callable[[Snapshot, Wanted], None]
+
+
+class Cluster:
+    """`on_metadata(topics, wanted)` is called after each refresh with what is known of the topics that were asked for.
+
+    `start()` begins the work, on the running loop; `close()` ends it.
+    """
+
+    def __init__(self, config: ConsumerConfig, on_metadata: OnMetadata = lambda topics, wanted: None) -> None:
+        self.config = config
+        self.on_metadata = on_metadata
+        self.nodes: dict[int, Node] = {}
+        self.topics: dict[str, TopicInfo] = {}
+        self.errors: dict[str, KafkaError] = {}  # by topic: what waiting does not mend
+        self.last_failure: EquipoiseError | None = None  # of the attempts since the last success
+        self._bootstrap = parse_bootstrap_servers(config.bootstrap_servers)
+        self._leaders: dict[TopicPartition, Leader] = {}
+        self._names: dict[bytes, str] = {}
+        self._racks: dict[int, str] = {}  # also of brokers that are away at the moment
+        self._lines = Lines(config)
+        self._wanted: Wanted = frozenset()
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._is_asked = self._is_urgent = False
+        self._news = asyncio.Event()  # that one of the two was set
+        self._last_attempt = 0.0
+        self._awaited: list[asyncio.Future[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._make_urgent()
+        self._tasks = [asyncio.create_task(self._keep_fresh()), asyncio.create_task(self._close_idle())]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._lines.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for waiter in self._awaited:
+            waiter.cancel()
+
+    # -- metadata
+
+    def subscribe_topics(self, topics: Iterable[str] | None) -> None:
+        """The topics to know about from now on; None: all there are. News about them are fetched at once."""
+        wanted = None if topics is None else frozenset(topics)
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._make_urgent()
+
+    def request_refresh(self) -> None:
+        """What is known has shown to be old. It is asked for anew, but not more often than retry.backoff.ms."""
+        self._is_asked = True
+        self._news.set()
+
+    async def refresh(self) -> None:
+        """Returns when metadata has come that was asked for after this call. Tries for ever: bound it by a timeout."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaited.append(waiter)
+        self._make_urgent()
+        await waiter
+
+    def _make_urgent(self) -> None:
+        self._is_urgent = True
+        self._news.set()
+
+    def leader(self, partition: TopicPartition) -> Leader | None:
+        found = self._leaders.get(partition)
+        return found if found is not None and found.node_id in self.nodes else None
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return self._names.get(topic_id)
+
+    # -- connections
+
+    async def connection(self, node_id: int, purpose: Purpose = Purpose.QUESTIONS) -> AsyncConnection:
+        """Tries once, after a pause if it has failed before. Raises KafkaConnectionError."""
+        node = self.nodes.get(node_id)
+        if node is None:
+            raise KafkaConnectionError(f"the cluster's metadata knows no broker {node_id}; it may be down")
+        return await self._lines.line(purpose, node.address).connection()
+
+    async def coordinator_connection(self, host: str, port: int) -> AsyncConnection:
+        """A line that only the group uses: a parked JoinGroup holds up whatever comes behind it."""
+        return await self._lines.line(Purpose.COORDINATOR, (host, port)).connection()
+
+    async def any_connection(self) -> AsyncConnection:
+        """To whichever broker answers: known ones first, then those of bootstrap.servers."""
+        addresses = dict.fromkeys([node.address for node in self.nodes.values()] + self._bootstrap)
+        lines = [self._lines.line(Purpose.QUESTIONS, address) for address in addresses]
+        failures = []
+        for line in sorted(lines, key=lambda line: (line.open is None, line.ready_at)):
+            try:
+                return await line.connection()
+            except EquipoiseError as error:
+                failures.append(str(error))
+        raise KafkaConnectionError("; ".join(failures))
+
+    async def ask(self, request: Message, response: type[Response]) -> Response:
+        """The answer of whichever broker there is."""
+        connection = await self.any_connection()
+        return await connection.send(request, response, self.config.request_timeout_ms / 1000)
+
+    # -- the task that keeps it fresh
+
+    async def _keep_fresh(self) -> None:
+        unsettled = 0  # refreshes in a row after which something was still missing
+        while True:
+            await self._until_due(unsettled)
+            awaited, self._awaited = self._awaited, []
+            try:
+                is_settled = await self._refresh()
+            except EquipoiseError as error:
+                log.debug("metadata: %s", error)
+                self.last_failure = error
+                self._awaited = awaited + self._awaited
+                is_settled = False
+            else:
+                self.last_failure = None
+                _release(awaited)
+            unsettled = 0 if is_settled else unsettled + 1
+
+    async def _until_due(self, unsettled: int) -> None:
+        """Until news are wanted: at once if urgent, else so long after the last attempt that the brokers are spared."""
+        pause = self._backoff.pause(unsettled) if unsettled else self.config.metadata_max_age_ms / 1000
+        asked_pause = self._backoff.pause(1)
+        while not self._is_urgent:
+            since = asyncio.get_running_loop().time() - self._last_attempt
+            left = (min(pause, asked_pause) if self._is_asked else pause) - since
+            if left <= 0:
+                return
+            self._news.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._news.wait()
+
+    async def _refresh(self) -> bool:
+        """True if nothing is missing."""
+        self._is_asked = self._is_urgent = False
+        self._last_attempt = asyncio.get_running_loop().time()
+        wanted = self._wanted
+        topics = None if wanted is None else [MetadataRequestTopic(name=name) for name in sorted(wanted)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=self.config.allow_auto_create_topics)
+        answer = await self.ask(request, MetadataResponse)
+        if not answer.brokers:
+            raise KafkaConnectionError("the cluster has no brokers yet")
+        self._learn_nodes(answer)
+        is_settled = self._learn_topics(answer.topics)
+        self.on_metadata(self.topics, wanted)
+        return is_settled
+
+    def _learn_nodes(self, answer: MetadataResponse) -> None:
+        self.nodes = {one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in answer.brokers}
+        self._racks |= {one.node_id: one.rack for one in answer.brokers if one.rack}
+
+    def _learn_topics(self, topics: list[MetadataResponseTopic]) -> bool:
+        known, known_leaders = self.topics, self._leaders
+        self.topics, self._leaders, self.errors = {}, {}, {}
+        is_settled = True
+        for topic in topics:
+            name = topic.name or ""
+            if topic.error_code:
+                is_settled &= self._note_error(name, topic.error_code)
+                continue
+            info = self.topics[name] = self._describe(topic)
+            before = known.get(name)
+            is_same = before is not None and before.topic_id == info.topic_id
+            is_settled &= self._learn_leaders(name, topic, known_leaders if is_same else {})
+        self._names = {info.topic_id: name for name, info in self.topics.items()}
+        return is_settled
+
+    def _note_error(self, topic: str, code: int) -> bool:
+        if code in _LASTING:
+            self.errors[topic] = error_from(code, f"topic {topic!r} cannot be read")
+            return True
+        return False
+
+    def _describe(self, topic: MetadataResponseTopic) -> TopicInfo:
+        ordered = sorted(topic.partitions, key=lambda one: one.partition_index)
+        racks = tuple(
+            frozenset(self._racks[node] for node in one.replica_nodes if node in self._racks) for one in ordered
+        )
+        return TopicInfo(len(ordered), racks, topic.is_internal, topic.topic_id)
+
+    def _learn_leaders(self, name: str, topic: MetadataResponseTopic, before: Mapping[TopicPartition, Leader]) -> bool:
+        has_all = True
+        for one in topic.partitions:
+            partition = TopicPartition(name, one.partition_index)
+            leader = Leader(one.leader_id, one.leader_epoch)
+            known = before.get(partition)
+            if known is not None and known.epoch > leader.epoch >= 0:
+                leader = known  # a broker that has not heard of the newest leader yet
+            if leader.node_id == NO_LEADER:
+                has_all = False
+            else:
+                self._leaders[partition] = leader
+        return has_all
+
+    async def _close_idle(self) -> None:
+        longest = self.config.connections_max_idle_ms / 1000
+        while longest >= 0:
+            await asyncio.sleep(max(longest / 4, 0.01))
+            self._lines.close_idle(asyncio.get_running_loop().time() - longest)
+
+
+def _release(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)

@@ -1,0 +1,189 @@
+"""A consumer's settings, under the names that the Java client and librdkafka share, with Kafka's defaults and bounds.
+
+docs/consumer.md lists them all; its table is made from the rows below.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+from equipoise.settings import INT_MAX, Rows, kafka_name, parse_values, rows_of, setting
+from equipoise.wire.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+DOCUMENT = "docs/consumer.md"
+LATEST, EARLIEST = -1, -2  # timestamps of ListOffsets
+READ_COMMITTED = 1
+# An ISO 8601 duration of days and less, since years and months have no fixed length.
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
+_UNITS_MS = 86_400_000, 3_600_000, 60_000, 1_000
+_LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+# librdkafka's names for what Java calls otherwise.
+_ALIASES = {
+    "metadata.broker.list": "bootstrap.servers",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "socket.receive.buffer.bytes": "receive.buffer.bytes",
+}
+
+Strategy = tuple[str | object, ...]  # names of assignors, or assignors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """Made by `parse` or `from_keywords`, which check it."""
+
+    bootstrap_servers: str = setting("", "Brokers to begin with: HOST:PORT, several with commas. Required.")
+    client_id: str = setting("equipoise", "The name that brokers see and log.")
+    client_rack: str = setting("", "Where this client is: replicas and partitions of this rack are preferred.")
+    group_id: str | None = setting(None, "The group; without one nothing is committed, and partitions are assigned.")
+    group_instance_id: str | None = setting(None, "Makes a static member, which may restart without a rebalance.")
+    group_protocol: str = setting("classic", "The group protocol.", choices=("classic",))
+    partition_assignment_strategy: tuple[str | object, ...] = setting(
+        ("range", "cooperative-sticky"), "Assignors in order of preference: names with commas, or a list."
+    )
+    session_timeout_ms: int = setting(45_000, "Silence after which the group goes on without the member.", 1, INT_MAX)
+    heartbeat_interval_ms: int = setting(3_000, "Time between heartbeats; at most a third of a session.", 1, INT_MAX)
+    max_poll_interval_ms: int = setting(300_000, "Time between polls after which the member leaves.", 1, INT_MAX)
+    max_poll_records: int = setting(500, "Most records that one poll returns.", 1, INT_MAX)
+    auto_offset_reset: str = setting(
+        "latest", "Where to begin without a valid offset: latest, earliest, none (an error), by_duration:<ISO 8601>."
+    )
+    enable_auto_commit: bool = setting(True, "Whether positions are committed by themselves. Off without group.id.")
+    auto_commit_interval_ms: int = setting(5_000, "Time between two such commits.", 0, INT_MAX)
+    isolation_level: str = setting(
+        "read_uncommitted",
+        "read_committed: no records of aborted or open transactions.",
+        choices=("read_uncommitted", "read_committed"),
+    )
+    fetch_min_bytes: int = setting(1, "Bytes for which a broker waits with its answer.", 0, INT_MAX)
+    fetch_max_wait_ms: int = setting(500, "How long it waits for them at most.", 0, INT_MAX)
+    fetch_max_bytes: int = setting(52_428_800, "Most bytes in one answer, but for a larger first batch.", 0, INT_MAX)
+    max_partition_fetch_bytes: int = setting(1_048_576, "The same for one partition.", 0, INT_MAX)
+    queued_max_messages_kbytes: int = setting(65_536, "Kilobytes fetched ahead, of all partitions.", 1, 2_097_151)
+    check_crcs: bool = setting(True, "Whether the CRC32C of every batch is checked.")
+    allow_auto_create_topics: bool = setting(True, "Whether subscribing may create a topic, if the broker agrees.")
+    exclude_internal_topics: bool = setting(True, "Whether patterns leave out the cluster's own topics.")
+    metadata_max_age_ms: int = setting(300_000, "Age at which metadata is asked for again.", 0)
+    request_timeout_ms: int = setting(30_000, "How long a request may take before its connection is given up.", 1)
+    default_api_timeout_ms: int = setting(60_000, "How long a blocking call may take if it is not told.", 0)
+    socket_connection_setup_timeout_ms: int = setting(10_000, "How long connecting may take.", 1)
+    retry_backoff_ms: int = setting(100, "Pause after the first failure of a request; it doubles each time.", 0)
+    retry_backoff_max_ms: int = setting(1_000, "The longest such pause.", 0)
+    reconnect_backoff_ms: int = setting(50, "Pause after the first failure to connect; it doubles each time.", 0)
+    reconnect_backoff_max_ms: int = setting(1_000, "The longest such pause.", 0)
+    connections_max_idle_ms: int = setting(540_000, "Disuse after which a connection is closed; -1 never.", -1)
+    receive_buffer_bytes: int = setting(-1, "Size of a socket's receive buffer; -1: the system's choice.", -1, INT_MAX)
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, object]) -> Self:
+        """Settings by name, as text or values. UsageError names the one at fault, and the nearest match."""
+        given = {_ALIASES.get(name, name): value for name, value in settings.items()}
+        strategy = given.pop("partition.assignment.strategy", None)
+        servers = given.get("bootstrap.servers")
+        if isinstance(servers, list | tuple):
+            given["bootstrap.servers"] = ",".join(map(str, servers))
+        config = cls(**parse_values(given, rows(), _ALIASES, DOCUMENT))
+        if strategy is not None:
+            config = replace(config, partition_assignment_strategy=_parse_strategy(strategy))
+        return config._checked()
+
+    @classmethod
+    def from_keywords(cls, **settings: object) -> Self:
+        """The same with underscores for dots: `group_id="billing"`."""
+        return cls.parse({kafka_name(name): value for name, value in settings.items()})
+
+    @property
+    def commits(self) -> bool:
+        return self.group_id is not None
+
+    @property
+    def isolation(self) -> int:
+        """As Fetch and ListOffsets write it."""
+        return READ_COMMITTED if self.isolation_level == "read_committed" else 0
+
+    @property
+    def queued_max_bytes(self) -> int:
+        return self.queued_max_messages_kbytes * 1024
+
+    def reset_timestamp(self, now_ms: int) -> int | None:
+        """What ListOffsets is to be asked where there is no valid offset; None: the application decides."""
+        if self.auto_offset_reset.startswith("by_duration:"):
+            return max(0, now_ms - _duration_ms(self.auto_offset_reset))
+        return {"latest": LATEST, "earliest": EARLIEST}.get(self.auto_offset_reset)
+
+    def _checked(self) -> Self:
+        if not self.bootstrap_servers:
+            raise UsageError("bootstrap.servers is missing: name one or more brokers, for instance 127.0.0.1:9092")
+        if self.auto_offset_reset not in ("latest", "earliest", "none"):
+            _duration_ms(self.auto_offset_reset)
+        self._check_group()
+        self._check_times()
+        return self if self.commits else replace(self, enable_auto_commit=False)
+
+    def _check_group(self) -> None:
+        if self.group_id == "":
+            raise UsageError("group.id is empty: give the group a name, or leave it out to read without a group")
+        if self.group_instance_id is not None and not _LEGAL_ID.fullmatch(self.group_instance_id):
+            raise UsageError(
+                f"group.instance.id={self.group_instance_id}: must be 1 to 249 letters, digits, dots, _ or -"
+            )
+        _check_pairs(self, "fetch.min.bytes", "fetch.max.bytes")
+
+    def _check_times(self) -> None:
+        _check_pairs(self, "retry.backoff.ms", "retry.backoff.max.ms")
+        _check_pairs(self, "reconnect.backoff.ms", "reconnect.backoff.max.ms")
+        heartbeat, session = self.heartbeat_interval_ms, self.session_timeout_ms
+        if heartbeat >= session:
+            raise UsageError(
+                f"heartbeat.interval.ms={heartbeat}: must be below session.timeout.ms, which is {session}: "
+                "a third of it is right"
+            )
+        if 3 * heartbeat > session:
+            log.warning(
+                "heartbeat.interval.ms=%d is over a third of session.timeout.ms=%d: two lost heartbeats end the "
+                "session; set it to %d or less",
+                heartbeat,
+                session,
+                session // 3,
+            )
+
+
+def rows() -> Rows:
+    """Every setting by its name, in the order of the table."""
+    return rows_of(ConsumerConfig)
+
+
+def _check_pairs(config: ConsumerConfig, smaller: str, larger: str) -> None:
+    table = rows()
+    low, high = getattr(config, table[smaller].name), getattr(config, table[larger].name)
+    if low > high:
+        raise UsageError(f"{smaller}={low}: must not be above {larger}, which is {high}")
+
+
+def _parse_strategy(given: object) -> Strategy:
+    listed = given.split(",") if isinstance(given, str) else given if isinstance(given, Iterable) else [given]
+    assignors = [one.strip() if isinstance(one, str) else one for one in listed]
+    names = [getattr(one, "name", one) for one in assignors]
+    if not names or "" in names:
+        raise UsageError(f"partition.assignment.strategy={given!r}: name one assignor or more, for instance range")
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise UsageError(f"partition.assignment.strategy={given!r}: {twice[0]} is named {names.count(twice[0])} times")
+    return tuple(assignors)
+
+
+def _duration_ms(reset: str) -> int:
+    kind, _, text = reset.partition(":")
+    found = _DURATION.fullmatch(text)
+    if kind != "by_duration" or found is None or not any(found.groups()):
+        raise UsageError(
+            f"auto.offset.reset={reset}: must be latest, earliest, none or by_duration:<ISO 8601>, "
+            "for instance by_duration:PT1H30M"
+        )
+    return int(sum(float(count or 0) * unit for count, unit in zip(found.groups(), _UNITS_MS, strict=True)))

@@ -1,0 +1,92 @@
+"""Settings as tables: each row of a frozen dataclass is a setting under Kafka's name, with default, bounds and words.
+
+The Kafka name of a row is its attribute with dots. What is given may be text or a value; whatever is unknown, out
+of bounds or of the wrong kind is refused by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from equipoise.wire.errors import UsageError
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+Rows = dict[str, dataclasses.Field[Any]]
+
+
+def setting(default: Any, doc: str, low: int | None = None, high: int = LONG_MAX, **more: Any) -> Any:
+    """A row. `choices` and `list_of` are the words allowed; a default of None is a text that may be missing."""
+    return dataclasses.field(default=default, metadata={"doc": doc, "low": low, "high": high, **more})
+
+
+def kafka_name(attribute: str) -> str:
+    return attribute.replace("_", ".")
+
+
+def rows_of(table: type) -> Rows:
+    """Every setting by its Kafka name, in the order of the table."""
+    return {kafka_name(row.name): row for row in dataclasses.fields(table)}
+
+
+def parse_values(given: Mapping[str, object], rows: Rows, aliases: Iterable[str], document: str) -> dict[str, Any]:
+    """Attributes and their values. UsageError names the setting at fault, and the nearest match or the document."""
+    values = {}
+    for name, value in given.items():
+        if name not in rows:
+            raise UsageError(f"unknown setting {name!r}{nearest(name, [*rows, *aliases], document)}")
+        values[rows[name].name] = parse_value(name, value, rows[name])
+    return values
+
+
+def nearest(name: str, known: Iterable[str], document: str) -> str:
+    """The end of an error message about a name nobody knows."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; {document} lists the names"
+
+
+def parse_value(name: str, value: object, row: dataclasses.Field[Any]) -> Any:
+    """Text or value to the type of the row's default, within its bounds."""
+    if value is None and row.default is None:
+        return None
+    parsed = convert(name, value, str if row.default is None else type(row.default))
+    choices = row.metadata.get("choices")
+    if choices and parsed not in choices:
+        raise UsageError(f"{name}={value}: must be one of {', '.join(choices)}")
+    words = row.metadata.get("list_of")
+    if words:
+        return _words(name, str(parsed), words)
+    low, high = row.metadata["low"], row.metadata["high"]
+    if low is not None and not low <= parsed <= high:
+        raise UsageError(f"{name}={value}: must be between {low} and {high}")
+    return parsed
+
+
+def _words(name: str, text: str, allowed: tuple[str, ...]) -> str:
+    words = [word.strip() for word in text.split(",")]
+    if not set(words) <= set(allowed):
+        raise UsageError(f"{name}={text}: must be one or more of {', '.join(allowed)}, with commas")
+    return ",".join(dict.fromkeys(words))
+
+
+def convert(name: str, value: object, kind: type) -> Any:
+    text = str(value).strip()
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise UsageError(f"{name}={value}: must be true or false")
+        return text.lower() == "true"
+    if kind is str:
+        return text
+    try:
+        return kind(text)
+    except ValueError:
+        raise UsageError(f"{name}={value}: must be a number") from None
+
+
+def render(value: object) -> str:
+    """A value as Kafka's tools write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
