@@ -77,12 +77,15 @@ class AsyncConnection(asyncio.BufferedProtocol):
             raise
         return connection
 
-    async def send(self, request: Message, response: type[Response], timeout: float) -> Response:
-        """The answer to `request`, in the highest version that both sides know.
+    async def send(
+        self, request: Message, response: type[Response], timeout: float, *, newest: int | None = None
+    ) -> Response:
+        """The answer to `request`, in the highest version that both sides know, or `newest` if that is lower.
 
         Without an answer within `timeout` seconds the connection is given up: those behind it could not come either.
         """
         version = self.version(type(request))
+        version = version if newest is None else min(version, newest)
         return decode_answer(response, version, await self._exchange(request, version, timeout))
 
     def version(self, request: type[Message]) -> int:

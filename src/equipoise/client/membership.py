@@ -1,0 +1,153 @@
+"""Runs a `Member`: sends what it wants sent, tells it what comes back, keeps its time.
+
+The member is touched by the loop's thread and by the application's, one at a time, under `lock`. Requests are sent
+by the loop alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from equipoise.assignors import Assignor, Topic, assignor_named
+from equipoise.client.cluster import Cluster, Snapshot, Wanted
+from equipoise.client.config import ConsumerConfig
+from equipoise.member import Member, MemberConfig, Node, Send, Step
+from equipoise.wire.apis import APIS
+from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
+from equipoise.wire.errors import EquipoiseError
+from equipoise.wire.schema import Message
+
+log = logging.getLogger(__name__)
+
+NEWEST_WITH_NAMES = 9  # of OffsetCommit and OffsetFetch: from 10 on topics go by id, which a new topic may not have yet
+_OFFSET_APIS = (8, 9)
+
+
+def now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def new_member(config: ConsumerConfig) -> Member:
+    """UsageError if an assignor is not known."""
+    assert config.group_id is not None
+    return Member(
+        MemberConfig(
+            group_id=config.group_id,
+            group_instance_id=config.group_instance_id,
+            assignors=tuple(map(_assignor, config.partition_assignment_strategy)),
+            session_timeout_ms=config.session_timeout_ms,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+            max_poll_interval_ms=config.max_poll_interval_ms,
+            max_poll_records=config.max_poll_records,
+            request_timeout_ms=config.request_timeout_ms,
+            default_api_timeout_ms=config.default_api_timeout_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+            retry_backoff_max_ms=config.retry_backoff_max_ms,
+            client_rack=config.client_rack or None,
+        ),
+        jitter=lambda: random.uniform(0.8, 1.2),
+    )
+
+
+def _assignor(given: object) -> Assignor:
+    return assignor_named(given) if isinstance(given, str) else given  # type: ignore[return-value]
+
+
+class Membership:
+    """`changed` is called, on either thread, whenever the member may have something for the application."""
+
+    def __init__(self, member: Member, cluster: Cluster, changed: Callable[[], None]) -> None:
+        self.member = member
+        self.lock = threading.RLock()
+        self._cluster = cluster
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: int | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wanted: Wanted = frozenset()
+        self._is_closed = False
+
+    def act(self, act: Callable[[Member, int], Step]) -> None:
+        """An input to the member, from any thread."""
+        with self.lock:
+            sends = act(self.member, now_ms()).sends
+            deadline, wanted = self.member.next_deadline(), self.member.subscription.wanted
+        if threading.get_ident() == self._thread:
+            self._follow(sends, deadline, wanted)
+        elif sends or wanted != self._wanted or self._is_earlier(deadline):
+            self._loop.call_soon_threadsafe(self._follow, sends, deadline, wanted)
+        self._changed()
+
+    def _is_earlier(self, deadline: int | None) -> bool:
+        return deadline is not None and (self._timer_at is None or deadline < self._timer_at)
+
+    def _follow(self, sends: list[Send], deadline: int | None, wanted: Wanted) -> None:
+        if self._is_closed:
+            return
+        for send in sends:
+            task = asyncio.create_task(self._exchange(send, self.member.coordinator))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if self._is_earlier(deadline):
+            self._arm(deadline)
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._cluster.subscribe_topics(wanted)
+
+    # -- time
+
+    def _arm(self, deadline: int | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at, self._timer = deadline, None
+        if deadline is not None:
+            self._timer = self._loop.call_later(max(deadline - now_ms(), 0) / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer_at = self._timer = None
+        self.act(lambda member, now: member.tick(now))
+
+    # -- messages
+
+    async def _exchange(self, send: Send, coordinator: Node | None) -> None:
+        request = send.request
+        try:
+            response = await self.ask(request, coordinator, send.timeout_ms / 1000)
+        except EquipoiseError as error:
+            log.debug("%s: %s", type(request).__name__, error)
+            self.act(lambda member, now: member.failed(request, now))
+        else:
+            self.act(lambda member, now: member.answered(request, response, now))
+
+    async def ask(self, request: Message, coordinator: Node | None, timeout: float) -> Message:
+        """The coordinator's answer; any broker's if there is none."""
+        response = APIS[request.api_key].response
+        newest = NEWEST_WITH_NAMES if request.api_key in _OFFSET_APIS else None
+        if coordinator is None or isinstance(request, FindCoordinatorRequest):
+            connection = await self._cluster.any_connection()
+        else:
+            connection = await self._cluster.coordinator_connection(coordinator.host, coordinator.port)
+        return await connection.send(request, response, timeout, newest=newest)
+
+    def learn(self, topics: Snapshot, wanted: Wanted) -> None:
+        """The cluster's news. Internal topics are for those who name them."""
+        hide = self._cluster.config.exclude_internal_topics and wanted is None
+        known = {
+            name: Topic(topic.partitions, topic.racks)
+            for name, topic in topics.items()
+            if not (hide and topic.is_internal)
+        }
+        self.act(lambda member, now: member.learn(known, wanted, now))
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._arm(None)
+        for task in self._tasks:
+            task.cancel()
