@@ -14,16 +14,18 @@ from confluent_kafka import Message, Producer
 
 from equipoise.proving.members.confluent_kafka_member import row_of
 from equipoise.proving.members.events import PATIENCE_S, Event, Ledger, MemberError, Place, Row
-from equipoise.proving.members.foreign import kafkajs_host
+from equipoise.proving.members.foreign import franz_go_host, java_host, kafkajs_host
 from equipoise.proving.members.hosts import Host, JsonHost, Membership, python_host
 from equipoise.proving.members.kcat import KcatHost
 from equipoise.proving.members.view import view_group
 
 HOSTS: dict[str, Callable[[str, str, Path], Host]] = {
+    "java": java_host,
     "confluent-kafka": python_host,
     "kafka-python": python_host,
     "aiokafka": python_host,
     "kafkajs": kafkajs_host,
+    "franz-go": franz_go_host,
     "kcat": KcatHost,
 }
 # When it commits by itself, it may send its JoinGroup first, and the commit is one of the generation before.

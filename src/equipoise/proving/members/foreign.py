@@ -11,11 +11,15 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from equipoise.proving.fetched import Unavailable, find_tool, made_once
+from equipoise.proving.brokers import QUICK_JVM
+from equipoise.proving.fetched import Unavailable, find_tool, jars, java, made_once
 from equipoise.proving.members.hosts import Host, JsonHost
 
 _HERE = Path(__file__).parent
 _MINUTES = 10
+
+
+# -- Node.js
 
 
 def node_modules() -> Path:
@@ -41,6 +45,45 @@ def kafkajs_host(_: str, bootstrap_servers: str, log: Path) -> Host:
     return JsonHost(command, log, {"NODE_PATH": str(node_modules())})
 
 
+# -- Java
+
+
+def java_classes() -> Path:
+    """Our member of the Java client, compiled."""
+    source, found = _HERE / "java" / "Member.java", jars("kafka")
+
+    def compile_it(directory: Path) -> None:
+        _run([java("javac"), "-cp", f"{found}/*", "-d", str(directory), str(source)], _HERE)
+
+    return made_once("java-member", source.read_bytes() + found.name.encode(), compile_it)
+
+
+def java_host(_: str, bootstrap_servers: str, log: Path) -> Host:
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    path = f"{java_classes()}:{jars('kafka')}/*"
+    return JsonHost([java(), *QUICK_JVM, quiet, "-cp", path, "Member", bootstrap_servers], log)
+
+
+# -- Go
+
+
+def go_programs() -> Path:
+    """The directory with `member`, of franz-go, and `kfake`."""
+    sources = _HERE.parent / "franz_go"
+    files = sorted(path for path in sources.rglob("*") if path.is_file())
+
+    def build(directory: Path) -> None:
+        go = find_tool("go", "install Go, for instance the package golang")
+        directory.mkdir()
+        _run([go, "build", "-o", str(directory), "./..."], sources)
+
+    return made_once("franz-go", b"".join(path.read_bytes() for path in files), build)
+
+
+def franz_go_host(_: str, bootstrap_servers: str, log: Path) -> Host:
+    return JsonHost([str(go_programs() / "member"), bootstrap_servers], log)
+
+
 def _run(command: Sequence[str], directory: Path) -> None:
     try:
         ended = subprocess.run(
@@ -55,7 +98,7 @@ def _run(command: Sequence[str], directory: Path) -> None:
         raise Unavailable(f"{' '.join(command)} has failed: {said[-1]}")
 
 
-_PARTS: dict[str, Callable[[], Path]] = {"kafkajs": node_modules}
+_PARTS: dict[str, Callable[[], Path]] = {"kafkajs": node_modules, "franz-go": go_programs}
 
 
 def main() -> int:

@@ -1,0 +1,200 @@
+// Group members of the Java client, as many as wanted in one JVM, a thread for each. Each line of input is told to a
+// member, {do: "join", "pause", "resume", "close" or "crash", member, ...}; each line of output is what a member tells,
+// {at, member, kind, ...}. `at` is the machine's monotonic clock in seconds, as in the Python members.
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Semaphore;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import java.util.stream.StreamSupport;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+final class Member implements ConsumerRebalanceListener {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final PrintStream OUT = System.out;
+    private static final Duration POLL = Duration.ofMillis(50);
+    private static final int KILLED = 137;
+    private static final Map<String, String> ASSIGNORS = Map.of(
+        "range", "RangeAssignor",
+        "roundrobin", "RoundRobinAssignor",
+        "sticky", "StickyAssignor",
+        "cooperative-sticky", "CooperativeStickyAssignor");
+
+    private final String bootstrapServers;
+    private final JsonNode told;
+    private final String name;
+    private final Semaphore mayGoOn = new Semaphore(0);
+    private volatile boolean pausing;
+    private volatile boolean closing;
+
+    private Member(String bootstrapServers, JsonNode told) {
+        this.bootstrapServers = bootstrapServers;
+        this.told = told;
+        this.name = told.get("member").asText();
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        Map<String, Member> members = new ConcurrentHashMap<>();
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = input.readLine(); line != null; line = input.readLine()) {
+            JsonNode told = JSON.readTree(line);
+            String name = told.get("member").asText();
+            if (told.get("do").asText().equals("join")) {
+                Member member = new Member(arguments[0], told);
+                members.put(name, member);
+                new Thread(member::live, name).start();
+            } else {
+                members.get(name).obey(told.get("do").asText());
+            }
+        }
+        Runtime.getRuntime().halt(0); // whoever is still a member is so no more
+    }
+
+    private void obey(String order) {
+        switch (order) {
+            case "pause" -> pausing = true;
+            case "resume" -> mayGoOn.release();
+            case "close" -> closing = true;
+            case "crash" -> Runtime.getRuntime().halt(KILLED);
+            default -> say("error", Map.of("error", "no order: " + order));
+        }
+    }
+
+    private void live() {
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings())) {
+            if (told.get("pattern").isNull()) {
+                consumer.subscribe(texts(told.get("topics")), this);
+            } else {
+                consumer.subscribe(Pattern.compile(told.get("pattern").asText() + ".*"), this);
+            }
+            while (!closing) {
+                consume(consumer);
+            }
+            say("stopped", Map.of());
+        } catch (Exception error) {
+            say("error", Map.of("error", error.toString()));
+            return;
+        }
+        say("closed", Map.of());
+    }
+
+    private void consume(KafkaConsumer<byte[], byte[]> consumer) throws InterruptedException {
+        List<List<Object>> rows = new ArrayList<>();
+        for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
+            rows.add(List.of(record.topic(), record.partition(), record.offset()));
+        }
+        if (rows.isEmpty()) {
+            return;
+        }
+        say("records", Map.of("rows", rows));
+        if (pausing) {
+            pausing = false;
+            say("paused", Map.of());
+            mayGoOn.acquire();
+        }
+        if (commitsItself()) {
+            return;
+        }
+        try {
+            consumer.commitSync();
+        } catch (KafkaException error) {
+            say("refused", Map.of("error", error.getClass().getSimpleName()));
+            return;
+        }
+        say("committed", Map.of());
+    }
+
+    private Properties settings() {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrapServers);
+        settings.put("client.id", "java-" + name.substring(name.lastIndexOf('/') + 1).replace(' ', '-'));
+        settings.put("key.deserializer", ByteArrayDeserializer.class.getName());
+        settings.put("value.deserializer", ByteArrayDeserializer.class.getName());
+        settings.put("auto.offset.reset", "earliest");
+        settings.put("enable.auto.commit", String.valueOf(commitsItself()));
+        settings.put("partition.assignment.strategy", assignors());
+        settings.put("reconnect.backoff.max.ms", "200");
+        Map<String, String> given = Map.of(
+            "group", "group.id",
+            "instance_id", "group.instance.id",
+            "session_ms", "session.timeout.ms",
+            "heartbeat_ms", "heartbeat.interval.ms",
+            "max_poll_ms", "max.poll.interval.ms",
+            "metadata_age_ms", "metadata.max.age.ms",
+            "fetch_wait_ms", "fetch.max.wait.ms",
+            "commit_ms", "auto.commit.interval.ms");
+        given.forEach((key, setting) -> {
+            if (!told.get(key).isNull()) {
+                settings.put(setting, told.get(key).asText());
+            }
+        });
+        return settings;
+    }
+
+    private String assignors() {
+        return Arrays.stream(told.get("assignor").asText().split(","))
+            .map(assignor -> "org.apache.kafka.clients.consumer." + ASSIGNORS.get(assignor))
+            .collect(Collectors.joining(","));
+    }
+
+    private boolean commitsItself() {
+        return told.get("commit").asText().equals("auto");
+    }
+
+    private static List<String> texts(JsonNode array) {
+        return StreamSupport.stream(array.spliterator(), false).map(JsonNode::asText).toList();
+    }
+
+    @Override
+    public void onPartitionsAssigned(Collection<TopicPartition> places) {
+        say("assigned", placesOf(places));
+    }
+
+    @Override
+    public void onPartitionsRevoked(Collection<TopicPartition> places) {
+        say("revoked", placesOf(places));
+    }
+
+    @Override
+    public void onPartitionsLost(Collection<TopicPartition> places) {
+        say("lost", placesOf(places));
+    }
+
+    private static Map<String, Object> placesOf(Collection<TopicPartition> places) {
+        return Map.of("places", places.stream().map(place -> List.of(place.topic(), place.partition())).toList());
+    }
+
+    private void say(String kind, Map<String, Object> more) {
+        synchronized (OUT) {
+            Map<String, Object> line = new LinkedHashMap<>();
+            line.put("at", System.nanoTime() / 1e9);
+            line.put("member", name);
+            line.put("kind", kind);
+            line.putAll(more);
+            try {
+                OUT.println(JSON.writeValueAsString(line));
+            } catch (Exception impossible) {
+                throw new IllegalStateException(impossible);
+            }
+            OUT.flush();
+        }
+    }
+}
