@@ -1,122 +1,36 @@
-"""A coordinator and its members under one virtual clock: the pure machines of both sides, with nothing between them
-but messages that take a millisecond each way. Everything that is said can be read in `lines`."""
+"""A coordinator and its members under one virtual clock: the pure machines of both sides, and between them nothing but
+messages that take a millisecond each way, unless a test loses them. `lines` tells what was said and done."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
-import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from equipoise.assignors import Topic, assignor_named
+from equipoise.console import words
 from equipoise.coordinator.config import GroupConfig
+from equipoise.coordinator.group import Group
 from equipoise.coordinator.shard import Shard
 from equipoise.coordinator.step import Caller
 from equipoise.coordinator.step import Step as ShardStep
-from equipoise.member import (
-    Callback,
-    Commit,
-    Kind,
-    Member,
-    MemberConfig,
-    MemberState,
-    OffsetAndMetadata,
-    Step,
-    TopicPartition,
-)
-from equipoise.member.partitions import listed
+from equipoise.member import MemberConfig
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.apis.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
-from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.errors import ErrorCode
+from equipoise.wire.offsets_records import Record, decode_record, encode_key, encode_value
 from equipoise.wire.schema import Message
+from tests.member.client import LATENCY_MS, Client, Exchange
+from tests.transcripts.world import clock
 
 GROUP = "g"
-LATENCY_MS = 1
 VERSIONS = {OffsetCommitRequest: 9, JoinGroupRequest: 9, SyncGroupRequest: 5, HeartbeatRequest: 4, LeaveGroupRequest: 5}
-
-
-class Client:
-    """A member and the application around it, which polls all the time unless told otherwise."""
-
-    def __init__(self, town: Town, name: str, config: MemberConfig) -> None:
-        self.town = town
-        self.name = name
-        self.member = Member(config)
-        self.polls = True
-        self.connected = True
-        self.told: list[tuple[str, set[TopicPartition]]] = []
-        self.failures: list[KafkaError] = []
-        self.commits: list[Commit] = []
-        self.listener: Callable[[Callback], None] = lambda callback: None
-        self._tick_at: int | None = None
-
-    # -- the application
-
-    def subscribe(self, *topics: str, pattern: str | None = None) -> Client:
-        compiled = None if pattern is None else re.compile(pattern)
-        self.run(self.member.subscribe(topics, compiled, self.town.now))
-        return self
-
-    def commit(self, **offsets: int) -> Commit:
-        """Partitions of the topic t: commit(p0=5)."""
-        wanted = {TopicPartition("t", int(key[1:])): OffsetAndMetadata(at) for key, at in offsets.items()}
-        commit, step = self.member.commit(wanted, self.town.now)
-        self.commits.append(commit)
-        self.run(step)
-        return commit
-
-    def close(self) -> None:
-        self.run(self.member.close(self.town.now))
-
-    @property
-    def owned(self) -> set[int]:
-        return {one.partition for one in self.member.assignment}
-
-    # -- running the machine
-
-    def run(self, step: Step) -> None:
-        for send in step.sends:
-            self.town.say(f"{self.name} -> {describe(send.request)}")
-            self.town.carry(self, send.request)
-        if self.polls:
-            self._poll()
-        self._arm()
-
-    def _poll(self) -> None:
-        self._send(self.member.poll_begins(self.town.now))
-        while (callback := self.member.begin_callback()) is not None:
-            self.town.say(f"{self.name}: {callback.kind.value} {listed(callback.partitions) or 'nothing'}")
-            self.told.append((callback.kind.value, set(callback.partitions)))
-            self.listener(callback)
-            self._send(self.member.callback_done(self.town.now))
-        if (failure := self.member.take_failure()) is not None:
-            self.failures.append(failure)
-            self.polls = False
-        self.member.poll_ends(self.town.now)
-
-    def _send(self, step: Step) -> None:
-        for send in step.sends:
-            self.town.say(f"{self.name} -> {describe(send.request)}")
-            self.town.carry(self, send.request)
-
-    def _arm(self) -> None:
-        deadline = self.member.next_deadline()
-        if deadline is not None and (self._tick_at is None or deadline < self._tick_at):
-            assert deadline > self.town.now or self.polls is False or deadline >= self.town.now, (
-                "a deadline in the past"
-            )
-            self._tick_at = deadline
-            self.town.at(deadline, self._tick)
-
-    def _tick(self) -> None:
-        if self._tick_at is not None and self._tick_at <= self.town.now:
-            self._tick_at = None
-            self.run(self.member.tick(self.town.now))
 
 
 class Town:
@@ -124,16 +38,22 @@ class Town:
         self.now = 0
         self.topics = dict(topics or {"t": 3})
         self.lines: list[str] = []
+        self.is_silent = False  # where nobody reads the lines
         self.clients: dict[str, Client] = {}
-        self.answers: dict[type[Message], Callable[[Message], Message | None]] = {}  # instead of the coordinator's
-        ids = itertools.count(1)
-        settings = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 0, **config}
-        self.shard = Shard(GroupConfig(**settings), lambda: str(next(ids)))
+        self.answers: dict[type[Message], Callable[[Any], Message | None]] = {}  # instead of the coordinator's
+        self.node_id = 1  # where the coordinator is; 0: nowhere
+        self._config = GroupConfig(
+            **{"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 0, **config}  # type: ignore[arg-type]
+        )
+        self._durable: list[tuple[bytes, bytes | None]] = []
+        self._ids: Counter[str] = Counter()
+        self._caller = ""
         self._order = itertools.count()
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
-        self._run_shard(self.shard.activate(0))
+        self.start()
 
     def member(self, name: str, *assignors: str, **changes: Any) -> Client:
+        """A new process, also if there was one of that name."""
         named = tuple(assignor_named(one) for one in assignors or ("range",))
         config = MemberConfig(group_id=GROUP, assignors=named, **changes)
         client = self.clients[name] = Client(self, name, config)
@@ -143,8 +63,42 @@ class Town:
     def tell_metadata(self, *clients: Client) -> None:
         """All topics, to all clients or some."""
         metadata = {name: Topic(count) for name, count in self.topics.items()}
-        for client in clients or self.clients.values():
-            client.run(client.member.learn(metadata, None, self.now))
+        for client in clients or tuple(self.clients.values()):
+            client.do(lambda member: member.learn(metadata, None, self.now))
+
+    @property
+    def group(self) -> Group | None:
+        return self.shard.groups.get(GROUP)
+
+    def say(self, line: str) -> None:
+        self.lines.append(f"{clock(self.now)} {line}")
+
+    # -- the coordinator's life
+
+    def start(self, node_id: int = 1) -> None:
+        """Reads back what was durable, perhaps on another broker."""
+        self.node_id = node_id
+        self.shard = Shard(self._config, self._new_id)
+        for key, value in self._durable:
+            record = decode_record(key, value)
+            assert isinstance(record, Record)
+            self.shard.apply(record, self.now)
+        self._run_shard(self.shard.activate(self.now))
+
+    def crash(self) -> None:
+        """And a fresh start. Connections break."""
+        self.start(self.node_id)
+        for client in self.clients.values():
+            client.cut()
+
+    def unload(self) -> None:
+        """The broker is no coordinator any more, and nobody else is."""
+        self.node_id = 0
+        self._run_shard(self.shard.close(self.now))
+
+    def _new_id(self) -> str:
+        self._ids[self._caller] += 1
+        return str(self._ids[self._caller])
 
     # -- time
 
@@ -153,57 +107,62 @@ class Town:
 
     def advance(self, ms: int) -> None:
         end = self.now + ms
-        while self._queue and self._queue[0][0] <= end:
-            self.now, _, action = heapq.heappop(self._queue)
-            action()
+        while self._next_event() <= end:
+            self.now = int(self._next_event())
+            if self._queue and self._queue[0][0] <= self.now:
+                heapq.heappop(self._queue)[2]()
+            self._tick_shard()
         self.now = end
 
-    def settle(self, ms: int = 20_000) -> None:
-        """Until all members are Stable, have been told so, and share all partitions."""
-        end = self.now + ms
-        while not self.is_settled():
-            assert self.now < end, "\n".join(self.lines[-60:])
-            self.advance(1)
+    def _next_event(self) -> float:
+        queued = self._queue[0][0] if self._queue else float("inf")
+        due = self.shard.next_deadline()
+        return queued if due is None else max(min(queued, due), self.now)
+
+    def _tick_shard(self) -> None:
+        due = self.shard.next_deadline()
+        if due is not None and due <= self.now:
+            self._run_shard(self.shard.tick(self.now))
+
+    def settle(self, ms: int = 30_000, calm_ms: int = 10) -> None:
+        """Until all members are Stable, have been told so and share all partitions, for some time."""
+        end, calm = self.now + ms, 0
+        while calm <= calm_ms:
+            assert self.now < end, "\n".join(["not settled:", *self.lines[-80:]])
+            calm = calm + 1 if self.is_settled() else 0
+            self.advance(1 if self.is_settled() else max(1, min(100, int(self._next_event()) - self.now)))
 
     def is_settled(self) -> bool:
-        living = [client for client in self.clients.values() if client.member.subscription.is_active]
-        owned = [one for client in living for one in client.member.assignment]
+        living = [client for client in self.clients.values() if client.is_living]
+        owned = [one for client in living for one in client.member.readable]
         wanted = {topic for client in living for topic in client.member.subscription.topics}
         everything = sum(self.topics.get(topic, 0) for topic in wanted)
         return (
-            all(
-                client.member.state is MemberState.STABLE
-                and not client.member.callbacks
-                and not client.member.joining.is_wanted
-                for client in living
-            )
-            and sorted(owned) == sorted(set(owned))
-            and len(owned) == everything
+            all(client.is_settled for client in living) and len(owned) == len(set(owned)) and len(owned) == everything
         )
 
     # -- messages
 
-    def say(self, line: str) -> None:
-        self.lines.append(f"{self.now / 1000:.3f} {line}")
-
-    def carry(self, client: Client, request: Message) -> None:
-        self.at(self.now + LATENCY_MS, lambda: self._arrive(client, request))
-
-    def _arrive(self, client: Client, request: Message) -> None:
-        if not client.connected:
-            self.at(self.now + LATENCY_MS, lambda: client.run(client.member.failed(request, self.now)))
-            return
+    def arrive(self, exchange: Exchange) -> None:
+        request = exchange.request
         instead = self.answers.get(type(request))
         if instead is not None and (response := instead(request)) is not None:
-            self._reply(client, request, response)
+            self._reply(exchange, response)
         elif isinstance(request, FindCoordinatorRequest):
-            found = Coordinator(key=GROUP, node_id=1, host="h", port=1, error_code=0)
-            self._reply(client, request, FindCoordinatorResponse(coordinators=[found]))
+            self._reply(exchange, self._find())
         else:
-            self._run_shard(self._ask(client, request))
+            self._run_shard(self._ask(exchange))
 
-    def _ask(self, client: Client, request: Message) -> ShardStep:
-        caller = Caller((client, request), VERSIONS[type(request)], client.name, "/h")
+    def _find(self) -> FindCoordinatorResponse:
+        found = Coordinator(key=GROUP, node_id=self.node_id, host="h", port=self.node_id, error_code=0)
+        if not self.node_id:
+            found.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return FindCoordinatorResponse(coordinators=[found])
+
+    def _ask(self, exchange: Exchange) -> ShardStep:
+        request, client = exchange.request, exchange.client
+        self._caller = client.member.config.group_instance_id or client.name
+        caller = Caller(exchange, VERSIONS[type(request)], client.name, "/127.0.0.1")
         match request:
             case JoinGroupRequest():
                 return self.shard.join_group(request, caller, self.now)
@@ -218,37 +177,16 @@ class Town:
         raise AssertionError(request)
 
     def _run_shard(self, step: ShardStep) -> None:
+        if not self.is_silent:
+            for event in step.events:
+                self.say(f"{event.group_id}: {words.event(event)}")
         for caller, response in step.replies:
-            client, request = caller.token
-            self._reply(client, request, response)
+            self._reply(caller.token, response)
         for write in step.writes:
+            self._durable += [
+                (encode_key(key), None if value is None else encode_value(value)) for key, value in write.records
+            ]
             self._run_shard(write.done(ErrorCode.NONE, self.now))
-        deadline = self.shard.next_deadline()
-        if deadline is not None:
-            self.at(deadline, lambda: self._run_shard_tick(deadline))
 
-    def _run_shard_tick(self, deadline: int) -> None:
-        if (due := self.shard.next_deadline()) is not None and due <= self.now:
-            self._run_shard(self.shard.tick(self.now))
-
-    def _reply(self, client: Client, request: Message, response: Message | bytes) -> None:
-        self.at(self.now + LATENCY_MS, lambda: self._hand_over(client, request, response))
-
-    def _hand_over(self, client: Client, request: Message, response: Message | bytes) -> None:
-        if client.connected and not isinstance(response, bytes):
-            self.say(f"{client.name} <- {describe(response)}")
-            client.run(client.member.answered(request, response, self.now))
-
-
-def describe(message: Message) -> str:
-    name = type(message).__name__
-    details = []
-    if getattr(message, "error_code", 0):
-        details.append(ErrorCode(message.error_code).name)  # type: ignore[attr-defined]
-    generation = getattr(message, "generation_id", None)
-    if generation is not None:
-        details.append(f"generation {generation}")
-    return " ".join([name, *details])
-
-
-__all__ = ["Client", "Kind", "Town"]
+    def _reply(self, exchange: Exchange, response: Message) -> None:
+        self.at(self.now + LATENCY_MS, lambda: exchange.client.take(exchange, response))

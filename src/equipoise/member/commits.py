@@ -7,10 +7,10 @@ of a cooperative member that falls into a rebalance waits for its end, and goes 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.member.errors import CommitFailedError, CommitFailure, FencedInstanceIdError, RebalanceInProgressError
+from equipoise.member.errors import CommitFailedError, CommitFailure, RebalanceInProgressError
 from equipoise.member.heartbeats import NEVER
 from equipoise.member.partitions import NOTHING, Owned, TopicPartition, listed
 from equipoise.member.states import MemberState
@@ -45,7 +45,8 @@ class Commit:
         self.on_done: Callable[[Commit], None] | None = None
         self.generation_id = -1  # in which the application asked for it
         self.refused_in = -1  # the generation that was already over when it came to the coordinator
-        self.lost: Owned = NOTHING  # to other members, since then
+        self.revoked: Owned = NOTHING  # of its partitions: even if they come back, others may have read on
+        self.lost: Owned = NOTHING  # those of which that makes the commit void
 
     def finish(self, error: KafkaError | None) -> None:
         self.is_done, self.error = True, error
@@ -72,6 +73,16 @@ class Commits:
     def are_waiting(self) -> bool:
         return bool(self._queue)
 
+    @property
+    def are_owed(self) -> bool:
+        """Whether there are offsets of revoked partitions on their way. They are to be with the coordinator before the
+        member joins, which lets others have the partitions; but if they cannot be, it joins without them."""
+        return not self._retry_at and self._can_go() and any(commit.revoked for commit in self._queue)
+
+    def revoke(self, partitions: Owned) -> None:
+        for commit in self._queue:
+            commit.revoked |= partitions & commit.offsets.keys()
+
     def add(self, commit: Commit, now: int) -> None:
         if not commit.offsets:
             commit.finish(None)
@@ -79,6 +90,7 @@ class Commits:
             commit.finish(refusal)
         else:
             commit.generation_id = self._member.generation_id
+            commit.revoked = frozenset(commit.offsets.keys() - self._member.assignment)
             self._queue.append(commit)
 
     @property
@@ -87,6 +99,8 @@ class Commits:
 
     def _refusal(self, now: int) -> KafkaError | None:
         member = self._member
+        if member.is_fenced:
+            return member.commit_failure(now)
         if self._is_standalone or member.state is MemberState.STABLE:
             return None
         if member.is_rebalancing:
@@ -97,7 +111,9 @@ class Commits:
 
     def send(self, now: int, step: Step) -> None:
         """The first that waits, if it can go."""
-        while self._request is None and now >= self._retry_at and self._can_go():
+        if now >= self._retry_at:
+            self._retry_at = 0
+        while self._request is None and not self._retry_at and self._can_go():
             if self._reduce(self._queue[0]):
                 self._request = self._build(self._queue[0])
                 step.send(self._request, self._member.config.request_timeout_ms)
@@ -114,7 +130,8 @@ class Commits:
         """After a rebalance, takes out what went to others; whether anything is left. What a listener is being told
         of, the member still owns."""
         if not self._is_standalone and commit.generation_id != self._member.generation_id:
-            gone = commit.offsets.keys() - self._member.assignment
+            gone = commit.revoked | (commit.offsets.keys() - self._member.assignment)
+            commit.revoked = NOTHING
             commit.lost |= gone
             commit.offsets = {one: at for one, at in commit.offsets.items() if one not in gone}
         return bool(commit.offsets)
@@ -158,30 +175,34 @@ class Commits:
             self._finish(None)
 
     def _refused(self, request: OffsetCommitRequest, errors: Mapping[TopicPartition, ErrorCode], now: int) -> None:
-        member, error = self._member, next(iter(errors.values()))
+        member, error = self._member, _weightiest(errors.values())
         if error in _AGAIN:
             self._pause(now)
         elif error in _COORDINATOR_GONE:
             member.lose_coordinator(now)
         elif error is ErrorCode.REBALANCE_IN_PROGRESS:
-            member.joining.want("a commit was refused because the group is rebalancing")
+            if member.state is MemberState.STABLE and self._is_of_now(request):
+                member.joining.want("a commit was refused because the group is rebalancing")
             self._wait_for_rebalance(request)
         elif error in _OUT_OF_DATE:
             self._out_of_date(request, error, now)
         elif error is ErrorCode.FENCED_INSTANCE_ID:
-            self._finish(FencedInstanceIdError(member.config.group_instance_id))
             member.fence(now)
         else:
-            self._finish(KafkaError(error, f"the commit was refused: {error.name} for {listed(errors)}"))
+            where = listed(one for one, code in errors.items() if code is error)
+            self._finish(KafkaError(error, f"the commit was refused: {error.name} for {where}"))
 
     def _out_of_date(self, request: OffsetCommitRequest, error: ErrorCode, now: int) -> None:
         member = self._member
         if request.generation_id_or_member_epoch < 0:
             self._finish(CommitFailedError(CommitFailure.STANDALONE, member.config))
-        elif member.is_rebalancing or request.generation_id_or_member_epoch != member.generation_id:
+        elif member.is_rebalancing or not self._is_of_now(request):
             self._wait_for_rebalance(request)
         else:
             member.put_out(_OUT_OF_DATE[error], now)
+
+    def _is_of_now(self, request: OffsetCommitRequest) -> bool:
+        return request.generation_id_or_member_epoch == self._member.generation_id
 
     def _wait_for_rebalance(self, request: OffsetCommitRequest) -> None:
         """The partitions of a cooperative member stay with it through a rebalance; an eager one has to give them up."""
@@ -196,10 +217,12 @@ class Commits:
             error = CommitFailedError(CommitFailure.PARTITIONS_LOST, self._member.config, partitions=commit.lost)
         commit.finish(error)
 
-    def failed(self, request: Message, now: int) -> None:
-        if request is self._request:
-            self._request = None
-            self._pause(now)
+    def failed(self, request: Message, now: int) -> bool:
+        if request is not self._request:
+            return False
+        self._request = None
+        self._pause(now)
+        return True
 
     def _pause(self, now: int) -> None:
         self._retry_at = now + self._member.config.retry_backoff_ms
@@ -219,14 +242,18 @@ class Commits:
         return min(earliest, self._retry_at) if self._retry_at else earliest
 
     def tick(self, now: int) -> None:
-        if now >= self._retry_at:
-            self._retry_at = 0
         late = [commit for commit in self._queue if commit.deadline <= now]
         for commit in late:
             if commit is self._queue[0]:
                 self._request = None
             self._queue.remove(commit)
             commit.finish(_too_late(self._member.config.default_api_timeout_ms))
+
+
+def _weightiest(errors: Iterable[ErrorCode]) -> ErrorCode:
+    """All partitions share an error of the group's. Forbidden topics are named only if nothing else is wrong."""
+    found = list(errors)
+    return next((error for error in found if error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED), found[0])
 
 
 def _too_late(limit_ms: int) -> KafkaError:

@@ -41,6 +41,7 @@ class CommitFailure(Enum):
     PARTITIONS_LOST = auto()  # a rebalance has given them to others
     STANDALONE = auto()  # no member at all, in a group that has members
     NOT_JOINED = auto()  # subscribed, but never polled
+    LEFT = auto()  # unsubscribed or closed before the commit was through
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ _CODES = {
     CommitFailure.PARTITIONS_LOST: ErrorCode.ILLEGAL_GENERATION,
     CommitFailure.STANDALONE: ErrorCode.UNKNOWN_MEMBER_ID,
     CommitFailure.NOT_JOINED: ErrorCode.UNKNOWN_MEMBER_ID,
+    CommitFailure.LEFT: ErrorCode.UNKNOWN_MEMBER_ID,
 }
 _WORDS = {
     CommitFailure.EXPELLED: (
@@ -100,16 +102,22 @@ _WORDS = {
         "offsets are committed by its members alone. Use another group.id here, or subscribe()."
     ),
     CommitFailure.NOT_JOINED: "this consumer is not a member of group {group} yet: call poll() first, which joins.",
+    CommitFailure.LEFT: (
+        "this consumer left group {group} in the middle of a rebalance, before the commit could be made: commit "
+        "before close() or unsubscribe(), or in on_revoked."
+    ),
     CommitFailure.POLL_OVERRUN: "",  # always with an overrun, which tells more
 }
 
 
 def _describe(overrun: Overrun, config: MemberConfig) -> str:
     in_hand = f"{overrun.records} record{'' if overrun.records == 1 else 's'} in hand"
+    outcome = f"has left group {config.group_id}: its partitions belong to others now"
+    if config.is_static:  # it may be back before its session ends, and have them again
+        outcome = f"sends no more heartbeats: group {config.group_id} gives its partitions to others, if need be"
     return (
         f"poll() was not called for max.poll.interval.ms ({config.max_poll_interval_ms} ms): the deadline passed "
-        f"{overrun.late_ms} ms ago with {in_hand}, and the member has left group {config.group_id}: its partitions "
-        "belong to others now. Remedies: do the work on a record faster; "
+        f"{overrun.late_ms} ms ago with {in_hand}, and the member {outcome}. Remedies: do the work on a record faster; "
         f"raise max.poll.interval.ms (now {config.max_poll_interval_ms}); "
         f"lower max.poll.records (now {config.max_poll_records}); or hand records to more threads, pause(), and go on "
         "calling poll()."

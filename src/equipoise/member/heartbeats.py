@@ -37,7 +37,9 @@ class Heartbeats:
         self._session_ends = now + self._config.session_timeout_ms
 
     def retry(self, at: int) -> None:
-        self._due = at
+        """The next one not before, and not after: if there is to be one at all."""
+        if self._session_ends != NEVER:
+            self._due = at
 
     def is_due(self, now: int) -> bool:
         return self.in_flight is None and now >= self._due
@@ -57,7 +59,7 @@ class Polls:
         self._deadline = NEVER
         self._records = 0
         self._passed = 0  # the deadline that was missed last
-        self.is_waited_for = False  # the member has left for being late, and does nothing until the next poll
+        self.is_waited_for = True  # before the first poll, and after a missed deadline, the member does not join
 
     def begin(self) -> None:
         self._deadline = NEVER
@@ -66,6 +68,11 @@ class Polls:
     def end(self, now: int, records: int) -> None:
         self._deadline = now + self._config.max_poll_interval_ms
         self._records = records
+
+    def stop(self) -> None:
+        """Without a subscription there is nothing to be late for."""
+        self._deadline = NEVER
+        self.is_waited_for = True
 
     def is_late(self, now: int) -> bool:
         return now >= self._deadline

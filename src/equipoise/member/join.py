@@ -26,7 +26,6 @@ from equipoise.wire.schema import Message
 if TYPE_CHECKING:
     from equipoise.member.member import Member
 
-NO_GENERATION = -1
 _GRACE_MS = 5_000  # JoinGroup is answered within the rebalance timeout; this is for the way
 
 
@@ -55,23 +54,25 @@ class Joining:
         """An answer that is still to come is for a member that is no more."""
         self.in_flight = self.to_assign = None
 
-    def failed(self, request: Message) -> None:
-        if request is self.in_flight:
-            self.interrupt()
-            self.want("the answer to an earlier attempt to join did not come")
+    def failed(self, request: Message) -> bool:
+        if request is not self.in_flight:
+            return False
+        self.interrupt()
+        self.want("the answer to an earlier attempt to join did not come")
+        return True
 
 
 def go_on(member: Member, step: Step) -> None:
     """The next request of the way to a generation, if it is time for one."""
     joining, subscription = member.joining, member.subscription
-    if joining.in_flight is not None or member.polls.is_waited_for or not subscription.is_active:
+    if joining.in_flight is not None or not member.may_join:
         return
     if joining.is_wanted:
         if subscription.pattern is None or subscription.is_known:
             prepare(member)
-            if not member.callbacks:
+            if not member.callbacks and not member.commits.are_owed:
                 _send_join(member, step)
-    elif member.state is MemberState.COMPLETING_REBALANCE and (joining.to_assign is None or subscription.is_known):
+    elif member.state is MemberState.COMPLETING_REBALANCE and subscription.can_assign:
         _send_sync(member, step)
 
 
@@ -80,15 +81,11 @@ def go_on(member: Member, step: Step) -> None:
 
 def prepare(member: Member) -> None:
     """Before it joins, a member gives up what it may not keep. When that is done, there is nothing left to tell."""
-    owned = member.assignment
-    if member.generation_id == NO_GENERATION or not member.member_id:
-        kind, given_up = Kind.LOST, owned
-    elif member.is_cooperative:
-        kind, given_up = Kind.REVOKED, _without(owned, member.subscription.topics)
-    else:
-        kind, given_up = Kind.REVOKED, owned
+    given_up = member.assignment
+    if member.is_cooperative:
+        given_up = _without(given_up, member.subscription.topics)
     if given_up:
-        member.callbacks.append(Callback(kind, given_up))
+        member.callbacks.append(Callback(Kind.REVOKED, given_up))
 
 
 def _without(owned: Owned, topics: frozenset[str]) -> Owned:
@@ -137,7 +134,6 @@ def joined(member: Member, request: JoinGroupRequest, response: JoinGroupRespons
     if error is ErrorCode.NONE:
         _enter(member, response, now)
         return
-    member.transition(MemberState.UNJOINED)
     joining.want(joining.reason)
     if error is ErrorCode.MEMBER_ID_REQUIRED:
         member.member_id = response.member_id
@@ -167,7 +163,12 @@ def _enter(member: Member, response: JoinGroupResponse, now: int) -> None:
 def _send_sync(member: Member, step: Step) -> None:
     joining, assignments = member.joining, []
     if joining.to_assign is not None:
-        assignments = _assign(member, joining.to_assign)
+        try:
+            assignments = _assign(member, joining.to_assign)
+        except Exception as error:  # noqa: BLE001 - it can be anybody's assignor
+            member.stumble(f"the assignor {joining.protocol_name!r} failed", error)
+            joining.want("the leader could not assign")
+            return
         joining.to_assign = None
     member.subscription.remember()
     request = SyncGroupRequest(
@@ -231,7 +232,12 @@ def _complete(member: Member, assignment: Assignment, now: int) -> None:
     if not member.subscription.accepts(one.topic for one in assigned):
         member.joining.want("the assignment has topics that are not subscribed to")
         return
-    _assignor(member).on_assignment(assignment, member.generation_id)
+    if member.subscription.has_changed:
+        member.joining.want("the topics or partitions of the group have changed")
+    try:
+        _assignor(member).on_assignment(assignment, member.generation_id)
+    except Exception as error:  # noqa: BLE001 - as in _send_sync
+        member.stumble(f"on_assignment of the assignor {member.joining.protocol_name!r} failed", error)
     revoked, added = member.assignment - assigned, assigned - member.assignment
     if revoked:
         member.callbacks.append(Callback(Kind.REVOKED, revoked))

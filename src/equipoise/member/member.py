@@ -30,12 +30,12 @@ from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupRespon
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest, SyncGroupResponse
-from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.consumer_protocol import NO_GENERATION
+from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.schema import Message
 
-NO_GENERATION = -1
 GROUP = 0  # key_type of FindCoordinator
-_JOIN_GRACE_MS = 5_000  # the answer to JoinGroup takes up to the rebalance timeout; this is for its way
+_LEAVE_TIMEOUT_MS = 5_000  # nobody waits long for the answer to a farewell
 
 
 class Node(NamedTuple):
@@ -56,7 +56,7 @@ class Member:
         self.assignment: Owned = NOTHING
         self.callbacks: deque[Callback] = deque()
         self.failure: KafkaError | None = None  # for the application, at its next poll
-        self.subscription = Subscription()
+        self.subscription = Subscription(watches_racks=config.client_rack is not None)
         self.heartbeats = Heartbeats(config)
         self.polls = Polls(config)
         self.commits = Commits(self)
@@ -85,9 +85,20 @@ class Member:
         return common_protocol(self.config.assignors) is RebalanceProtocol.COOPERATIVE
 
     @property
+    def is_fenced(self) -> bool:
+        return isinstance(self.failure, FencedInstanceIdError)
+
+    @property
+    def may_join(self) -> bool:
+        """Not unless the application polls, and has heard of what went wrong the last time."""
+        return self.subscription.is_active and not self.polls.is_waited_for and self.failure is None
+
+    @property
     def readable(self) -> Owned:
         """Of the assignment, what the application may be given records of: not what is about to be taken away, nor
-        what it has not been told of yet."""
+        what it has not been told of yet, nor anything when it is out of its generation."""
+        if self.generation_id == NO_GENERATION:
+            return NOTHING
         return self.assignment.difference(*(callback.partitions for callback in self.callbacks))
 
     def transition(self, target: MemberState) -> None:
@@ -100,9 +111,10 @@ class Member:
     # -- what the application does
 
     def subscribe(self, topics: Iterable[str], pattern: re.Pattern[str] | None, now: int) -> Step:
-        before = self.subscription.topics
+        """The next poll joins. The topics of the last join once more are no reason to join again."""
+        before, was_active = self.subscription.topics, self.subscription.is_active
         self.subscription.to(topics, pattern)
-        if self.subscription.topics != before or not self.joining.is_wanted:
+        if self.subscription.topics != before or not was_active:
             self.joining.want("the subscription has changed")
         return self._go_on(now)
 
@@ -113,7 +125,7 @@ class Member:
 
     def poll_ends(self, now: int, records: int = 0) -> None:
         """`records`: how many it takes with it. Also before and after each callback, which takes its own time."""
-        if self.subscription.is_active:
+        if self.subscription.is_active and not self.is_fenced:
             self.polls.end(now, records)
 
     def begin_callback(self) -> Callback | None:
@@ -127,10 +139,12 @@ class Member:
         kind, partitions = self.callbacks.popleft()
         if kind is not Kind.ASSIGNED:
             self.assignment -= partitions
+            self.commits.revoke(partitions)
         return self._go_on(now)
 
     def enforce_rebalance(self, reason: str, now: int) -> Step:
-        self.joining.want(reason)
+        if self.subscription.is_active:
+            self.joining.want(reason)
         return self._go_on(now)
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], now: int) -> tuple[Commit, Step]:
@@ -138,22 +152,20 @@ class Member:
         self.commits.add(commit, now)
         return commit, self._go_on(now)
 
-    def unsubscribe(self, now: int, reason: str = "the consumer unsubscribed") -> Step:
-        """Gives up all it has and leaves. Done when there is no callback and `has_left`."""
-        step = Step()
-        self.subscription.clear()
-        self.joining.cancel()
-        kind = Kind.REVOKED if self.state is MemberState.STABLE else Kind.LOST
-        self._drop_callbacks()
-        if self.assignment and not self.callbacks:
-            self.callbacks.append(Callback(kind, self.assignment))
+    def unsubscribe(self, now: int, reason: str = "the consumer unsubscribed", *, leave: bool | None = None) -> Step:
+        """Gives up all it has and leaves. Done when there is no callback and `has_left`.
+
+        `leave`: whether to tell the coordinator; by default a static member does not, for it may be back soon."""
+        self.joining.stays = self.config.is_static if leave is None else not leave
         self.joining.leave_reason = reason
-        return self._go_on(now, step)
+        self.subscription.clear()
+        self.polls.stop()
+        self.joining.cancel()
+        self._drop_callbacks()
+        return self._go_on(now)
 
     def close(self, now: int, *, leave: bool | None = None) -> Step:
-        """`leave`: whether to leave the group; by default a static member stays, for it may be back soon."""
-        self.joining.stays = not leave if leave is not None else self.config.is_static
-        return self.unsubscribe(now, "the consumer is being closed")
+        return self.unsubscribe(now, "the consumer is being closed", leave=leave)
 
     @property
     def has_left(self) -> bool:
@@ -162,7 +174,7 @@ class Member:
     def take_failure(self) -> KafkaError | None:
         """To be raised by poll(). Being fenced is for good; after anything else the member tries again."""
         failure = self.failure
-        if not isinstance(failure, FencedInstanceIdError):
+        if not self.is_fenced:
             self.failure = None
         return failure
 
@@ -179,7 +191,14 @@ class Member:
         return self._go_on(now)
 
     def answered(self, request: Message, response: Message, now: int) -> Step:
-        step = Step()
+        try:
+            self._take(request, response, now)
+        except ProtocolError as error:  # in what members send each other, which the coordinator does not look into
+            self.stumble("what came from the group cannot be read", error)
+            self.joining.want("what came from the group could not be read")
+        return self._go_on(now)
+
+    def _take(self, request: Message, response: Message, now: int) -> None:
         match request, response:
             case FindCoordinatorRequest(), FindCoordinatorResponse():
                 self._found(request, response, now)
@@ -193,7 +212,6 @@ class Member:
                 self.commits.answered(request, response, now)
             case LeaveGroupRequest(), _ if request is self._leaving:
                 self._leaving = None
-        return self._go_on(now, step)
 
     def failed(self, request: Message, now: int) -> Step:
         """No answer: the connection has broken, or the time is up."""
@@ -202,12 +220,13 @@ class Member:
             self.back_off(now)
         elif request is self._leaving:
             self._leaving = None
-        else:
-            self.commits.failed(request, now)
-            self.joining.failed(request)
-            if self.coordinator is not None:
-                self.lose_coordinator(now)
+        elif self._is_under_way(request, now) and self.coordinator is not None:
+            self.lose_coordinator(now)
         return self._go_on(now)
+
+    def _is_under_way(self, request: Message, now: int) -> bool:
+        """What was given up meanwhile says nothing of the coordinator that the member has now."""
+        return self.commits.failed(request, now) or self.joining.failed(request) or request is self.heartbeats.in_flight
 
     # -- time
 
@@ -241,13 +260,14 @@ class Member:
 
     @property
     def _wants_coordinator(self) -> bool:
-        is_busy = self.joining.is_wanted or self.is_part_of_generation
-        return (is_busy and not self.polls.is_waited_for) or self.commits.are_waiting
+        wants_join = self.joining.is_wanted and self.may_join
+        return wants_join or self.is_part_of_generation or self.commits.are_waiting
 
     def lose_coordinator(self, now: int) -> None:
         self.coordinator = None
         self.heartbeats.in_flight = None
         self.back_off(now)
+        self.heartbeats.retry(self._retry_at)
 
     def back_off(self, now: int) -> None:
         pause = min(self.config.retry_backoff_ms << self._attempts, self.config.retry_backoff_max_ms)
@@ -271,7 +291,10 @@ class Member:
             return
         self.back_off(now)
         if error not in answers.FIND_COORDINATOR:
-            self.fail(error, "FindCoordinator")
+            refusal = KafkaError(error, answers.remedy(error, "FindCoordinator"))
+            self.commits.abandon(refusal)
+            if self.subscription.is_active:
+                self.failure = refusal
 
     # -- going on
 
@@ -280,7 +303,8 @@ class Member:
         step = step or Step()
         if now >= self._retry_at:
             self._retry_at = 0
-        if isinstance(self.failure, FencedInstanceIdError):
+        self._tell_of_loss()
+        if self.is_fenced:
             return step
         if self.coordinator is not None:
             self._beat(now, step)
@@ -349,20 +373,26 @@ class Member:
         self.failure = KafkaError(error, answers.remedy(error, api))
 
     def put_out(self, because: CommitFailure, now: int) -> None:
-        """Out of its generation. What it owned it may not own any more: `join.prepare` tells the application."""
+        """Out of its generation. What it owned it may not own any more: `_tell_of_loss`."""
         self._out_because = because
         self._forget(now, keep_member_id=because is CommitFailure.OLD_GENERATION)
         if self.subscription.is_active:
             self.joining.want("the member was put out of its generation")
 
     def fence(self, now: int) -> None:
-        self._forget(now)
         self.failure = FencedInstanceIdError(self.config.group_instance_id)
-        if self.assignment:
-            self.callbacks.append(Callback(Kind.LOST, self.assignment))
+        self.polls.stop()
+        self._forget(now)
 
-    def commit_failure(self, now: int) -> CommitFailedError:
+    def stumble(self, what: str, error: Exception) -> None:
+        """Over something that neither side's state machine is to blame for: poll() raises it."""
+        self.failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: {error or type(error).__name__}")
+        self.failure.__cause__ = error
+
+    def commit_failure(self, now: int) -> KafkaError:
         """Why this member, which is part of no generation, cannot commit."""
+        if self.failure is not None and self.is_fenced:
+            return self.failure
         overrun = self.polls.overrun_at(now) if self._out_because is CommitFailure.POLL_OVERRUN else None
         return CommitFailedError(self._out_because, self.config, overrun=overrun)
 
@@ -372,9 +402,14 @@ class Member:
             self.member_id = ""
         self.heartbeats.disable()
         self.joining.interrupt()
-        self.commits.abandon(self.commit_failure(now))
         self._drop_callbacks()
         self.transition(MemberState.UNJOINED)
+        self.commits.abandon(self.commit_failure(now))
+
+    def _tell_of_loss(self) -> None:
+        """Whether or not there is a coordinator to join at: the application had better stop."""
+        if self.generation_id == NO_GENERATION and self.assignment and not self.callbacks:
+            self.callbacks.append(Callback(Kind.LOST, self.assignment))
 
     def _drop_callbacks(self) -> None:
         """All but the one that runs. What the application was not told of, it never had."""
@@ -386,12 +421,20 @@ class Member:
     # -- leaving
 
     def _depart(self, now: int, step: Step) -> None:
-        """Also if all it has is the id that it was told to join with."""
-        if self.state is MemberState.UNJOINED and not self.member_id:
-            return
+        """First the application gives back what it has, then what it has committed goes through, then the member
+        leaves; also if all it has is the id that it was told to join with."""
+        is_settled = self.state is MemberState.STABLE
+        if self.assignment:
+            self.callbacks.append(Callback(Kind.REVOKED if is_settled else Kind.LOST, self.assignment))
+        elif not (is_settled and self.commits.are_waiting) and (
+            self.member_id or self.state is not MemberState.UNJOINED
+        ):
+            self._say_goodbye(now, step)
+
+    def _say_goodbye(self, now: int, step: Step) -> None:
         if not self.joining.stays:
             self._leave(step, self.joining.leave_reason)
-        self.subscription.forget()
+        self.commits.abandon(CommitFailedError(CommitFailure.LEFT, self.config))
         self._out_because = CommitFailure.NOT_JOINED
         self._forget(now)
 
@@ -401,4 +444,4 @@ class Member:
             return
         who = MemberIdentity(member_id=self.member_id, reason=reason)
         self._leaving = LeaveGroupRequest(group_id=self.config.group_id, member_id=self.member_id, members=[who])
-        step.send(self._leaving, min(self.config.request_timeout_ms, _JOIN_GRACE_MS))
+        step.send(self._leaving, min(self.config.request_timeout_ms, _LEAVE_TIMEOUT_MS))

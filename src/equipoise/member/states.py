@@ -15,10 +15,13 @@ class MemberState(Enum):
 TRANSITIONS: dict[tuple[MemberState, MemberState], str] = {
     (MemberState.UNJOINED, MemberState.PREPARING_REBALANCE): "JoinGroup is sent",
     (MemberState.STABLE, MemberState.PREPARING_REBALANCE): "told of a rebalance, or wanting one, it joins again",
-    (MemberState.COMPLETING_REBALANCE, MemberState.PREPARING_REBALANCE): "SyncGroup has failed: it joins again",
+    (
+        MemberState.COMPLETING_REBALANCE,
+        MemberState.PREPARING_REBALANCE,
+    ): "SyncGroup has failed, or its subscription has changed meanwhile: it joins again",
     (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE): "JoinGroup is answered with a generation",
     (MemberState.COMPLETING_REBALANCE, MemberState.STABLE): "SyncGroup is answered with an assignment",
-    (MemberState.PREPARING_REBALANCE, MemberState.UNJOINED): "JoinGroup has failed, or the member leaves",
+    (MemberState.PREPARING_REBALANCE, MemberState.UNJOINED): "put out of the group, or it leaves",
     (MemberState.COMPLETING_REBALANCE, MemberState.UNJOINED): "put out of the group, or it leaves",
     (MemberState.STABLE, MemberState.UNJOINED): "put out of the group, or it leaves",
 }

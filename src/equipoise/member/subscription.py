@@ -21,7 +21,10 @@ class Wanted(NamedTuple):
 
 
 class Subscription:
-    def __init__(self) -> None:
+    """`watches_racks`: to a member without a rack it is no news that a replica has moved to another."""
+
+    def __init__(self, *, watches_racks: bool = False) -> None:
+        self._watches_racks = watches_racks
         self.pattern: re.Pattern[str] | None = None
         self.topics: frozenset[str] = frozenset()
         self._group_topics: frozenset[str] = frozenset()  # what all members want, as far as this one must know
@@ -74,6 +77,11 @@ class Subscription:
         """Whether there is metadata for all that is wanted."""
         return self._covered.covers(self.wanted)
 
+    @property
+    def can_assign(self) -> bool:
+        """A leader must know the topics of all members; a follower none."""
+        return not self._group_topics or self.is_known
+
     # -- the leader
 
     def lead(self, group_topics: frozenset[str]) -> None:
@@ -84,8 +92,12 @@ class Subscription:
 
     def remember(self) -> None:
         """What this assignment is made from: when it changes, the group has to rebalance."""
-        self._seen = self.group_metadata()
+        self._seen = self._snapshot()
+
+    def _snapshot(self) -> dict[str, Topic]:
+        topics = self.group_metadata()
+        return topics if self._watches_racks else {name: Topic(topic.partitions) for name, topic in topics.items()}
 
     @property
     def has_changed(self) -> bool:
-        return self._seen is not None and self.is_known and self._seen != self.group_metadata()
+        return self._seen is not None and self.is_known and self._seen != self._snapshot()
