@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from random import Random
+from typing import NamedTuple
+
+from hypothesis import strategies as st
 
 from equipoise.assignors import Assignments, Cluster, GroupMember, Members, Topic
-from equipoise.wire.consumer_protocol import Partitions, Subscription
+from equipoise.wire.consumer_protocol import (
+    NO_GENERATION,
+    Partitions,
+    StickyUserData,
+    Subscription,
+    encode_sticky_user_data,
+)
 
 RACKS = ("r1", "r2", "r3")
+Owned = dict[tuple[str, int], str]  # the owner of a topic's partition
 
 
 def cluster(**counts: int) -> Cluster:
@@ -23,9 +33,9 @@ def partitions_of(assignments: Assignments) -> dict[str, Partitions]:
     return {member_id: assignment.assigned_partitions for member_id, assignment in assignments.items()}
 
 
-def owners(assigned: Mapping[str, Partitions]) -> dict[tuple[str, int], str]:
+def owners(assigned: Mapping[str, Partitions]) -> Owned:
     """Who has what; no partition twice."""
-    found: dict[tuple[str, int], str] = {}
+    found: Owned = {}
     for member_id, partitions in assigned.items():
         for topic, numbers in partitions.items():
             for number in numbers:
@@ -43,6 +53,58 @@ def check_valid(cluster: Cluster, members: Members, assigned: Mapping[str, Parti
     assert found.keys() == wanted
     for (topic, _), member_id in found.items():
         assert topic in members[member_id].subscription.topics
+
+
+class Group(NamedTuple):
+    """A group before a rebalance."""
+
+    cluster: Cluster
+    topics: dict[str, list[str]]  # that each member subscribes to
+    owned: Owned = {}  # noqa: RUF012, never changed
+
+    def sticky(self) -> Members:
+        """Members of `sticky`, who remember in the user data."""
+        return {
+            name: GroupMember(Subscription(topics=self.topics[name], user_data=self._memory(name)))
+            for name in self.topics
+        }
+
+    def cooperative(self, generation_id: int = 1) -> Members:
+        """Members of `cooperative-sticky`, who still own."""
+        return {name: owning(self.topics[name], self.owned_by(name), generation_id) for name in self.topics}
+
+    def owned_by(self, member_id: str) -> Partitions:
+        partitions: Partitions = {}
+        for (topic, number), owner in self.owned.items():
+            if owner == member_id:
+                partitions.setdefault(topic, []).append(number)
+        return partitions
+
+    def _memory(self, member_id: str) -> bytes:
+        return encode_sticky_user_data(StickyUserData(owned_partitions=self.owned_by(member_id), generation_id=1))
+
+
+def owning(topics: Sequence[str], owned: Partitions, generation_id: int = NO_GENERATION) -> GroupMember:
+    return GroupMember(Subscription(topics=list(topics), owned_partitions=owned, generation_id=generation_id))
+
+
+def score(assigned: Mapping[str, Partitions], owned: Owned) -> tuple[int, int]:
+    """Sum of the squares of loads, and moves: less is better."""
+    loads = [sum(map(len, partitions.values())) for partitions in assigned.values()]
+    return sum(load * load for load in loads), sum(owned.get(key) != name for key, name in owners(assigned).items())
+
+
+@st.composite
+def groups(draw: st.DrawFn, alike: bool) -> Group:
+    """Small enough for brute force. Some owners are not there any more, or not subscribed."""
+    counts = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    known = {f"t{number}": Topic(count) for number, count in enumerate(counts)}
+    names = [f"m{number}" for number in range(draw(st.integers(1, 5)))]
+    wanted = st.sets(st.sampled_from([*known, "unknown"])).map(sorted)
+    topics = dict.fromkeys(names, draw(wanted)) if alike else {name: draw(wanted) for name in names}
+    keys = [(topic, number) for topic in known for number in range(known[topic].partitions)]
+    owner = st.sampled_from([*names, "gone"])
+    return Group(known, topics, {key: name for key in keys if (name := draw(owner)) != "gone"})
 
 
 def random_cluster(random: Random, racks: bool) -> Cluster:
@@ -72,7 +134,24 @@ def random_members(random: Random, topics: Sequence[str], racks: bool) -> Member
     return members
 
 
+def random_groups(count: int, seed: int) -> list[Group]:
+    """Many with equal subscriptions; between nothing and everything is owned, evenly or not. Everyone subscribes to
+    something: where one member does not, Kafka's sticky assignor (4.3) may give it what it does not want."""
+    random = Random(seed)
+    found = []
+    for _ in range(count):
+        known = random_cluster(random, racks=False)
+        members = random_members(random, list(known), racks=False)
+        topics = {name: member.subscription.topics or list(known) for name, member in members.items()}
+        keys = [(topic, number) for topic in known for number in range(known[topic].partitions)]
+        share, owning_members = random.random(), random.sample(list(members), random.randint(1, len(members)))
+        owned = {key: random.choice(owning_members) for key in keys if random.random() < share}
+        found.append(Group(known, topics, owned))
+    return found
+
+
 def random_cases(count: int, seed: int) -> list[tuple[Cluster, Members]]:
+    """Every other one with racks."""
     random = Random(seed)
     cases = []
     for number in range(count):

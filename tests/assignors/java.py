@@ -1,4 +1,4 @@
-"""Assignments by Kafka's own assignors, of JavaAssignors.java: one JVM for all the cases it is given."""
+"""Assignments by Kafka's own assignors: the other side of JavaAssignors.java."""
 
 from __future__ import annotations
 
@@ -16,14 +16,28 @@ from equipoise.wire.consumer_protocol import Partitions
 SOURCE = Path(__file__).with_name("JavaAssignors.java")
 
 
-def java_assign(assignor: str, cases: Sequence[tuple[Cluster, Members]]) -> list[dict[str, Partitions]]:
-    lines = "\n".join(json.dumps(_case(assignor, *case)) for case in cases)
-    command = [java(), "-cp", f"{jars('kafka')}/*", "-Xmx512m", str(SOURCE)]
-    ended = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=240, check=False)
-    assert ended.returncode == 0, ended.stderr
-    results = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert len(results) == len(cases)
-    return [{member: _sorted(partitions) for member, partitions in result.items()} for result in results]
+class JavaAssignors:
+    """A JVM that assigns what it is given, until it is closed."""
+
+    def __init__(self) -> None:
+        command = [java(), "-cp", f"{jars('kafka')}/*", "-Xmx512m", str(SOURCE)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def assign(self, assignor: str, cases: Sequence[tuple[Cluster, Members]]) -> list[dict[str, Partitions]]:
+        return [self._assign_one(json.dumps(_case(assignor, *case))) for case in cases]
+
+    def _assign_one(self, line: str) -> dict[str, Partitions]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        result = self._process.stdout.readline()
+        assert result, "the JVM has ended; its own words are on stderr"
+        return {member: _sorted(partitions) for member, partitions in json.loads(result).items()}
+
+    def close(self) -> None:
+        """The program ends with its input."""
+        self._process.communicate(timeout=30)
 
 
 def _sorted(partitions: Partitions) -> Partitions:

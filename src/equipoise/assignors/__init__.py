@@ -14,22 +14,27 @@ from equipoise.assignors.assignor import (
     Topic,
     common_protocol,
 )
+from equipoise.assignors.cooperative_sticky import CooperativeStickyAssignor
 from equipoise.assignors.range import RangeAssignor
 from equipoise.assignors.roundrobin import RoundRobinAssignor
+from equipoise.assignors.sticky import StickyAssignor
 from equipoise.wire.errors import UsageError
 
-ASSIGNORS: dict[str, type[Assignor]] = {cls.name: cls for cls in (RangeAssignor, RoundRobinAssignor)}
+_BUILT_IN: tuple[type[Assignor], ...] = (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
+ASSIGNORS = {assignor.name: assignor for assignor in _BUILT_IN}
 
 __all__ = [
     "ASSIGNORS",
     "Assignments",
     "Assignor",
     "Cluster",
+    "CooperativeStickyAssignor",
     "GroupMember",
     "Members",
     "RangeAssignor",
     "RebalanceProtocol",
     "RoundRobinAssignor",
+    "StickyAssignor",
     "Topic",
     "assignor_named",
     "common_protocol",

@@ -1,0 +1,195 @@
+"""The sticky core where subscriptions differ, in three steps: how loaded each class of members must be (layers.py),
+which class gets how many partitions of each bundle of topics (a flow of least cost, where keeping costs nothing), and
+who in a class gets which (uniform.py).
+
+Balance is the best there is. Moves are the fewest possible wherever the flow need not displace what members could
+keep, and in small groups always: there, each member is a class of its own.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from equipoise.assignors import uniform
+from equipoise.assignors.flow import Network
+from equipoise.assignors.layers import Demand, layers
+from equipoise.assignors.numbering import NOBODY, Flags, Ints, Numbering
+from equipoise.assignors.uniform import holdings
+
+_SMALL = 20_000  # arcs of a network in which each member has its own node
+_SOURCE, _SINK = 0, 1
+
+
+class Mixed(NamedTuple):
+    """Topics with the same subscribers are one bundle, members with the same topics one class."""
+
+    bundle_of: Ints  # of each topic
+    class_of: Ints  # of each member
+    subscribed: Flags  # by bundle and class
+
+
+def balance(owner: Ints, group: Mixed, numbering: Numbering) -> Ints:
+    """The next owner of each partition."""
+    terms = _terms(group, numbering)
+    owner = _without_misplaced(terms, owner)
+    kept = _keep(terms, owner)
+    result = _place(terms, owner, kept)
+    fewest = np.count_nonzero(kept == NOBODY)
+    if np.count_nonzero(result != owner) > fewest and np.sum(terms.open @ terms.size) <= _SMALL:
+        return _place(terms.for_each_member(), owner, kept)
+    return result
+
+
+class _Terms(NamedTuple):
+    """What the layers demand: a member has `least` of its class, and `larger` members of a layer have one more."""
+
+    numbering: Numbering
+    bundle_of: Ints  # of each topic
+    bundle_of_each: Ints  # partition
+    supply: Ints  # of each bundle
+    class_of: Ints  # of each member
+    size: Ints  # of each class
+    open: Flags  # by bundle and class: subscribed to, and of the same layer
+    least: Ints  # of each class
+    layer_of: Ints  # of each class
+    larger: Ints  # of each layer
+
+    def for_each_member(self) -> _Terms:
+        """The same where each member is a class of its own."""
+        members = len(self.class_of)
+        return self._replace(
+            class_of=np.arange(members),
+            size=np.ones(members, np.int64),
+            open=self.open[:, self.class_of],
+            least=self.least[self.class_of],
+            layer_of=self.layer_of[self.class_of],
+        )
+
+    def classes_of(self, owner: Ints) -> Ints:
+        return np.append(self.class_of, NOBODY)[owner]
+
+    def cells(self, owner: Ints) -> Ints:
+        """How many partitions of each bundle each class has."""
+        owned = np.flatnonzero(owner != NOBODY)
+        cell = self.bundle_of_each[owned] * len(self.size) + self.class_of[owner[owned]]
+        return np.bincount(cell, minlength=self.open.size).reshape(self.open.shape)
+
+
+def _terms(group: Mixed, numbering: Numbering) -> _Terms:
+    bundle_of_each = numbering.each(group.bundle_of)
+    supply = np.bincount(bundle_of_each, minlength=len(group.subscribed))
+    size = np.bincount(group.class_of, minlength=group.subscribed.shape[1])
+    classes = [np.flatnonzero(row).tolist() for row in group.subscribed]
+    found = layers(Demand(supply.tolist(), size.tolist(), classes))
+    layer_of = np.zeros(len(size), np.int64)
+    layer_of_bundle = np.zeros(len(supply), np.int64)
+    for number, layer in enumerate(found):
+        layer_of[layer.classes] = number
+        layer_of_bundle[layer.bundles] = number
+    return _Terms(
+        numbering=numbering,
+        bundle_of=group.bundle_of,
+        bundle_of_each=bundle_of_each,
+        supply=supply,
+        class_of=group.class_of,
+        size=size,
+        open=group.subscribed & (layer_of_bundle[:, None] == layer_of),
+        least=np.array([layer.least for layer in found])[layer_of],
+        layer_of=layer_of,
+        larger=np.array([layer.larger for layer in found]),
+    )
+
+
+def _without_misplaced(terms: _Terms, owner: Ints) -> Ints:
+    """Nobody can keep what it does not subscribe to any more, or what best balance takes to another layer."""
+    closed = np.append(~terms.open, np.zeros((len(terms.supply), 1), np.bool_), axis=1)
+    return np.where(closed[terms.bundle_of_each, terms.classes_of(owner)], NOBODY, owner)
+
+
+def _keep(terms: _Terms, owner: Ints) -> Ints:
+    """What members could keep if nothing else mattered. What they let go is what others can use best."""
+    held = holdings(owner, len(terms.class_of))
+    least = terms.least[terms.class_of]
+    quota = least.copy()
+    for layer, larger in enumerate(terms.larger.tolist()):
+        quota[np.flatnonzero((held > least) & (terms.layer_of[terms.class_of] == layer))[:larger]] += 1
+    missing = np.bincount(terms.class_of, np.maximum(least - held, 0), len(terms.size))
+    use = np.unique(terms.open @ missing, return_inverse=True)[1]
+    return uniform.release(owner, quota, terms.numbering, use[terms.bundle_of])
+
+
+def _place(terms: _Terms, owner: Ints, kept: Ints) -> Ints:
+    """Bundles to classes, partitions to classes, partitions to members."""
+    return _within_classes(terms, owner, _classes(terms, owner, kept, _shares(terms, kept)))
+
+
+def _shares(terms: _Terms, kept: Ints) -> Ints:
+    """How many partitions of each bundle each class is to have: a flow from bundles to classes that begins with what
+    is kept, which costs nothing."""
+    bundles, classes = terms.open.shape
+    first_class = 2 + bundles
+    first_layer = first_class + classes
+    network = Network(first_layer + len(terms.larger))
+    cells = terms.cells(kept)
+    for bundle, (supply, flow) in enumerate(zip(terms.supply.tolist(), cells.sum(1).tolist(), strict=True)):
+        network.add(_SOURCE, 2 + bundle, supply, flow=flow)
+    arcs = []
+    for bundle, number in np.argwhere(terms.open).tolist():
+        stays = int(cells[bundle, number])
+        arcs.append(network.add(2 + bundle, first_class + number, int(terms.supply[bundle]), cost=1))
+        network.add(2 + bundle, first_class + number, stays, flow=stays)  # has the number behind
+    _add_quotas(network, terms, kept, first_class, first_layer)
+    network.fill(_SOURCE, _SINK)
+    shares = np.zeros_like(cells)
+    shares[terms.open] = [network.flow(arc) + network.flow(arc + 2) for arc in arcs]
+    return shares
+
+
+def _add_quotas(network: Network, terms: _Terms, kept: Ints, first_class: int, first_layer: int) -> None:
+    """From classes to the sink: the least directly, the one more of some members through the layer."""
+    held = holdings(kept, len(terms.class_of))
+    more = np.bincount(terms.class_of, held > terms.least[terms.class_of], len(terms.size)).astype(np.int64)
+    held_by_class = np.bincount(terms.class_of, held, len(terms.size)).astype(np.int64)
+    for number, layer in enumerate(terms.layer_of.tolist()):
+        node, plus = first_class + number, int(more[number])
+        least = int(terms.least[number] * terms.size[number])
+        network.add(node, _SINK, least, flow=int(held_by_class[number]) - plus)
+        network.add(node, first_layer + layer, int(terms.size[number]), flow=plus)
+    for layer, larger in enumerate(terms.larger.tolist()):
+        network.add(first_layer + layer, _SINK, larger, flow=int(more[terms.layer_of == layer].sum()))
+
+
+def _classes(terms: _Terms, owner: Ints, kept: Ints, shares: Ints) -> Ints:
+    """The class of each partition: its owner's, as far as the share goes, rather where the owner keeps it."""
+    count = len(terms.size)
+    classes = terms.classes_of(owner)
+    owned = np.flatnonzero(owner != NOBODY)
+    cell = terms.bundle_of_each[owned] * count + classes[owned]
+    order = np.lexsort((kept[owned] == NOBODY, uniform.narrow(cell)))
+    owned, cell = owned[order], cell[order]
+    displaced = uniform.places(cell) >= shares.ravel()[cell]
+    classes[owned[displaced]] = NOBODY
+    free = np.flatnonzero(classes == NOBODY)
+    free = free[np.argsort(uniform.narrow(terms.bundle_of_each[free]), kind="stable")]
+    missing = shares.ravel() - np.bincount(cell[~displaced], minlength=shares.size)
+    classes[free] = np.repeat(np.tile(np.arange(count), len(terms.supply)), missing)
+    return classes
+
+
+def _within_classes(terms: _Terms, owner: Ints, classes: Ints) -> Ints:
+    """Each class is a group of equal subscriptions, to which its partitions are all there is."""
+    own = np.where(terms.classes_of(owner) == classes, owner, NOBODY)
+    by_class = np.argsort(terms.class_of, kind="stable")
+    place = np.full(len(terms.class_of) + 1, NOBODY)  # of each member in its class; NOBODY's is behind the last
+    place[by_class] = uniform.places(terms.class_of[by_class])
+    members_of = np.split(by_class, np.cumsum(terms.size))
+    result: Ints = by_class[np.cumsum(terms.size) - terms.size][classes]  # right for classes of one
+    by_class = np.argsort(uniform.narrow(classes), kind="stable")
+    partitions_of = np.split(by_class, np.cumsum(np.bincount(classes, minlength=len(terms.size))))
+    for number in np.flatnonzero(terms.size > 1).tolist():
+        members, partitions = members_of[number], partitions_of[number]
+        within = Numbering(np.diff(np.searchsorted(partitions, terms.numbering.starts)).tolist())
+        result[partitions] = members[uniform.balance(place[own[partitions]], len(members), within)]
+    return result

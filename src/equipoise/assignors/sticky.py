@@ -1,0 +1,43 @@
+"""`sticky`: as balanced as can be, and as few partitions as possible change hands. Members own nothing when they join;
+what they had is remembered in the user data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from equipoise.assignors.assignor import Assignments, Assignor, Cluster, Members
+from equipoise.wire.consumer_protocol import (
+    Assignment,
+    StickyUserData,
+    Subscription,
+    decode_sticky_user_data,
+    encode_sticky_user_data,
+)
+
+
+class StickyAssignor(Assignor):
+    name = "sticky"
+
+    def __init__(self) -> None:
+        self._remembered: StickyUserData | None = None
+
+    def assign(self, cluster: Cluster, members: Members) -> Assignments:
+        from equipoise.assignors.plan import make_plan  # numpy, for the leader alone
+
+        plan = make_plan(cluster, members, {name: _memory(member.subscription) for name, member in members.items()})
+        return {
+            member_id: Assignment(assigned_partitions=partitions)
+            for member_id, partitions in plan.by_member(plan.owner).items()
+        }
+
+    def user_data(self, topics: Collection[str]) -> bytes | None:
+        return None if self._remembered is None else encode_sticky_user_data(self._remembered)
+
+    def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
+        self._remembered = StickyUserData(owned_partitions=assignment.assigned_partitions, generation_id=generation_id)
+
+
+def _memory(subscription: Subscription) -> StickyUserData:
+    found = decode_sticky_user_data(subscription.user_data) if subscription.user_data else None
+    return found or StickyUserData(owned_partitions={})
