@@ -12,6 +12,7 @@ from equipoise.wire.offsets_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
@@ -153,6 +154,22 @@ class TestConsumerGroups:
         )
         head = "0000 00 00 02 63 02 68 02 02 74 00 ffffffff 00"
         assert encode_value(value) == bytes.fromhex(head + "01 00 0c 01 00000001 02 02 72 02 64 00 00")
+
+    def test_a_member_that_is_not_classic_says_so_with_a_zero(self) -> None:
+        """Taken from what Kafka 4.3.1 writes: in the tagged section null is 0, not -1, and is not the default."""
+        value = ConsumerGroupMemberMetadataValue(
+            client_id="c", client_host="h", subscribed_topic_names=[], classic_member_metadata=None
+        )
+        written = bytes.fromhex("0000 00 00 02 63 02 68 01 00 ffffffff 00 01 00 01 00")
+        key = ConsumerGroupMemberMetadataKey(group_id="g", member_id="m")
+        assert encode_value(value) == written
+        assert decode_record(encode_key(key), written) == Record(key, value)
+        left_out = decode_record(encode_key(key), written[:-4] + b"\0")
+        assert isinstance(left_out, Record)
+        assert isinstance(left_out.value, ConsumerGroupMemberMetadataValue)
+        empty = ClassicMemberMetadata(session_timeout_ms=0, supported_protocols=[])
+        assert left_out.value.classic_member_metadata == empty
+        assert encode_value(left_out.value) == written[:-4] + b"\0"
 
     def test_assignment_epochs_of_a_member(self) -> None:
         one = CurrentTopicPartitions(topic_id=TOPIC_ID, partitions=[7], assignment_epochs=[9])

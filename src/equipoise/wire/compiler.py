@@ -42,6 +42,7 @@ _BOUND_COUNT = [
     "left -= n",
     "if left < 0: raise Fault(-left, 0, 'elements too many')",
 ]
+_NULL, _NULL_IN_TAG = -1, 0  # what stands for a struct that is null; 1 stands before one that is not
 _SHORT_UVARINTS = [bytes((n,)) for n in range(128)]
 
 
@@ -187,7 +188,7 @@ class _Decoding(_Source):
     def default(self, row: Field) -> str:
         return "[]" if row.default == [] else self.constant(row.default)
 
-    def field(self, type: WireType, nullable: bool, target: str, depth: int, path: str) -> None:
+    def field(self, type: WireType, nullable: bool, target: str, depth: int, path: str, null: int = _NULL) -> None:
         self.note(path)
         if isinstance(type, list):
             self.array(type[0], nullable, target, depth, path)
@@ -196,7 +197,7 @@ class _Decoding(_Source):
         elif isinstance(type, str):
             self.text(type, nullable, target)
         else:
-            self.nested(type, nullable, target, depth, path)
+            self.nested(type, nullable, target, depth, path, null)
         if self.trace:
             self.flush()
 
@@ -250,11 +251,11 @@ class _Decoding(_Source):
             self.emit(f"a{depth}.append(o{depth + 1})")
         self.indent -= 1 + nullable
 
-    def nested(self, of: type[Struct], nullable: bool, target: str, depth: int, path: str) -> None:
+    def nested(self, of: type[Struct], nullable: bool, target: str, depth: int, path: str, null: int) -> None:
         if nullable:
             self.run.append(("b", "n"))
             self.flush()
-            self.emit("if n < 0:")
+            self.emit(f"if n <= {null}:")
             self.emit(f"    {target} = None")
             self.emit("else:")
             self.indent += 1
@@ -278,7 +279,8 @@ class _Decoding(_Source):
         for name, row in tagged:
             self.emit(f"if tag == {row.tag}:")
             self.indent += 1
-            self.field(row.type, self.version in row.nullable, f"o{depth}.{name}", depth, _join(path, name))
+            nullable = self.version in row.nullable
+            self.field(row.type, nullable, f"o{depth}.{name}", depth, _join(path, name), _NULL_IN_TAG)
             self.flush()
             self.emit(f"if p != stop{depth}: raise Fault(p, stop{depth})")
             self.emit("continue")
@@ -354,7 +356,7 @@ class _Encoding(_Source):
         if not ordered and not self.flexible:
             self.emit("pass")
 
-    def field(self, type: WireType, nullable: bool, source: str, depth: int, path: str) -> None:
+    def field(self, type: WireType, nullable: bool, source: str, depth: int, path: str, null: int = _NULL) -> None:
         if self.trace:
             self.flush()
             self.emit(f"at({path!r})")
@@ -365,7 +367,7 @@ class _Encoding(_Source):
         elif isinstance(type, str):
             self.text(type, nullable, source)
         else:
-            self.nested(type, nullable, source, depth, path)
+            self.nested(type, nullable, source, depth, path, null)
 
     def text(self, type: str, nullable: bool, source: str) -> None:
         self.flush()
@@ -418,11 +420,11 @@ class _Encoding(_Source):
             self.indent -= 1
         self.indent -= nullable
 
-    def nested(self, of: type[Struct], nullable: bool, source: str, depth: int, path: str) -> None:
+    def nested(self, of: type[Struct], nullable: bool, source: str, depth: int, path: str, null: int) -> None:
         self.flush()
         self.emit(f"o{depth + 1} = {source}")
         if nullable:
-            self.emit(f"if o{depth + 1} is None: w({self.constant(bytes((255,)))})")
+            self.emit(f"if o{depth + 1} is None: w({self.constant(bytes((null & 255,)))})")
             self.emit("else:")
             self.indent += 1
             self.run.append(("b", "1"))
@@ -438,7 +440,8 @@ class _Encoding(_Source):
             self.emit(f"if o{depth}.{name} != {self.constant(row.default)}:")
             self.indent += 1
             self.emit(f"part{depth} = []; w = part{depth}.append")
-            self.field(row.type, self.version in row.nullable, f"o{depth}.{name}", depth, _join(path, name))
+            nullable = self.version in row.nullable
+            self.field(row.type, nullable, f"o{depth}.{name}", depth, _join(path, name), _NULL_IN_TAG)
             self.flush()
             self.emit(f"b = b''.join(part{depth})")
             self.emit(f"{inner}.append(write_uvarint({row.tag}) + write_uvarint(len(b)) + b)")

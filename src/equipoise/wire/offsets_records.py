@@ -102,6 +102,8 @@ class ClassicMemberMetadata(Struct):
 
 
 class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
+    """`classic_member_metadata` is None for a member of the new protocol; left out, it is empty as in Kafka."""
+
     instance_id: str | None = field("string", nullable=True, default=None)
     rack_id: str | None = field("string", nullable=True, default=None)
     client_id: str = field("string")
@@ -111,7 +113,10 @@ class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
     rebalance_timeout_ms: int = field("int32", default=-1)
     server_assignor: str | None = field("string", nullable=True, default=None)
     classic_member_metadata: ClassicMemberMetadata | None = field(
-        ClassicMemberMetadata, nullable=True, tag=0, default=None
+        ClassicMemberMetadata,
+        nullable=True,
+        tag=0,
+        default=ClassicMemberMetadata(session_timeout_ms=0, supported_protocols=[]),
     )
 
 
