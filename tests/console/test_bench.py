@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from equipoise.console.bench import broker, load
+from equipoise.console.bench import broker
 from equipoise.console.bench.broker_figures import DISK, FIGURES, MEMORY, MOCK, TARGETS, Measurements, print_figures
 from equipoise.console.bench.figures import Figure
 from equipoise.proving.brokers import EquipoiseBroker
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the bench reads
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker, "STARTS", 1)
     monkeypatch.setattr(broker, "ROUNDS", 1)
-    monkeypatch.setattr(load, "MAX_SECONDS", 0.05)
+    monkeypatch.setattr(broker, "LOAD_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("in_a_hurry")

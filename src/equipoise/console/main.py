@@ -89,6 +89,17 @@ def bench_coordinator(as_json: bool, quick: bool) -> None:
     run_bench(as_json, quick)
 
 
+@bench.command("versus-kafka")
+@as_json
+@click.option("--quick", is_flag=True, help="Fewer rounds, one client, about two minutes.")
+@click.option("--write", "page", metavar="FILE", type=click.Path(path_type=Path), help="Write a page of Markdown too.")
+def bench_versus_kafka(as_json: bool, quick: bool, page: Path | None) -> None:
+    """Start-up, memory, load, and rebalances of stock members, beside Apache Kafka."""
+    from equipoise.console.bench.versus import run_bench
+
+    run_bench(as_json, quick, page)
+
+
 @app.group()
 def topics() -> None:
     """List, create, describe and delete topics, on any Kafka cluster."""

@@ -160,8 +160,15 @@ class BrokerProcess(ABC):
         return time.clock_gettime(~self.pid << 3 | _SCHEDULER_CLOCK)
 
     def resident_mb(self) -> float:
+        return self._status_mb("VmRSS")
+
+    def anonymous_mb(self) -> float:
+        """Resident memory without pages of mapped files, which are the kernel's to take back."""
+        return self._status_mb("RssAnon")
+
+    def _status_mb(self, name: str) -> float:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
+            if line.startswith(f"{name}:"):
                 return int(line.split()[1]) * 1024 / 1e6
         raise EquipoiseError(f"{self.name} has ended in the middle of the measurement")
 

@@ -25,6 +25,7 @@ from equipoise.proving.brokers import BrokerProcess
 
 STARTS = 5
 ROUNDS = 3
+LOAD_SECONDS = 1.2
 _STEPS = STARTS * len(TARGETS) * 2 + ROUNDS * len(TARGETS) * len(SIZES)
 
 
@@ -88,8 +89,8 @@ def _measure_load(measured: Measurements, target: Target, broker: BrokerProcess,
     from equipoise.console.bench.load import fetch, produce
 
     for what, sample in (
-        ("produce", produce(broker, topic, size)),
-        ("fetch", fetch(broker, topic)),
+        ("produce", produce(broker, topic, size, LOAD_SECONDS)),
+        ("fetch", fetch(broker, topic, LOAD_SECONDS)),
     ):
         key = f"{what}_{size}_bytes"
         measured.add(f"{key}_throughput", target, sample.megabytes_per_second)

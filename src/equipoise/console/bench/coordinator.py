@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -24,19 +23,16 @@ from equipoise.console.bench.group_load import (
     committed_frame,
     heartbeats,
 )
-from equipoise.console.bench.machine import check_machine, progress
+from equipoise.console.bench.machine import allow_connections, check_machine, progress
 from equipoise.console.bench.members import TOPIC, Crowd, Member, pump
-from equipoise.coordinator.placement import partition_for
+from equipoise.console.bench.offsets import await_coordinator, fetch_offsets
 from equipoise.proving.brokers import AnnouncedBroker, BrokerProcess, EquipoiseBroker
-from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
-from equipoise.wire.errors import EquipoiseError, ErrorCode, UsageError
+from equipoise.wire.errors import EquipoiseError
 
 _PARTITIONS = 16
 _COMMITTED = 4  # offsets of an idle group
-_SHARDS = 50  # offsets.topic.num.partitions
 _GROUPS = 1000  # that the stored offsets belong to
 _AT_A_TIME = 50
-_SPARE_FILES = 200
 
 
 class _Echo(AnnouncedBroker):
@@ -50,7 +46,7 @@ def run_bench(as_json: bool, quick: bool) -> None:
     """Measures for about three minutes (quick: one) and prints a table, or one JSON object."""
     check_machine("bench coordinator")
     results = Results(QUICK if quick else FULL)
-    _allow_connections(max(results.sizes.connections, sum(results.sizes.groups)) + _SPARE_FILES)
+    allow_connections("bench coordinator", max(results.sizes.connections, sum(results.sizes.groups)))
     began = time.perf_counter()
     parts = (_measure_load, _measure_groups, _measure_memory, _measure_restart, _measure_stock)
     with progress(len(parts)) as advance:
@@ -58,17 +54,6 @@ def run_bench(as_json: bool, quick: bool) -> None:
             measure(results)
             advance()
     (results.print_json if as_json else results.print_table)(time.perf_counter() - began)
-
-
-def _allow_connections(files: int) -> None:
-    """For this process, and by inheritance for the brokers."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < files:
-        raise UsageError(
-            f"equipoise bench coordinator opens {files} connections, the limit is {hard}: ulimit -n {files}"
-        )
-    if soft != resource.RLIM_INFINITY and soft < files:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
 
 
 @contextmanager
@@ -203,31 +188,15 @@ def _measure_restart(results: Results) -> None:
             broker.stop()
             began = time.perf_counter()
             with Connection(*parse_address(broker.start().bootstrap_servers)) as connection:
-                _await_loaded(connection, group_ids)
+                await_coordinator(connection, group_ids)
                 results.add("restart", time.perf_counter() - began)
                 _check_offsets(connection, group_ids, each)
 
 
-def _await_loaded(connection: Connection, group_ids: Sequence[str]) -> None:
-    one_of_each_shard = {partition_for(group_id, _SHARDS): group_id for group_id in group_ids}.values()
-    for group_id in one_of_each_shard:
-        while _fetch_offsets(connection, group_id) is None:
-            time.sleep(0.005)
-
-
 def _check_offsets(connection: Connection, group_ids: Sequence[str], each: int) -> None:
     for group_id in group_ids:
-        if _fetch_offsets(connection, group_id) != list(range(each)):
+        if fetch_offsets(connection, group_id) != list(range(each)):
             raise EquipoiseError(f"group {group_id} does not have the {each} offsets any more that it had before")
-
-
-def _fetch_offsets(connection: Connection, group_id: str) -> list[int] | None:
-    """None: the group is being loaded."""
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
-    (group,) = connection.send(request, OffsetFetchResponse).groups
-    if group.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        return None
-    return sorted(row.committed_offset for topic in group.topics for row in topic.partitions)
 
 
 # -- stock members

@@ -1,4 +1,4 @@
-"""What both benches ask of the machine, and the bar they show."""
+"""What the benches ask of the machine, and the bar they show."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from equipoise.wire.errors import UsageError
 
+_SPARE_FILES = 200
 Advance = Callable[[], None]
 
 
@@ -18,6 +19,18 @@ def check_machine(command: str) -> None:
         import confluent_kafka  # noqa: F401
     except ImportError:
         raise UsageError(f"equipoise {command} needs confluent-kafka: pip install 'equipoise[demo]'") from None
+
+
+def allow_connections(command: str, connections: int) -> None:
+    """For this process, and by inheritance for the brokers."""
+    import resource
+
+    files = connections + _SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < files:
+        raise UsageError(f"equipoise {command} opens {files} connections, the limit is {hard}: ulimit -n {files}")
+    if soft != resource.RLIM_INFINITY and soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
 
 
 @contextmanager

@@ -1,0 +1,166 @@
+"""What `equipoise bench versus-kafka` shows: tables with a text each, on the terminal and in docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from equipoise.console.bench import versus_texts as texts
+from equipoise.console.bench.figures import VERDICTS, machine, short, versions
+from equipoise.console.bench.versus_figures import (
+    KAFKA,
+    LOAD_FIGURES,
+    MACHINE_FIGURES,
+    NOT_FLUSHED,
+    OURS,
+    REQUEST_FIGURES,
+    TRANSITIONS,
+    Comparison,
+    Results,
+    first_join_figure,
+    transition_figures,
+)
+from equipoise.console.tables import print_table
+from equipoise.proving.brokers import kafka_version
+
+_PAIR = ("Kafka", "Equipoise", "ratio")
+_COMPARED = ("figure", "unit", "Kafka", "Equipoise", "flush=never", "ratio", "aim", "")
+_REBALANCE = (
+    "client",
+    *(f"rebalance, {name}" for name in _PAIR),
+    "aim",
+    "",
+    *(f"whole, {name}" for name in _PAIR),
+    *(f"unowned, {name}" for name in _PAIR),
+)
+
+
+class Table(NamedTuple):
+    title: str
+    text: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def tables(results: Results) -> list[Table]:
+    sizes = results.sizes
+    load_text = texts.LOAD.format(warm_ups=sizes.load_warm_ups)
+    request_text = texts.REQUESTS.format(connections=sizes.connections, seconds=sizes.request_warm_up_seconds)
+    return [
+        Table("Start and memory", texts.MACHINE, _COMPARED, _compared(results, MACHINE_FIGURES)),
+        Table("Produce and fetch", load_text, _COMPARED, _compared(results, LOAD_FIGURES)),
+        Table("Heartbeats and commits", request_text, _COMPARED, _compared(results, REQUEST_FIGURES)),
+        *(_rebalances(results, transition) for transition in TRANSITIONS),
+        _first_joins(results),
+    ]
+
+
+def _compared(results: Results, figures: Sequence[Comparison]) -> list[list[str]]:
+    return [
+        [
+            figure.title,
+            figure.unit,
+            *(short(results.median(figure, side)) for side in (KAFKA, OURS, NOT_FLUSHED)),
+            short(results.ratio(figure)),
+            *_verdict(results, figure),
+        ]
+        for figure in figures
+        if results.has(figure)
+    ]
+
+
+def _verdict(results: Results, figure: Comparison) -> tuple[str, str]:
+    aim = "" if figure.aim is None else f">= {figure.aim:g}"
+    return aim, VERDICTS[results.meets_aim(figure)]
+
+
+def _pair(results: Results, figure: Comparison) -> tuple[str, str, str]:
+    kafka, ours = (short(results.median(figure, side)) for side in (KAFKA, OURS))
+    return kafka, ours, short(results.ratio(figure))
+
+
+def _rebalances(results: Results, transition: str) -> Table:
+    rows = []
+    for case in results.sizes.cases:
+        rebalance, whole, unowned = transition_figures(case, transition)
+        if results.has(rebalance):
+            verdict = _verdict(results, rebalance)
+            rows.append(
+                [case.title, *_pair(results, rebalance), *verdict, *_pair(results, whole), *_pair(results, unowned)]
+            )
+    return Table(f"{transition.capitalize()} of a member, seconds", texts.TRANSITIONS[transition], _REBALANCE, rows)
+
+
+def _first_joins(results: Results) -> Table:
+    rows = [
+        [case.title, *_pair(results, figure)]
+        for case in results.sizes.cases
+        if results.has(figure := first_join_figure(case))
+    ]
+    return Table("First join of a new group, seconds", texts.FIRST_JOINS, ("client", *_PAIR), rows)
+
+
+def print_tables(results: Results, seconds: float) -> None:
+    for table in tables(results):
+        print(f"\n{table.title}\n")
+        print_table(table.columns, table.rows)
+    print(f"\n{_circumstances(seconds)}")
+    print("\n".join([*_missing(results), *texts.INTRODUCTION]))
+
+
+def print_json(results: Results, seconds: float) -> None:
+    document = {
+        "bench": "versus-kafka",
+        "seconds": round(seconds, 1),
+        "versions": _versions(),
+        "machine": machine(),
+        "sizes": results.sizes._asdict() | {"cases": [case.title for case in results.sizes.cases]},
+        "figures": results.document(),
+        "not_measured": results.skipped,
+        "notes": {table.title: table.text for table in tables(results)} | {"all": texts.INTRODUCTION},
+    }
+    print(json.dumps(document, indent=2))
+
+
+def write_page(path: Path, results: Results, seconds: float) -> None:
+    parts = [
+        "# Apache Kafka and Equipoise, side by side",
+        f"Written by `{texts.COMMAND}`, {datetime.now(UTC):%Y-%m-%d}. {_circumstances(seconds)}",
+        *texts.INTRODUCTION,
+        _summary(results),
+        *_missing(results),
+    ]
+    for table in tables(results):
+        parts += [f"## {table.title}", table.text, _markdown(table)]
+    path.write_text("\n\n".join(parts) + "\n")
+
+
+def _summary(results: Results) -> str:
+    rated = [figure for figure in results.figures if figure.aim is not None]
+    missed = [figure for figure in rated if not results.meets_aim(figure)]
+    rows = [f"- {figure.title}: {short(results.ratio(figure))} times, aim {figure.aim:g}" for figure in missed]
+    head = f"{len(rated) - len(missed)} of {len(rated)} aims are met."
+    return "\n".join([head + (" Missed:" if missed else ""), *rows])
+
+
+def _missing(results: Results) -> list[str]:
+    return [f"Not measured: {reason}" for reason in results.skipped]
+
+
+def _markdown(table: Table) -> str:
+    lines = [table.columns, ["---"] * len(table.columns), *table.rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _versions() -> dict[str, str]:
+    return {"kafka": kafka_version(), **versions()}
+
+
+def _circumstances(seconds: float) -> str:
+    named = ", ".join(f"{name} {number}" for name, number in _versions().items())
+    return f"{named}; {os.cpu_count()} cores, {platform.platform()}; {seconds:.0f} s."
