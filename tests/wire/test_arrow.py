@@ -11,7 +11,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
-from equipoise.wire.records import arrow
+from equipoise.wire.records import rows
 from equipoise.wire.records.arrow import SCHEMA, decode
 from equipoise.wire.records.batch import Codec
 from equipoise.wire.records.build import Record, build_batch
@@ -218,7 +218,7 @@ def test_a_damaged_batch_is_found_by_its_crc() -> None:
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 def test_more_bytes_than_a_column_can_hold(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
     buf = many_batches([20, 20], codec)
-    monkeypatch.setattr(arrow, "_COLUMN_LIMIT", 1000)
+    monkeypatch.setattr(rows, "_COLUMN_LIMIT", 1000)
     with pytest.raises(UsageError, match=r"an Arrow column at most 1000: decode smaller fetches"):
         decode(buf)
 

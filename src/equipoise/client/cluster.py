@@ -72,6 +72,7 @@ class Cluster:
     def __init__(self, config: ConsumerConfig, on_metadata: OnMetadata = lambda topics, wanted: None) -> None:
         self.config = config
         self.on_metadata = on_metadata
+        self.watchers: list[Callable[[], None]] = []  # called when leaders may have changed
         self.nodes: dict[int, Node] = {}
         self.topics: dict[str, TopicInfo] = {}
         self.errors: dict[str, KafkaError] = {}  # by topic: what waiting does not mend
@@ -82,6 +83,7 @@ class Cluster:
         self._racks: dict[int, str] = {}  # also of brokers that are away at the moment
         self._lines = Lines(config)
         self._wanted: Wanted = frozenset()
+        self._also: frozenset[str] = frozenset()
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._is_asked = self._is_urgent = False
         self._news = asyncio.Event()  # that one of the two was set
@@ -109,6 +111,14 @@ class Cluster:
         if wanted != self._wanted:
             self._wanted = wanted
             self._make_urgent()
+
+    def know_also(self, topics: Iterable[str]) -> None:
+        """Besides those subscribed to, for good: somebody asks for offsets."""
+        also = self._also.union(topics)
+        if also != self._also:
+            self._also = also
+            if not also <= self.topics.keys():
+                self._make_urgent()
 
     def request_refresh(self) -> None:
         """What is known has shown to be old. It is asked for anew, but not more often than retry.backoff.ms."""
@@ -201,7 +211,8 @@ class Cluster:
         self._is_asked = self._is_urgent = False
         self._last_attempt = asyncio.get_running_loop().time()
         wanted = self._wanted
-        topics = None if wanted is None else [MetadataRequestTopic(name=name) for name in sorted(wanted)]
+        names = None if wanted is None else sorted(wanted | self._also)
+        topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=self.config.allow_auto_create_topics)
         answer = await self.ask(request, MetadataResponse)
         if not answer.brokers:
@@ -209,6 +220,8 @@ class Cluster:
         self._learn_nodes(answer)
         is_settled = self._learn_topics(answer.topics)
         self.on_metadata(self.topics, wanted)
+        for watcher in self.watchers:
+            watcher()
         return is_settled
 
     def _learn_nodes(self, answer: MetadataResponse) -> None:

@@ -33,15 +33,40 @@ def read_all(buf: Buffer, *, control: bool = False, verify_crc: bool = True) -> 
 
 def read_records(buf: Buffer, pos: int, header: BatchHeader, *, limit: int = DECOMPRESSED_LIMIT) -> list[Record]:
     """The records of the batch at `pos`, whose header was read before; at most `limit` bytes of them."""
-    data = _unpacked(buf, pos, header, limit)
     records: list[Record] = []
+    _read_batch(records, buf, pos, header, limit)
+    return records
+
+
+def read_readable(buf: Buffer, pos: int, header: BatchHeader) -> tuple[list[Record], KafkaError | None]:
+    """The records of the batch up to the first that cannot be read; and why it cannot, if there is one."""
+    records: list[Record] = []
+    try:
+        _read_batch(records, buf, pos, header, DECOMPRESSED_LIMIT)
+    except KafkaError as error:
+        return records, error
+    return records, None
+
+
+def read_headers(data: bytes, pos: int, count: int, end: int) -> tuple[tuple[str, bytes | None], ...]:
+    """The `count` headers of a record, which stand from `pos` to `end`."""
+    try:
+        headers, found = _headers(data, pos, count)
+    except IndexError:
+        found = -1
+    if found != end:
+        raise corrupt("the headers of a record do not add up to its length")
+    return headers
+
+
+def _read_batch(records: list[Record], buf: Buffer, pos: int, header: BatchHeader, limit: int) -> None:
+    data = _unpacked(buf, pos, header, limit)
     try:
         end = _read_into(records, data, header)
     except IndexError:
         raise _bad(records, header, f"runs past the {len(data)} bytes of the batch") from None
     if end != len(data):
         raise corrupt(f"{len(data) - end} bytes are left after the batch's {header.record_count} records")
-    return records
 
 
 def read_pairs(buf: Buffer, pos: int, header: BatchHeader) -> list[tuple[bytes | None, bytes | None]]:

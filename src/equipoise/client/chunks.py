@@ -1,0 +1,66 @@
+"""What one Fetch brought of one partition: whole batches, found on the loop and decoded by the application's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+
+from equipoise.wire.apis.k01_fetch import AbortedTransaction
+from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.records.batch import BatchHeader, check_crc, check_readable, iter_headers
+from equipoise.wire.records.read import read_pairs
+
+_CONTROL_KEY = Struct(">hh")  # version and type of a control record
+_ABORT = 0
+
+
+class Chunk:
+    """`batches` are complete, with readable headers; `next_offset` is where the next fetch goes on."""
+
+    __slots__ = ("aborted", "batches", "data", "decoded", "next_offset", "size")
+
+    def __init__(self, data: memoryview, offset: int, aborted: Sequence[AbortedTransaction]) -> None:
+        """Raises KafkaError if there is nothing that can be read at `offset`."""
+        self.data = data
+        self.size = len(data)
+        self.aborted = aborted
+        self.batches = _readable(data)
+        self.next_offset = max(offset, self.batches[-1][1].last_offset + 1)
+        self.decoded: object = None  # whatever the reader made of it
+
+    def deliverable(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """The batches with records for the application, from `position` on: no control batches, nothing aborted."""
+        pending = sorted(self.aborted, key=lambda one: one.first_offset, reverse=True)
+        aborting: set[int] = set()
+        for pos, header in self.batches:
+            while pending and pending[-1].first_offset <= header.last_offset:
+                aborting.add(pending.pop().producer_id)
+            if header.is_control:
+                if header.producer_id in aborting and self._is_abort(pos, header):
+                    aborting.discard(header.producer_id)
+            elif header.last_offset >= position and not (header.is_transactional and header.producer_id in aborting):
+                yield pos, header
+
+    def check(self, pos: int, header: BatchHeader) -> None:
+        """Raises KafkaError if the batch's CRC32C is another than its header says."""
+        check_crc(self.data, pos, header)
+
+    def _is_abort(self, pos: int, header: BatchHeader) -> bool:
+        ((key, _), *_) = read_pairs(self.data, pos, header) or [(None, None)]
+        return key is not None and len(key) >= _CONTROL_KEY.size and _CONTROL_KEY.unpack_from(key)[1] == _ABORT
+
+
+def _readable(data: memoryview) -> list[tuple[int, BatchHeader]]:
+    """The complete batches, up to the first that nobody can read; it is met again as the first of the next fetch."""
+    batches: list[tuple[int, BatchHeader]] = []
+    for pos, header in iter_headers(data):
+        try:
+            check_readable(header)
+        except KafkaError:
+            if not batches:
+                raise
+            break
+        batches.append((pos, header))
+    if not batches:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{len(data)} bytes came that hold no complete record batch")
+    return batches

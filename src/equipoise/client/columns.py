@@ -1,0 +1,162 @@
+"""Chunks to Arrow tables: small chunks of many partitions are decoded together, and none record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from equipoise.client.records import Batch, ConsumerRecord, Undecodable, choose, read_chunk
+from equipoise.wire.errors import KafkaError, UsageError
+from equipoise.wire.records.arrow import SCHEMA as RECORD_SCHEMA
+from equipoise.wire.records.arrow import decode_batches
+
+# Behind the module above, which says what is missing where these are.
+import numpy as np  # isort: skip
+import pyarrow as pa  # isort: skip
+
+if TYPE_CHECKING:
+    from equipoise.client.fetched import Fetched, Turn
+    from equipoise.wire.records.lanes import Ints
+
+_TOPIC = pa.dictionary(pa.int32(), pa.string())
+SCHEMA = pa.schema([("topic", _TOPIC), ("partition", pa.int32()), *RECORD_SCHEMA])
+_GROUP_BYTES = 1 << 20  # decoded together: enough to spread numpy's costs, and little enough for the processor's cache
+
+
+class Slice:
+    """A chunk as a range of rows in columns that it may share with other chunks; taken from the front."""
+
+    __slots__ = ("at", "bad", "columns", "end")
+
+    def __init__(self, columns: pa.RecordBatch, at: int, end: int, bad: Undecodable | None) -> None:
+        self.columns = columns
+        self.at = at
+        self.end = end
+        self.bad = bad
+
+
+class _Part(NamedTuple):
+    """Rows that were taken."""
+
+    columns: pa.RecordBatch
+    begin: int
+    end: int
+
+
+class Columns:
+    def __init__(self, fetched: Fetched, check_crcs: bool) -> None:
+        self._fetched = fetched
+        self._check_crcs = check_crcs
+        self._topics: list[str] = []  # of all tables, so that the dictionaries of one table are alike
+        self._topic_index: dict[str, int] = {}
+
+    def take(self, max_records: int) -> pa.Table | None:
+        parts: list[_Part] = []
+        left = max_records
+        while left > 0:
+            turns = self._turns(left, raises=left == max_records)
+            if not turns:
+                break
+            self._decode(turns)
+            for turn in turns:
+                part = self._take_from(turn, left)
+                left -= part.end - part.begin
+                _append(parts, part)
+        return _table(parts)
+
+    def _turns(self, records: int, *, raises: bool) -> list[Turn]:
+        """The next chunks, a partition's first only, that together have so many records or fill a group."""
+        turns: list[Turn] = []
+        size = 0
+        while records > 0 and size < _GROUP_BYTES:
+            turn = self._fetched.next_turn(raises=raises and not turns)
+            if turn is None or any(turn.chunk is other.chunk for other in turns):
+                break
+            turns.append(turn)
+            records -= sum(header.record_count for _, header in turn.chunk.batches)
+            size += turn.chunk.size
+        return turns
+
+    def _take_from(self, turn: Turn, limit: int) -> _Part:
+        decoded = turn.chunk.decoded
+        assert isinstance(decoded, Slice)
+        begin = decoded.at
+        end = min(decoded.end, begin + limit)
+        if not limit:
+            return _Part(decoded.columns, begin, begin)
+        decoded.at = end
+        reached = decoded.columns["offset"][end - 1].as_py() + 1 if end > begin else turn.position
+        is_kept = self._fetched.advance(turn, reached, end == decoded.end, decoded.bad)
+        return _Part(decoded.columns, begin, end if is_kept else begin)
+
+    # -- decoding
+
+    def _decode(self, turns: Sequence[Turn]) -> None:
+        """Gives each chunk its columns, if it has none yet."""
+        new = [turn for turn in turns if not isinstance(turn.chunk.decoded, Slice)]
+        chosen = [choose(turn.chunk, turn.position, self._check_crcs) for turn in new]
+        try:
+            self._decode_together(new, chosen)
+        except (KafkaError, UsageError):  # one is broken, or all are too large together
+            for turn in new:
+                self._decode_alone(turn)
+
+    def _decode_together(self, turns: Sequence[Turn], chosen: Sequence[tuple[list[Batch], Undecodable | None]]) -> None:
+        if not turns:
+            return
+        data = turns[0].chunk.data if len(turns) == 1 else b"".join([turn.chunk.data for turn in turns])
+        batches, first, shift = [], [], 0
+        for turn, (mine, _) in zip(turns, chosen, strict=True):
+            batches += [(shift + pos, header) for pos, header in mine]
+            first += [turn.position] * len(mine)
+            shift += turn.chunk.size
+        columns, counts = decode_batches(data, batches, first)
+        owners = [index for index, (mine, _) in enumerate(chosen) for _ in mine]
+        rows = np.bincount(owners, weights=counts, minlength=len(turns)).astype(np.int64)
+        columns = self._with_partitions(columns, turns, rows)
+        ends = np.cumsum(rows).tolist()
+        for turn, (_, bad), begin, end in zip(turns, chosen, [0, *ends], ends, strict=False):
+            turn.chunk.decoded = Slice(columns, begin, end, bad)
+
+    def _with_partitions(self, columns: pa.RecordBatch, turns: Sequence[Turn], rows: Ints) -> pa.RecordBatch:
+        partitions = [turn.tracked.partition for turn in turns]
+        topics = np.repeat(np.array([self._index(one.topic) for one in partitions], np.int32), rows)
+        numbers = np.repeat(np.array([one.partition for one in partitions], np.int32), rows)
+        named = pa.DictionaryArray.from_arrays(pa.array(topics), pa.array(self._topics, pa.string()))
+        return pa.RecordBatch.from_arrays([named, pa.array(numbers), *columns.columns], schema=SCHEMA)
+
+    def _index(self, topic: str) -> int:
+        found = self._topic_index.get(topic)
+        if found is None:
+            found = self._topic_index[topic] = len(self._topics)
+            self._topics.append(topic)
+        return found
+
+    def _decode_alone(self, turn: Turn) -> None:
+        """By way of records, which tells good from bad one by one."""
+        records, bad = read_chunk(turn.tracked.partition, turn.chunk, turn.position, self._check_crcs)
+        turn.chunk.decoded = Slice(_from_records(records), 0, len(records), bad)
+
+
+def _from_records(records: Iterable[ConsumerRecord]) -> pa.RecordBatch:
+    rows = [one._asdict() for one in records]
+    for row in rows:
+        del row["leader_epoch"]
+        row["headers"] = [{"key": key, "value": value} for key, value in row["headers"]] or None
+    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+
+def _append(parts: list[_Part], part: _Part) -> None:
+    """Rows that stand beside each other stay together: fewer pieces make a quicker table."""
+    if part.begin == part.end:
+        return
+    if parts and parts[-1].columns is part.columns and parts[-1].end == part.begin:
+        parts[-1] = parts[-1]._replace(end=part.end)
+    else:
+        parts.append(part)
+
+
+def _table(parts: Sequence[_Part]) -> pa.Table | None:
+    if not parts:
+        return None
+    return pa.Table.from_batches([columns.slice(begin, end - begin) for columns, begin, end in parts], SCHEMA)

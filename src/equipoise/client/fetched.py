@@ -1,0 +1,123 @@
+"""The application's end of the buffer: takes what was fetched, decodes it in its own thread, and moves positions on.
+
+Partitions have their turns one after another, so that none waits for ever behind a full one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from equipoise.client.chunks import Chunk
+from equipoise.client.config import ConsumerConfig
+from equipoise.client.positions import Positions, Tracked
+from equipoise.client.records import ConsumerRecord, Undecodable, read_chunk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from equipoise.client.columns import Columns
+
+
+class Turn(NamedTuple):
+    """A partition whose turn it is, its first chunk, and the epoch and position for which that is read."""
+
+    tracked: Tracked
+    chunk: Chunk
+    epoch: int
+    position: int
+
+
+class Records:
+    """A chunk as records, taken from the front."""
+
+    __slots__ = ("at", "bad", "rows")
+
+    def __init__(self, rows: list[ConsumerRecord], bad: Undecodable | None) -> None:
+        self.rows = rows
+        self.bad = bad
+        self.at = 0
+
+
+class Fetched:
+    """One thread at a time may take. `on_room` is called when there is room again for what was not fetched."""
+
+    def __init__(
+        self, positions: Positions, config: ConsumerConfig, on_room: Callable[[], None] = lambda: None
+    ) -> None:
+        self.on_room = on_room
+        self._positions = positions
+        self._check_crcs = config.check_crcs
+        self._columns: Columns | None = None
+        self._has_made_room = False
+
+    def take(self, max_records: int) -> list[ConsumerRecord]:
+        """Up to so many records, none if there are none. Raises what is the matter with a partition, in its turn."""
+        taken: list[ConsumerRecord] = []
+        while len(taken) < max_records:
+            turn = self.next_turn(raises=not taken)
+            if turn is None:
+                break
+            taken += self._take_from(turn, max_records - len(taken))
+        self._signal_room()
+        return taken
+
+    def take_arrow(self, max_records: int) -> pa.Table | None:
+        """The same as a table, or None if there are none. Needs the extra `equipoise[arrow]`."""
+        if self._columns is None:
+            from equipoise.client.columns import Columns
+
+            self._columns = Columns(self, self._check_crcs)
+        table = self._columns.take(max_records)
+        self._signal_room()
+        return table
+
+    def _take_from(self, turn: Turn, limit: int) -> list[ConsumerRecord]:
+        decoded = turn.chunk.decoded
+        if not isinstance(decoded, Records):
+            found = read_chunk(turn.tracked.partition, turn.chunk, turn.position, self._check_crcs)
+            decoded = turn.chunk.decoded = Records(*found)
+        part = decoded.rows[decoded.at : decoded.at + limit]
+        decoded.at += len(part)
+        is_done = decoded.at == len(decoded.rows)
+        reached = part[-1].offset + 1 if part else turn.position
+        return part if self.advance(turn, reached, is_done, decoded.bad) else []
+
+    # -- turns
+
+    def next_turn(self, *, raises: bool) -> Turn | None:
+        """The next partition with a chunk; it goes to the end of the line. A failure is raised, or waits for that."""
+        positions = self._positions
+        with positions.lock:
+            tracked = next((one for one in positions.ready.values() if one.is_ready), None)
+            if tracked is None or not (tracked.chunks or raises):
+                return None
+            positions.ready[tracked.partition] = positions.ready.pop(tracked.partition)
+            if tracked.chunks:
+                assert tracked.position is not None
+                return Turn(tracked, tracked.chunks[0], tracked.epoch, tracked.position)
+            failure = positions.told(tracked)
+        if failure.passes:
+            positions.on_change()
+        raise failure.error
+
+    def advance(self, turn: Turn, reached: int, is_done: bool, bad: Undecodable | None) -> bool:
+        """Moves the position to `reached`, or past the chunk. False: the partition was moved or revoked meanwhile."""
+        tracked, chunk, epoch, _ = turn
+        with self._positions.lock:
+            if tracked.epoch != epoch or tracked.chunks[0] is not chunk:
+                return False
+            tracked.position = reached
+            if is_done:
+                self._has_made_room = True
+                if bad is not None:
+                    self._positions.stop_at(tracked, bad.offset, bad.told(tracked.partition))
+                else:
+                    self._positions.pop_chunk(tracked)
+            return True
+
+    def _signal_room(self) -> None:
+        if self._has_made_room and self._positions.is_short_of_room:
+            self._positions.is_short_of_room = False
+            self.on_room()
+        self._has_made_room = False

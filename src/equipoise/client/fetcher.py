@@ -1,0 +1,316 @@
+"""Fetches ahead, broker by broker, and finds positions anew where the log does not have them any more.
+
+A broker is asked for all its partitions in one long fetch, within a session. What can be fetched only after that has
+left (a partition newly assigned, sought in, or drained by the application) does not wait for its end: short fetches
+aside bring it, on a connection of their own, until the next long fetch takes it in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from equipoise.client.agreement import KafkaConnectionError, error_from
+from equipoise.client.chunks import Chunk
+from equipoise.client.cluster import Cluster
+from equipoise.client.config import ConsumerConfig
+from equipoise.client.fetch_session import FIRST_WITH_IDS, Asked, Asking, FetchSession, by_id, topics_of
+from equipoise.client.fetched import Fetched
+from equipoise.client.lines import Backoff, Purpose
+from equipoise.client.network import AsyncConnection
+from equipoise.client.offsets import PASSING, OffsetLookup, Timestamps
+from equipoise.client.positions import BY_POLICY, Failure, OffsetOutOfRangeError, Positions, Tracked
+from equipoise.client.records import Undecodable
+from equipoise.client.resets import Resets
+from equipoise.member.partitions import TopicPartition
+from equipoise.wire.apis.k01_fetch import FetchRequest, FetchResponse, PartitionData
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
+from equipoise.wire.schema import ZERO_UUID
+
+log = logging.getLogger(__name__)
+
+_ASIDE_WAIT_MS = 25  # of a short fetch for partitions that had nothing: the next long one takes them in
+_AHEAD = 2  # fetches of a partition that may be queued before the next is sent
+
+
+class _Node:
+    """One broker, and what is under way to it."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.session = FetchSession()
+        self.long: asyncio.Task[None] | None = None
+        self.aside: asyncio.Task[None] | None = None
+
+
+class Fetcher:
+    """Made on the loop. `on_data` is called there when there is something to take from `fetched`."""
+
+    def __init__(
+        self, cluster: Cluster, config: ConsumerConfig, positions: Positions, on_data: Callable[[], None] = lambda: None
+    ) -> None:
+        self._lookup = OffsetLookup(cluster, config)
+        self.fetched = Fetched(positions, config, self._wake)
+        self._cluster = cluster
+        self._config = config
+        self._positions = positions
+        self._on_data = on_data
+        self._loop = asyncio.get_running_loop()
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._nodes: dict[int, _Node] = {}
+        self._resets = Resets(positions, self._lookup, config, on_data)
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_running = self._is_woken = False
+
+    def start(self) -> None:
+        self._is_running = True
+        self._positions.on_change = self._wake
+        self._cluster.watchers.append(self._pump)
+        self._pump()
+
+    async def close(self) -> None:
+        self._is_running = False
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._resets.close()
+        tasks = [task for node in self._nodes.values() for task in (node.long, node.aside) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def list_offsets(self, timestamps: Timestamps) -> dict[TopicPartition, int | None]:
+        """The offset of each timestamp (LATEST, EARLIEST, milliseconds); None: no record is as young.
+
+        Tries until all are found: bound it by a timeout. Raises KafkaError for what waiting does not mend.
+        """
+        found = await self._lookup.list_offsets(timestamps)
+        return {partition: one.offset if one.offset >= 0 else None for partition, one in found.items()}
+
+    def _wake(self) -> None:
+        """By any thread."""
+        if not self._is_woken:
+            self._is_woken = True
+            self._loop.call_soon_threadsafe(self._pump)
+
+    def _pump(self) -> None:
+        """Sends whatever can be sent now."""
+        self._is_woken = False
+        if not self._is_running:
+            return
+        for node_id, plan in self._plan().items():
+            node = self._nodes.setdefault(node_id, _Node(node_id))
+            if node.long is None and node.aside is None:
+                node.long = self._begin(self._fetch(node, plan, is_long=True))
+            elif node.long is not None and node.aside is None:
+                node.aside = self._begin(self._fetch(node, plan, is_long=False))
+        self._resets.begin()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._loop.create_task(work)
+
+    # -- what to fetch
+
+    def _plan(self) -> dict[int, list[Tracked]]:
+        """What may be fetched and is not under way, by the broker to ask; what has least in store comes first."""
+        now, positions = self._loop.time(), self._positions
+        plan: dict[int, list[Tracked]] = {}
+        retry_at: list[float] = []
+        with positions.lock:
+            for tracked in positions.tracked.values():
+                if not tracked.is_fetchable:
+                    continue
+                if tracked.retry_at > now:
+                    retry_at.append(tracked.retry_at)
+                elif self._is_full(tracked):
+                    positions.is_short_of_room = True
+                else:
+                    plan.setdefault(self._node_of(tracked, now), []).append(tracked)
+        if plan.pop(-1, None):
+            self._cluster.request_refresh()
+        self._pump_at(min(retry_at, default=0.0))
+        for found in plan.values():
+            found.sort(key=lambda one: one.queued_bytes)
+        return plan
+
+    def _is_full(self, tracked: Tracked) -> bool:
+        most = _AHEAD * self._config.max_partition_fetch_bytes
+        return tracked.queued_bytes >= most or self._positions.queued_bytes >= self._config.queued_max_bytes
+
+    def _node_of(self, tracked: Tracked, now: float) -> int:
+        if tracked.preferred >= 0:
+            if now < tracked.preferred_until and tracked.preferred in self._cluster.nodes:
+                return tracked.preferred
+            tracked.preferred = -1
+        leader = self._cluster.leader(tracked.partition)
+        return -1 if leader is None else leader.node_id
+
+    def _pump_at(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._pump) if when else None
+
+    # -- one fetch
+
+    async def _fetch(self, node: _Node, plan: Sequence[Tracked], *, is_long: bool) -> None:
+        asking = self._ask(plan)
+        try:
+            purpose = Purpose.FETCH if is_long else Purpose.FETCH_ASIDE
+            connection = await self._cluster.connection(node.node_id, purpose)
+            answer = await self._exchange(connection, node, asking, is_long)
+            self._take_in(node, asking, answer)
+        except EquipoiseError as error:
+            node.session.reset()
+            self._give_up(asking, error)
+        except Exception:  # a bug of ours: it must not stop fetching in silence
+            log.exception("a fetch from broker %d failed in a way that nobody expected", node.node_id)
+            self._give_up(asking, KafkaConnectionError("fetching failed"))
+        finally:
+            self._done(asking)
+            if is_long:
+                node.long = None
+            else:
+                node.aside = None
+            self._pump()
+
+    def _ask(self, plan: Sequence[Tracked]) -> Asking:
+        asking = {}
+        with self._positions.lock:
+            for tracked in plan:
+                tracked.in_flight = tracked.epoch
+                leader = self._cluster.leader(tracked.partition)
+                topic = self._cluster.topics.get(tracked.partition.topic)
+                asking[tracked.partition] = Asked(
+                    tracked,
+                    tracked.epoch,
+                    tracked.fetch_offset,
+                    -1 if leader is None else leader.epoch,
+                    ZERO_UUID if topic is None else topic.topic_id,
+                )
+        return asking
+
+    async def _exchange(self, connection: AsyncConnection, node: _Node, asking: Asking, is_long: bool) -> FetchResponse:
+        config = self._config
+        room = (config.queued_max_bytes - self._positions.queued_bytes) // (2 * len(self._nodes))
+        request = FetchRequest(
+            max_wait_ms=config.fetch_max_wait_ms if is_long else self._wait_aside(asking),
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=max(1, min(config.fetch_max_bytes, room)),
+            isolation_level=config.isolation,
+            rack_id=config.client_rack,
+            topics=[],
+        )
+        newest = None if by_id(asking.values()) else FIRST_WITH_IDS - 1
+        if is_long:
+            node.session.fill(request, asking, config.max_partition_fetch_bytes)
+        else:
+            request.topics = topics_of(asking, config.max_partition_fetch_bytes)
+        timeout = (config.request_timeout_ms + config.fetch_max_wait_ms) / 1000
+        answer = await connection.send(request, FetchResponse, timeout, newest=newest)
+        if is_long and not answer.error_code:
+            node.session.answered(answer.session_id)
+        return answer
+
+    def _wait_aside(self, asking: Asking) -> int:
+        if any(asked.tracked.may_have_data for asked in asking.values()):
+            return 0
+        return min(_ASIDE_WAIT_MS, self._config.fetch_max_wait_ms)
+
+    def _done(self, asking: Asking) -> None:
+        with self._positions.lock:
+            for asked in asking.values():
+                if asked.tracked.in_flight == asked.epoch:
+                    asked.tracked.in_flight = 0
+
+    # -- what came of it
+
+    def _take_in(self, node: _Node, asking: Asking, answer: FetchResponse) -> None:
+        if answer.error_code:
+            log.debug("fetch session of broker %d: error %d", node.node_id, answer.error_code)
+            node.session.reset()
+            return
+        names = {asked.topic_id: partition.topic for partition, asked in asking.items()}
+        has_news = False
+        with self._positions.lock:
+            for topic in answer.responses:
+                name = topic.topic or names.get(topic.topic_id, "")
+                for data in topic.partitions:
+                    asked = asking.get(TopicPartition(name, data.partition_index))
+                    if asked is not None and asked.tracked.epoch == asked.epoch:
+                        has_news |= self._take_in_partition(asked, data)
+        if has_news:
+            self._on_data()
+
+    def _take_in_partition(self, asked: Asked, data: PartitionData) -> bool:
+        """Under the lock. True if the application has something to look at."""
+        tracked = asked.tracked
+        if data.error_code:
+            return self._refused(asked, data.error_code)
+        tracked.failures = 0
+        tracked.high_watermark = data.high_watermark
+        tracked.last_stable_offset = data.last_stable_offset
+        tracked.log_start_offset = data.log_start_offset
+        if data.preferred_read_replica >= 0:
+            tracked.preferred = data.preferred_read_replica
+            tracked.preferred_until = self._loop.time() + self._config.metadata_max_age_ms / 1000
+        if not isinstance(data.records, memoryview) or not data.records:
+            return False
+        try:
+            chunk = Chunk(data.records, asked.offset, data.aborted_transactions or ())
+        except KafkaError as error:
+            told = Undecodable(asked.offset, asked.offset + 1, error).told(tracked.partition)
+            return self._fail(tracked, Failure(told, passes=False))
+        if chunk.next_offset == asked.offset:
+            return False
+        self._positions.add_chunk(tracked, chunk)
+        return True
+
+    def _refused(self, asked: Asked, code: int) -> bool:
+        tracked = asked.tracked
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return self._out_of_range(asked)
+        tracked.preferred = -1
+        self._retry_later(tracked)
+        if code in PASSING or code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            self._cluster.request_refresh()
+            return False
+        return self._fail(tracked, Failure(error_from(code, f"{tracked.partition} cannot be fetched"), passes=True))
+
+    def _out_of_range(self, asked: Asked) -> bool:
+        tracked = asked.tracked
+        if tracked.preferred >= 0:  # a follower may be behind: the leader knows
+            tracked.preferred = -1
+        elif tracked.chunks:  # what is there is read first; then it is tried again
+            self._retry_later(tracked)
+        elif self._config.auto_offset_reset == "none":
+            error = OffsetOutOfRangeError(tracked.partition, asked.offset)
+            return self._fail(tracked, Failure(error, passes=False))
+        else:
+            log.info("%s has no offset %d: auto.offset.reset decides", tracked.partition, asked.offset)
+            self._positions.look_up(tracked, BY_POLICY)
+        return False
+
+    def _give_up(self, asking: Asking, error: EquipoiseError) -> None:
+        """No answer: the connection is made anew, after its pause, perhaps to another broker."""
+        log.debug("fetch: %s", error)
+        self._cluster.request_refresh()
+        is_lasting = not isinstance(error, KafkaConnectionError)
+        with self._positions.lock:
+            for asked in asking.values():
+                if asked.tracked.epoch == asked.epoch:
+                    asked.tracked.preferred = -1
+                    if is_lasting:
+                        self._retry_later(asked.tracked)
+                        self._fail(asked.tracked, Failure(error, passes=True))
+        if is_lasting:
+            self._on_data()
+
+    def _retry_later(self, tracked: Tracked) -> None:
+        tracked.failures += 1
+        tracked.retry_at = self._loop.time() + self._backoff.pause(tracked.failures)
+
+    def _fail(self, tracked: Tracked, failure: Failure) -> bool:
+        tracked.failure = failure
+        self._positions.ready.setdefault(tracked.partition, tracked)
+        return True

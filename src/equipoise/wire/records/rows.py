@@ -1,0 +1,194 @@
+"""Where everything in a run of record batches stands, found with numpy: the common ground of columns and records.
+
+One pass over the batches' headers, one that finds where records begin, and one that reads their numbers; no Python
+object per record. Needs numpy, which is an optional extra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.wire.errors import UsageError
+from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Buffer, Codec, corrupt
+from equipoise.wire.records.codecs import DECOMPRESSED_LIMIT, decompress, decompress_into
+from equipoise.wire.records.lanes import Bytes, Ints, field_starts, lengths, varints
+from equipoise.wire.records.read import check_room
+
+_CHUNK = 16 * 1024  # rows whose positions and numbers stay in the processor's cache
+_COLUMN_LIMIT = 2**31 - 1  # Arrow's binary columns count their bytes in 32 bits
+_FIRST_GUESS = 8  # times the compressed size: the room made ready for what it expands to
+
+Batches = Sequence[tuple[int, BatchHeader]]
+Flags = NDArray[np.bool_]
+Spans = NDArray[np.int32]  # a row's begin and end in the bytes
+
+
+class _Chains(NamedTuple):
+    """What the headers say, an entry for each batch that has records."""
+
+    begin: Ints
+    end: Ints
+    records: Ints
+    base_offset: Ints
+    last_offset_delta: Ints
+    base_timestamp: Ints
+    timestamp_type: Ints
+
+
+class Rows(NamedTuple):
+    """What the records say, an entry each. Offsets and timestamps are deltas until they are placed."""
+
+    end: Ints
+    offset: Ints
+    timestamp: Ints
+    key: Spans
+    no_key: Flags
+    value: Spans
+    no_value: Flags
+    header_count: Ints
+    header_begin: Ints
+    timestamp_type: NDArray[np.int32]
+
+
+def read_rows(buf: Buffer, batches: Batches, first: Sequence[int] | None = None) -> tuple[Bytes, Rows, Ints]:
+    """The records of these batches of `buf`; of each batch, if `first` is given, only those from that offset on.
+
+    Returns the bytes in which they stand, where each of their parts does, and how many there are of each batch.
+    CRCs are the caller's affair. Raises KafkaError(CORRUPT_MESSAGE) for bytes that are no records, UsageError where
+    a column of them could pass 2 GiB.
+    """
+    data, chains = _join(buf, batches)
+    counts = np.array([header.record_count for _, header in batches], np.int64)
+    rows = _place(_read_rows(data, chains), chains)
+    if first is None:
+        return data, rows, counts
+    keep = rows.offset >= np.repeat(np.array(first, np.int64), counts)
+    if keep.all():
+        return data, rows, counts
+    batch_of_row = np.repeat(np.arange(len(batches)), counts)
+    return data, cut(rows, keep), np.bincount(batch_of_row[keep], minlength=len(batches))
+
+
+def _join(buf: Buffer, batches: Batches) -> tuple[Bytes, _Chains]:
+    """The bytes in which all records stand, and where each batch's do: `buf` itself if none is compressed."""
+    if any(header.codec is not Codec.NONE for _, header in batches):
+        data, spans = _expand(memoryview(buf), batches)
+    else:
+        _check_size(len(buf))
+        data = np.frombuffer(buf, np.uint8)
+        spans = [(pos + HEADER_SIZE, pos + header.size) for pos, header in batches]
+    entries = [_entry(header, *span) for (_, header), span in zip(batches, spans, strict=True)]
+    entries = [entry for entry in entries if entry[2]]
+    return data, _Chains(*np.array(entries, np.int64).reshape(-1, 7).T.copy())
+
+
+def _entry(header: BatchHeader, begin: int, end: int) -> tuple[int, ...]:
+    check_room(header, end - begin)
+    if not header.record_count and begin != end:
+        raise corrupt(f"{end - begin} bytes are left after the batch's 0 records")
+    append_time = header.is_log_append_time
+    return (
+        begin,
+        end,
+        header.record_count,
+        header.base_offset,
+        header.last_offset_delta,
+        header.max_timestamp if append_time else header.base_timestamp,
+        append_time,
+    )
+
+
+def _expand(view: memoryview, batches: Batches) -> tuple[Bytes, list[tuple[int, int]]]:
+    """All records one after the other in fresh bytes, decompressed straight to their place."""
+    guess = _FIRST_GUESS * sum(header.size for _, header in batches)
+    arena, used = np.empty(min(guess, _COLUMN_LIMIT), np.uint8), 0
+    spans = []
+    for pos, header in batches:
+        packed = view[pos + HEADER_SIZE : pos + header.size]
+        size = decompress_into(header.codec, packed, arena.data[used : used + DECOMPRESSED_LIMIT])
+        if size is None:
+            whole = decompress(header.codec, packed, limit=DECOMPRESSED_LIMIT)
+            size = len(whole)
+            arena = np.concatenate((arena[:used], np.frombuffer(whole, np.uint8), np.empty(used + size, np.uint8)))
+        spans.append((used, used + size))
+        used += size
+        _check_size(used)
+    return arena, spans
+
+
+def _check_size(size: int) -> None:
+    if size > _COLUMN_LIMIT:
+        raise UsageError(
+            f"the batches hold {size} bytes of records or more, an Arrow column at most {_COLUMN_LIMIT}:"
+            " decode smaller fetches (fetch.max.bytes, max.partition.fetch.bytes)"
+        )
+
+
+def _read_rows(data: Bytes, chains: _Chains) -> Rows:
+    starts = field_starts(data, chains.begin, chains.records) if len(chains.records) else chains.begin
+    n = len(starts)
+    rows = Rows(
+        end=np.empty(n, np.int64),
+        offset=np.empty(n, np.int64),
+        timestamp=np.empty(n, np.int64),
+        key=np.empty((n, 2), np.int32),
+        no_key=np.empty(n, np.bool_),
+        value=np.empty((n, 2), np.int32),
+        no_value=np.empty(n, np.bool_),
+        header_count=np.empty(n, np.int64),
+        header_begin=np.empty(n, np.int64),
+        timestamp_type=np.repeat(chains.timestamp_type.astype(np.int32), chains.records),
+    )
+    for at in range(0, n, _CHUNK):
+        _read_chunk(data, starts[at : at + _CHUNK], cut(rows, slice(at, at + _CHUNK)))
+    if n and (rows.end[np.cumsum(chains.records) - 1] != chains.end).any():
+        raise corrupt("the lengths of a batch's records do not add up to the batch's length")
+    return rows
+
+
+def _read_chunk(data: Bytes, pos: Ints, rows: Rows) -> None:
+    length, pos = lengths(data, pos)
+    np.add(pos, length, out=rows.end)
+    rows.timestamp[:], pos = varints(data, pos + 1)  # 1: the attributes, which have no meaning yet
+    rows.offset[:], pos = varints(data, pos)
+    pos = _read_span(data, pos, rows.key, rows.no_key)
+    pos = _read_span(data, pos, rows.value, rows.no_value)
+    rows.header_count[:], pos = lengths(data, pos)
+    rows.header_begin[:] = pos
+    # Fields only ever move forward, so one that left its record shows in where the last ends.
+    room = rows.end - pos
+    if (room < 2 * rows.header_count).any() or ((room != 0) & (rows.header_count <= 0)).any():
+        raise corrupt("the fields of a record do not add up to its length")
+    if rows.header_count.min() < 0:
+        raise corrupt("a record declares -1 headers")
+
+
+def _read_span(data: Bytes, pos: Ints, span: Spans, null: Flags) -> Ints:
+    length, begin = lengths(data, pos)
+    np.less(length, 0, out=null)
+    end = begin + np.maximum(length, 0)
+    span[:, 0], span[:, 1] = begin, end
+    return end
+
+
+def _place(rows: Rows, chains: _Chains) -> Rows:
+    """Adds to the deltas what each batch's header gives as base."""
+    last = np.repeat(chains.last_offset_delta, chains.records)
+    if ((rows.offset < 0) | (rows.offset > last)).any():
+        raise corrupt("a record's offset delta lies outside its batch's range of offsets")
+    rows.offset[:] += np.repeat(chains.base_offset, chains.records)
+    if chains.timestamp_type.any():
+        rows.timestamp[rows.timestamp_type == 1] = 0
+    base = np.repeat(chains.base_timestamp, chains.records)
+    timestamp = base + rows.timestamp
+    if (((timestamp ^ base) & (timestamp ^ rows.timestamp)) < 0).any():  # a sum with a sign that neither had
+        raise corrupt("a record's timestamp needs more than 64 bits")
+    return rows._replace(timestamp=timestamp)
+
+
+def cut(rows: Rows, which: slice | Flags) -> Rows:
+    return Rows._make(column[which] for column in rows)
