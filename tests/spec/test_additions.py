@@ -267,19 +267,27 @@ def test_held_a_reserved_id_is_no_rebalance_and_releases_nothing() -> None:
     assert call.is_parked
 
 
-@pytest.mark.parametrize("what", ["heartbeat", "commit", "sync", "join with the same protocols"])
+@pytest.mark.parametrize("what", ["heartbeat", "sync", "join with the same protocols"])
 def test_held_another_request_of_the_member_releases_with_0(what: str) -> None:
     ctx = Context()
     _, b = ctx.stable("a", "b")
     call = b.heartbeat(hold_ms=2_700)
     second = {
         "heartbeat": lambda: b.heartbeat(hold_ms=2_700),
-        "commit": lambda: b.commit(),
         "sync": lambda: b.sync(),
         "join with the same protocols": lambda: b.join(),
     }[what]()
     assert call.error is ErrorCode.NONE
     assert second.is_parked == (what == "heartbeat")
+
+
+def test_held_a_commit_lets_it_wait() -> None:
+    """It came on another connection: the broker releases what is held on the same one."""
+    ctx = Context()
+    _, b = ctx.stable("a", "b")
+    call = b.heartbeat(hold_ms=2_700)
+    assert not b.commit().is_parked
+    assert call.is_parked
 
 
 def test_held_the_next_heartbeat_has_its_own_limit() -> None:

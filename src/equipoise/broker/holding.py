@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from equipoise.broker.connection import Call
     from equipoise.broker.groups import GroupShard
 
-PATIENT_CLIENTS = frozenset({"confluent-kafka-python", "librdkafka", "kafka-python", "apache-kafka-java"})
+PATIENT_CLIENTS = frozenset({"confluent-kafka-python", "librdkafka", "kafka-python", "apache-kafka-java", "equipoise"})
 _STATIC_LIMIT_MS = 500
 _SHORTEST_MS = 50  # a hold not worth its bookkeeping; also what is no heartbeat interval
 _USUAL_INTERVAL_MS = 3_000  # heartbeat.interval.ms of every client, unless it is set

@@ -1,6 +1,53 @@
-"""The client's side of the wire: connections, and the administration of topics."""
+"""The client's side of the wire: consumers, and the administration of topics. Names are imported when first used."""
 
-from equipoise.client.admin import Admin
-from equipoise.client.connection import Connection, KafkaConnectionError
+from __future__ import annotations
 
-__all__ = ["Admin", "Connection", "KafkaConnectionError"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from equipoise.client.admin import Admin
+    from equipoise.client.agreement import KafkaConnectionError
+    from equipoise.client.async_consumer import AsyncConsumer
+    from equipoise.client.connection import Connection
+    from equipoise.client.consumer import Consumer
+    from equipoise.client.listener import RebalanceListener
+    from equipoise.client.records import ConsumerRecord
+    from equipoise.member import (
+        CommitFailedError,
+        FencedInstanceIdError,
+        OffsetAndMetadata,
+        RebalanceInProgressError,
+        TopicPartition,
+    )
+
+__all__ = [
+    "Admin",
+    "AsyncConsumer",
+    "CommitFailedError",
+    "Connection",
+    "Consumer",
+    "ConsumerRecord",
+    "FencedInstanceIdError",
+    "KafkaConnectionError",
+    "OffsetAndMetadata",
+    "RebalanceInProgressError",
+    "RebalanceListener",
+    "TopicPartition",
+]
+
+_HOMES = {
+    "Admin": "equipoise.client.admin",
+    "AsyncConsumer": "equipoise.client.async_consumer",
+    "Connection": "equipoise.client.connection",
+    "Consumer": "equipoise.client.consumer",
+    "ConsumerRecord": "equipoise.client.records",
+    "KafkaConnectionError": "equipoise.client.agreement",
+    "RebalanceListener": "equipoise.client.listener",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "equipoise.member")), name)

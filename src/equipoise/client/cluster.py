@@ -152,9 +152,11 @@ class Cluster:
             raise KafkaConnectionError(f"the cluster's metadata knows no broker {node_id}; it may be down")
         return await self._lines.line(purpose, node.address).connection()
 
-    async def coordinator_connection(self, host: str, port: int) -> AsyncConnection:
-        """A line that only the group uses: a parked JoinGroup holds up whatever comes behind it."""
-        return await self._lines.line(Purpose.COORDINATOR, (host, port)).connection()
+    async def coordinator_connection(
+        self, host: str, port: int, purpose: Purpose = Purpose.COORDINATOR
+    ) -> AsyncConnection:
+        """Lines that only the group uses: a parked JoinGroup holds up whatever comes behind it."""
+        return await self._lines.line(purpose, (host, port)).connection()
 
     async def any_connection(self) -> AsyncConnection:
         """To whichever broker answers: known ones first, then those of bootstrap.servers."""

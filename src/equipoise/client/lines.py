@@ -21,7 +21,8 @@ class Purpose(Enum):
     QUESTIONS = "questions"  # answered at once: metadata, offsets
     FETCH = "fetch"  # one long fetch
     FETCH_ASIDE = "fetch aside"  # short fetches while the long one waits
-    COORDINATOR = "coordinator"
+    COORDINATOR = "coordinator"  # joins and heartbeats, which may be held
+    OFFSETS = "offsets"  # of the coordinator too: any request behind a held heartbeat ends the hold
 
 
 class Backoff:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from equipoise.assignors import Assignor, Topic, assignor_named
 from equipoise.client.cluster import Cluster, Snapshot, Wanted
 from equipoise.client.config import ConsumerConfig
+from equipoise.client.lines import Purpose
 from equipoise.member import Member, MemberConfig, Node, Send, Step
 from equipoise.wire.apis import APIS
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
@@ -128,13 +129,14 @@ class Membership:
 
     async def ask(self, request: Message, coordinator: Node | None, timeout: float) -> Message:
         """The coordinator's answer; any broker's if there is none."""
-        response = APIS[request.api_key].response
-        newest = NEWEST_WITH_NAMES if request.api_key in _OFFSET_APIS else None
+        of_offsets = request.api_key in _OFFSET_APIS
         if coordinator is None or isinstance(request, FindCoordinatorRequest):
             connection = await self._cluster.any_connection()
         else:
-            connection = await self._cluster.coordinator_connection(coordinator.host, coordinator.port)
-        return await connection.send(request, response, timeout, newest=newest)
+            purpose = Purpose.OFFSETS if of_offsets else Purpose.COORDINATOR
+            connection = await self._cluster.coordinator_connection(coordinator.host, coordinator.port, purpose)
+        newest = NEWEST_WITH_NAMES if of_offsets else None
+        return await connection.send(request, APIS[request.api_key].response, timeout, newest=newest)
 
     def learn(self, topics: Snapshot, wanted: Wanted) -> None:
         """The cluster's news. Internal topics are for those who name them."""

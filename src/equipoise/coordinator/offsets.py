@@ -118,7 +118,7 @@ def commit_offsets(
 ) -> None:
     """Partitions that do not exist were taken out before. Group errors are told partition by partition."""
     try:
-        _validate(shard, request, caller, now, step)
+        _validate(shard, request, caller, now)
     except _Refused as refused:
         step.events.append(_refused_event(shard, request, caller, refused.refusal, now))
         step.reply(caller, commit_response(request, refused.code))
@@ -156,8 +156,9 @@ def _refused_event(
     return CommitRefused(request.group_id, now, who, refusal, request.generation_id_or_member_epoch, known)
 
 
-def _validate(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: int, step: Step) -> None:
-    """The group's own rules, in Kafka's order. A commit that is accepted counts as a heartbeat."""
+def _validate(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: int) -> None:
+    """The group's own rules, in Kafka's order. A commit that is accepted counts as a heartbeat; one that is held may
+    go on waiting, for a client that commits on another connection does not wait for it."""
     generation_id = request.generation_id_or_member_epoch
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -180,7 +181,6 @@ def _validate(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: i
     if group.state is State.COMPLETING_REBALANCE:
         raise _Refused(ErrorCode.REBALANCE_IN_PROGRESS)
     shard.rebalancer.keep_alive(member, now)
-    shard.rebalancer.release_heartbeat(member, ErrorCode.NONE, step)
 
 
 def _records(
