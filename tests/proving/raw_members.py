@@ -13,11 +13,13 @@ from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from equipoise.wire.apis.k15_describe_groups import DescribeGroupsRequest
 from equipoise.wire.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from equipoise.wire.errors import ErrorCode
 from tests.broker.rawclient import RawClient
@@ -191,3 +193,19 @@ def commit(
     )
     (answer,) = client.call(request, 9 if retention_ms is None else 4).topics
     return {ErrorCode(partition.error_code) for partition in answer.partitions}
+
+
+def view_of_groups(address: str, groups: Sequence[str]) -> dict[str, Any]:
+    """What a broker tells of groups: state, protocol, members with all they have, committed offsets."""
+    with RawClient(address) as client:
+        described = client.call(DescribeGroupsRequest(groups=list(groups)), 5).groups
+        asked = [OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups]
+        offsets = {group.group_id: group.topics for group in client.call(OffsetFetchRequest(groups=asked), 9).groups}
+    return {
+        group.group_id: (
+            (group.group_state, group.protocol_type, group.protocol_data),
+            {member.member_id: member for member in group.members},
+            {(topic.name, one.partition_index): one for topic in offsets[group.group_id] for one in topic.partitions},
+        )
+        for group in described
+    }
