@@ -111,7 +111,7 @@ def _shared(span: Span, began: float, ended: float) -> float:
 def measure_case(results: Results, case: Case, addresses: Mapping[str, str], topic: str, log: Path) -> None:
     """The brokers in turns, each transition on one and then on the other. `addresses` by side."""
     chance = random.Random(case.title)
-    with ExitStack() as running:
+    with ExitStack() as running, ThreadPoolExecutor() as threads:
         groups = {side: Group(address, topic, case, log, running) for side, address in addresses.items()}
 
         def measure(transition: str) -> None:
@@ -121,13 +121,11 @@ def measure_case(results: Results, case: Case, addresses: Mapping[str, str], top
                 for measure, seconds in found._asdict().items():
                     results.add(case.key(transition, measure), side, seconds)
 
-        with ThreadPoolExecutor() as threads:
-            list(threads.map(Group.warm_up, groups.values()))
+        list(threads.map(Group.warm_up, groups.values()))
         measure("first_join")
         for _ in range(results.sizes.joins_and_leaves):
             measure("join")
             measure("leave")
         for _ in range(results.sizes.crashes):
-            for group in groups.values():
-                group.add_victim()
+            list(threads.map(Group.add_victim, groups.values()))
             measure("crash")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,17 +29,13 @@ from equipoise.console.bench.versus_figures import (
 )
 from equipoise.console.tables import print_table
 from equipoise.proving.brokers import kafka_version
+from equipoise.proving.fetched import java
+from equipoise.proving.members.foreign import node_modules
 
 _PAIR = ("Kafka", "Equipoise", "ratio")
 _COMPARED = ("figure", "unit", "Kafka", "Equipoise", "flush=never", "ratio", "aim", "")
-_REBALANCE = (
-    "client",
-    *(f"rebalance, {name}" for name in _PAIR),
-    "aim",
-    "",
-    *(f"whole, {name}" for name in _PAIR),
-    *(f"unowned, {name}" for name in _PAIR),
-)
+_MEASURES = ("rebalance", "whole", "unowned")
+_REBALANCE = ("client", *(cell for name in _MEASURES for cell in (f"{name}: Kafka", "Equipoise", "ratio", "")))
 
 
 class Table(NamedTuple):
@@ -67,16 +65,12 @@ def _compared(results: Results, figures: Sequence[Comparison]) -> list[list[str]
             figure.unit,
             *(short(results.median(figure, side)) for side in (KAFKA, OURS, NOT_FLUSHED)),
             short(results.ratio(figure)),
-            *_verdict(results, figure),
+            "" if figure.aim is None else f">= {figure.aim:g}",
+            VERDICTS[results.meets_aim(figure)],
         ]
         for figure in figures
         if results.has(figure)
     ]
-
-
-def _verdict(results: Results, figure: Comparison) -> tuple[str, str]:
-    aim = "" if figure.aim is None else f">= {figure.aim:g}"
-    return aim, VERDICTS[results.meets_aim(figure)]
 
 
 def _pair(results: Results, figure: Comparison) -> tuple[str, str, str]:
@@ -87,13 +81,14 @@ def _pair(results: Results, figure: Comparison) -> tuple[str, str, str]:
 def _rebalances(results: Results, transition: str) -> Table:
     rows = []
     for case in results.sizes.cases:
-        rebalance, whole, unowned = transition_figures(case, transition)
-        if results.has(rebalance):
-            verdict = _verdict(results, rebalance)
-            rows.append(
-                [case.title, *_pair(results, rebalance), *verdict, *_pair(results, whole), *_pair(results, unowned)]
-            )
+        figures = transition_figures(case, transition)
+        if all(map(results.has, figures)):
+            rows.append([case.title, *(cell for figure in figures for cell in _rated_pair(results, figure))])
     return Table(f"{transition.capitalize()} of a member, seconds", texts.TRANSITIONS[transition], _REBALANCE, rows)
+
+
+def _rated_pair(results: Results, figure: Comparison) -> tuple[str, str, str, str]:
+    return *_pair(results, figure), VERDICTS[results.meets_aim(figure)]
 
 
 def _first_joins(results: Results) -> Table:
@@ -109,7 +104,7 @@ def print_tables(results: Results, seconds: float) -> None:
     for table in tables(results):
         print(f"\n{table.title}\n")
         print_table(table.columns, table.rows)
-    print(f"\n{_circumstances(seconds)}")
+    print(f"\n{_circumstances(results, seconds)}")
     print("\n".join([*_missing(results), *texts.INTRODUCTION]))
 
 
@@ -117,7 +112,7 @@ def print_json(results: Results, seconds: float) -> None:
     document = {
         "bench": "versus-kafka",
         "seconds": round(seconds, 1),
-        "versions": _versions(),
+        "versions": _versions(results),
         "machine": machine(),
         "sizes": results.sizes._asdict() | {"cases": [case.title for case in results.sizes.cases]},
         "figures": results.document(),
@@ -130,7 +125,7 @@ def print_json(results: Results, seconds: float) -> None:
 def write_page(path: Path, results: Results, seconds: float) -> None:
     parts = [
         "# Apache Kafka and Equipoise, side by side",
-        f"Written by `{texts.COMMAND}`, {datetime.now(UTC):%Y-%m-%d}. {_circumstances(seconds)}",
+        f"Written by `{texts.COMMAND}`, {datetime.now(UTC):%Y-%m-%d}. {_circumstances(results, seconds)}",
         *texts.INTRODUCTION,
         _summary(results),
         *_missing(results),
@@ -157,10 +152,29 @@ def _markdown(table: Table) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _versions() -> dict[str, str]:
-    return {"kafka": kafka_version(), **versions()}
+def _versions(results: Results) -> dict[str, str]:
+    clients = {case.client for case in results.sizes.cases if results.has(first_join_figure(case))}
+    known = {"kafka": kafka_version(), "java": _java_version(), **versions()}
+    return known | {client: _version_of(client) for client in sorted(clients - known.keys())}
 
 
-def _circumstances(seconds: float) -> str:
-    named = ", ".join(f"{name} {number}" for name, number in _versions().items())
-    return f"{named}; {os.cpu_count()} cores, {platform.platform()}; {seconds:.0f} s."
+def _java_version() -> str:
+    said = subprocess.run([java(), "-version"], capture_output=True, text=True, check=True).stderr
+    return said.split('"')[1]
+
+
+def _version_of(client: str) -> str:
+    if client == "kafkajs":
+        package = json.loads((node_modules() / client / "package.json").read_text())
+        return str(package["version"])
+    return version(client)
+
+
+def _circumstances(results: Results, seconds: float) -> str:
+    named = ", ".join(f"{name} {number}" for name, number in _versions(results).items())
+    return f"{named}; {os.cpu_count()} cores ({_processor()}), {platform.platform()}; {seconds:.0f} s."
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
