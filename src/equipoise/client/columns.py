@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.client.records import Batch, ConsumerRecord, Undecodable, choose, read_chunk
+from equipoise.client.records import Batch, ConsumerRecord, Reading, Undecodable, choose
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.arrow import SCHEMA as RECORD_SCHEMA
 from equipoise.wire.records.arrow import decode_batches
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TOPIC = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema([("topic", _TOPIC), ("partition", pa.int32()), *RECORD_SCHEMA])
-_GROUP_BYTES = 1 << 20  # decoded together: enough to spread numpy's costs, and little enough for the processor's cache
+_GROUP_BYTES = 4 << 20  # decoded together: enough to spread numpy's costs, and little enough for the processor's cache
 
 
 class Slice:
@@ -134,8 +134,9 @@ class Columns:
 
     def _decode_alone(self, turn: Turn) -> None:
         """By way of records, which tells good from bad one by one."""
-        records, bad = read_chunk(turn.tracked.partition, turn.chunk, turn.position, self._check_crcs)
-        turn.chunk.decoded = Slice(_from_records(records), 0, len(records), bad)
+        reading = Reading(turn.tracked.partition, turn.chunk, turn.position, self._check_crcs)
+        records = reading.take(reading.count)
+        turn.chunk.decoded = Slice(_from_records(records), 0, len(records), reading.bad)
 
 
 def _from_records(records: Iterable[ConsumerRecord]) -> pa.RecordBatch:

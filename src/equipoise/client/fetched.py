@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from equipoise.client.chunks import Chunk
 from equipoise.client.config import ConsumerConfig
 from equipoise.client.positions import Positions, Tracked
-from equipoise.client.records import ConsumerRecord, Undecodable, read_chunk
+from equipoise.client.records import ConsumerRecord, Reading, Undecodable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,17 +26,6 @@ class Turn(NamedTuple):
     chunk: Chunk
     epoch: int
     position: int
-
-
-class Records:
-    """A chunk as records, taken from the front."""
-
-    __slots__ = ("at", "bad", "rows")
-
-    def __init__(self, rows: list[ConsumerRecord], bad: Undecodable | None) -> None:
-        self.rows = rows
-        self.bad = bad
-        self.at = 0
 
 
 class Fetched:
@@ -73,15 +62,13 @@ class Fetched:
         return table
 
     def _take_from(self, turn: Turn, limit: int) -> list[ConsumerRecord]:
-        decoded = turn.chunk.decoded
-        if not isinstance(decoded, Records):
-            found = read_chunk(turn.tracked.partition, turn.chunk, turn.position, self._check_crcs)
-            decoded = turn.chunk.decoded = Records(*found)
-        part = decoded.rows[decoded.at : decoded.at + limit]
-        decoded.at += len(part)
-        is_done = decoded.at == len(decoded.rows)
+        reading = turn.chunk.decoded
+        if not isinstance(reading, Reading):
+            reading = Reading(turn.tracked.partition, turn.chunk, turn.position, self._check_crcs)
+            turn.chunk.decoded = reading
+        part = reading.take(limit)
         reached = part[-1].offset + 1 if part else turn.position
-        return part if self.advance(turn, reached, is_done, decoded.bad) else []
+        return part if self.advance(turn, reached, reading.is_done, reading.bad) else []
 
     # -- turns
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +14,7 @@ from equipoise.wire.records.batch import BatchHeader
 from equipoise.wire.records.read import read_headers, read_readable
 
 if TYPE_CHECKING:
-    from equipoise.wire.records.rows import Rows, Spans
+    from equipoise.wire.records.rows import Flags, Rows, Spans
 
 try:
     from equipoise.wire.records.rows import read_rows
@@ -22,6 +22,7 @@ except ImportError:  # the extra `equipoise[arrow]` is not installed
     read_rows = None  # type: ignore[assignment]
 
 Batch = tuple[int, BatchHeader]
+Headers = tuple[tuple[str, bytes | None], ...]
 _FEW = 40  # records: for fewer, numpy's calls cost more than they save
 
 
@@ -33,9 +34,11 @@ class ConsumerRecord(NamedTuple):
     timestamp_type: int  # 0: the producer's clock, 1: the broker's
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
+    headers: Headers
     leader_epoch: int
 
+
+Cut = Callable[[slice], list[ConsumerRecord]]
 
 _record = partial(tuple.__new__, ConsumerRecord)
 
@@ -68,62 +71,95 @@ def choose(chunk: Chunk, position: int, check_crcs: bool) -> tuple[list[Batch], 
     return batches, None
 
 
-def read_chunk(
-    partition: TopicPartition, chunk: Chunk, position: int, check_crcs: bool
-) -> tuple[list[ConsumerRecord], Undecodable | None]:
-    """All records from `position` on, and why there are no more if the chunk cannot be read to its end."""
-    batches, bad = choose(chunk, position, check_crcs)
+class Reading:
+    """A chunk's records from a position on, handed out from the front. `bad`: why they end before the chunk does."""
+
+    def __init__(self, partition: TopicPartition, chunk: Chunk, position: int, check_crcs: bool) -> None:
+        batches, self.bad = choose(chunk, position, check_crcs)
+        self._at = 0
+        self._cut, self.count, worse = _read(partition, chunk, batches, position)
+        self.bad = worse or self.bad
+
+    @property
+    def is_done(self) -> bool:
+        return self._at >= self.count
+
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        at, self._at = self._at, min(self.count, self._at + limit)
+        return self._cut(slice(at, self._at))
+
+
+def _read(
+    partition: TopicPartition, chunk: Chunk, batches: Sequence[Batch], position: int
+) -> tuple[Cut, int, Undecodable | None]:
     if read_rows is not None and sum(header.record_count for _, header in batches) >= _FEW:
         try:
-            return _by_columns(partition, chunk, batches, position), bad
+            rows = _Rows(partition, chunk, batches, position)
+            return rows.cut, rows.count, None
         except (KafkaError, UsageError):
-            pass  # some record is broken: those before it are found one by one
-    records, worse = _one_by_one(partition, chunk, batches, position)
-    return records, worse or bad
+            pass  # some record is broken, or all are too large together: one by one those before it are found
+    records, bad = _one_by_one(partition, chunk, batches, position)
+    return records.__getitem__, len(records), bad
 
 
-def _by_columns(
-    partition: TopicPartition, chunk: Chunk, batches: Sequence[Batch], position: int
-) -> list[ConsumerRecord]:
-    data, rows, counts = read_rows(chunk.data, batches, [position] * len(batches))
-    whole = data.tobytes()
-    epochs: list[int] = []
-    for (_, header), count in zip(batches, counts.tolist(), strict=True):
-        epochs += [header.partition_leader_epoch] * count
-    return list(
-        map(
-            _record,
-            zip(
-                repeat(partition.topic),
-                repeat(partition.partition),
-                rows.offset.tolist(),
-                rows.timestamp.tolist(),
-                rows.timestamp_type.tolist(),
-                _cells(whole, rows.key, rows.no_key.nonzero()[0].tolist()),
-                _cells(whole, rows.value, rows.no_value.nonzero()[0].tolist()),
-                _headers(whole, rows),
-                epochs,
-                strict=False,
-            ),
+class _Rows:
+    """Where the parts of all records stand. Records are made when they are handed out: a few hundred at a time stay
+    in the processor's cache, thousands do not."""
+
+    def __init__(self, partition: TopicPartition, chunk: Chunk, batches: Sequence[Batch], position: int) -> None:
+        data, self._rows, counts = read_rows(chunk.data, batches, [position] * len(batches))
+        self._whole = data.tobytes()
+        self._partition = partition
+        self._headers = _headers(self._whole, self._rows)
+        self._epochs = _epochs(batches, counts.tolist())
+        self.count = len(self._rows.offset)
+
+    def cut(self, which: slice) -> list[ConsumerRecord]:
+        rows, whole = self._rows, self._whole
+        columns = zip(
+            repeat(self._partition.topic, which.stop - which.start),
+            repeat(self._partition.partition),
+            rows.offset[which].tolist(),
+            rows.timestamp[which].tolist(),
+            rows.timestamp_type[which].tolist(),
+            _cells(whole, rows.key[which], rows.no_key[which]),
+            _cells(whole, rows.value[which], rows.no_value[which]),
+            repeat(()) if self._headers is None else self._headers[which],
+            self._epochs[which],
+            strict=False,  # some have no end
         )
-    )
+        return list(map(_record, columns))
 
 
-def _cells(whole: bytes, spans: Spans, nulls: list[int]) -> list[bytes | None]:
+def _cells(whole: bytes, spans: Spans, null: Flags) -> Iterable[bytes | None]:
+    nulls = null.nonzero()[0].tolist()
     if len(nulls) == len(spans):
-        return [None] * len(nulls)
-    cells: list[bytes | None] = [whole[begin:end] for begin, end in spans.tolist()]
+        return repeat(None)
+    # Two lists of numbers rather than one of pairs: a pair for each record keeps the garbage collector busy.
+    cells: list[bytes | None] = [
+        whole[begin:end] for begin, end in zip(spans[:, 0].tolist(), spans[:, 1].tolist(), strict=True)
+    ]
     for row in nulls:
         cells[row] = None
     return cells
 
 
-def _headers(whole: bytes, rows: Rows) -> list[tuple[tuple[str, bytes | None], ...]]:
-    headers: list[tuple[tuple[str, bytes | None], ...]] = [()] * len(rows.offset)
-    for row in rows.header_count.nonzero()[0].tolist():
+def _headers(whole: bytes, rows: Rows) -> list[Headers] | None:
+    with_headers = rows.header_count.nonzero()[0].tolist()
+    if not with_headers:
+        return None
+    headers: list[Headers] = [()] * len(rows.offset)
+    for row in with_headers:
         begin, count, end = int(rows.header_begin[row]), int(rows.header_count[row]), int(rows.end[row])
         headers[row] = read_headers(whole, begin, count, end)
     return headers
+
+
+def _epochs(batches: Sequence[Batch], counts: Sequence[int]) -> list[int]:
+    epochs: list[int] = []
+    for (_, header), count in zip(batches, counts, strict=True):
+        epochs += [header.partition_leader_epoch] * count
+    return epochs
 
 
 def _one_by_one(
