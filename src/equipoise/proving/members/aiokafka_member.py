@@ -69,6 +69,17 @@ async def live(member: Member) -> None:
         await consumer.stop()
 
 
+async def commit_place(member: Member) -> None:
+    consumer = AIOKafkaConsumer(**config(member))
+    place = TopicPartition(*member.place)
+    consumer.assign([place])
+    await consumer.start()
+    try:
+        await commit(member, consumer, {place: member.offset})
+    finally:
+        await consumer.stop()
+
+
 async def consume(member: Member, consumer: AIOKafkaConsumer) -> None:
     found = await consumer.getmany(timeout_ms=50)
     records = [record for batch in found.values() for record in batch]
@@ -77,18 +88,26 @@ async def consume(member: Member, consumer: AIOKafkaConsumer) -> None:
     rows = [(record.topic, record.partition, record.offset) for record in records]
     await asyncio.to_thread(member.say_records, rows)  # it may pause there, and the heartbeats must go on
     if not member.commits_itself:
-        try:
-            await consumer.commit()
-        except KafkaError as error:
-            member.say("refused", error=type(error).__name__)
-        else:
-            member.say("committed")
+        await commit(member, consumer, None)
 
 
-def run(member: Member) -> None:
+async def commit(member: Member, consumer: AIOKafkaConsumer, offsets: dict[TopicPartition, int] | None) -> None:
+    try:
+        await consumer.commit(offsets)
+    except KafkaError as error:
+        member.say("refused", error=type(error).__name__)
+    else:
+        member.say("committed")
+
+
+def join(member: Member) -> None:
     asyncio.run(live(member))
+
+
+def commit_alone(member: Member) -> None:
+    asyncio.run(commit_place(member))
 
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    serve(run)
+    serve(join, commit_alone)

@@ -41,6 +41,8 @@ class Member:
         self.commits_itself: bool = told["commit"] == "auto"
         self.commit_ms: int | None = told["commit_ms"]
         self.poll_ms: int = told["poll_ms"]
+        self.place: tuple[str, int] = told.get("place", ("", -1))
+        self.offset: int = told.get("offset", -1)
         self.closing = threading.Event()
         self.may_assign = threading.Semaphore(0)
         self._pausing = threading.Event()
@@ -76,26 +78,31 @@ class Member:
                 self.closing.set()
 
 
-def serve(run: Callable[[Member], None]) -> None:
-    """`run` is one member's life, until `closing` is set."""
+Life = Callable[[Member], None]
+
+
+def serve(join: Life, commit_alone: Life) -> None:
+    """`join` is a member's life, until `closing` is set. `commit_alone` commits `offset` of `place` for the group, by a
+    consumer that is no member."""
+    lives = {"join": join, "commit alone": commit_alone}
     members: dict[str, Member] = {}
-
-    def live(member: Member) -> None:
-        try:
-            run(member)
-        except Exception as error:  # noqa: BLE001  who watches is told, and fails
-            member.say("error", error=repr(error))
-        else:
-            member.say("closed")
-
     for line in sys.stdin:
         told = json.loads(line)
-        if told["do"] == "join":
+        if told["do"] in lives:
             member = members[told["member"]] = Member(sys.argv[1], told)
-            threading.Thread(target=live, args=(member,), daemon=True).start()
+            threading.Thread(target=_live, args=(lives[told["do"]], member), daemon=True).start()
         else:
             members[told["member"]].obey(told)
     os._exit(0)  # whoever is still a member is so no more
+
+
+def _live(life: Life, member: Member) -> None:
+    try:
+        life(member)
+    except Exception as error:  # noqa: BLE001  who watches is told, and fails
+        member.say("error", error=repr(error))
+    else:
+        member.say("closed")
 
 
 def given(settings: dict[str, Any]) -> dict[str, Any]:

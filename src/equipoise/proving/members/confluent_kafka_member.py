@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -30,7 +31,7 @@ def config(member: Member) -> dict[str, Any]:
     )
 
 
-def run(member: Member) -> None:
+def join(member: Member) -> None:
     consumer = Consumer(config(member))
 
     def tell(kind: str) -> Any:
@@ -49,6 +50,18 @@ def run(member: Member) -> None:
         consumer.close()
 
 
+def commit_alone(member: Member) -> None:
+    consumer = Consumer(config(member))
+    topic, partition = member.place
+    try:
+        commit(
+            member,
+            lambda: consumer.commit(offsets=[TopicPartition(topic, partition, member.offset)], asynchronous=False),
+        )
+    finally:
+        consumer.close()
+
+
 def consume(member: Member, consumer: Consumer) -> None:
     """Transport errors come as messages too; librdkafka deals with them itself."""
     found = consumer.consume(num_messages=100, timeout=0.05)
@@ -61,12 +74,19 @@ def consume(member: Member, consumer: Consumer) -> None:
         return
     member.say_records(map(row_of, records))
     if not member.commits_itself:
-        try:
-            consumer.commit(asynchronous=False)
-        except KafkaException as error:
-            member.say("refused", error=error.args[0].name())
-        else:
-            member.say("committed")
+        commit(member, lambda: consumer.commit(asynchronous=False))
+
+
+def commit(member: Member, do: Callable[[], list[TopicPartition]]) -> None:
+    """What is refused of single partitions is told with them."""
+    try:
+        refused = [place.error for place in do() if place.error is not None]
+    except KafkaException as error:
+        refused = [error.args[0]]
+    if refused:
+        member.say("refused", error=refused[0].name())
+    else:
+        member.say("committed")
 
 
 def row_of(message: Message) -> tuple[str, int, int]:
@@ -78,4 +98,4 @@ def row_of(message: Message) -> tuple[str, int, int]:
 
 
 if __name__ == "__main__":
-    serve(run)
+    serve(join, commit_alone)

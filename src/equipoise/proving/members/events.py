@@ -72,8 +72,9 @@ class Ledger:
         return [event for event in self.events[since:] if event.member == member and event.kind in kinds]
 
     def owned(self, member: str) -> frozenset[Place]:
+        """Who has paused owns nothing until the group gives it something again: others may have it meanwhile."""
         owned: set[Place] = set()
-        for event in self.of(member, "assigned", "revoked", "lost", "stopped", "killed"):
+        for event in self.of(member, "assigned", "revoked", "lost", "stopped", "killed", "paused"):
             owned -= _given_up(event, owned)
             if event.kind == "assigned":
                 owned |= event.places
@@ -94,7 +95,7 @@ class Ledger:
             if event.kind == "records":
                 unsure[event.member] = event.rows
             elif event.kind == "committed":
-                for topic, partition, offset in unsure.pop(event.member):
+                for topic, partition, offset in unsure.pop(event.member, ()):
                     place = topic, partition
                     reached[place] = max(reached.get(place, 0), offset + 1)
         return reached
@@ -135,5 +136,5 @@ class Ledger:
 def _given_up(event: Event, owned: Iterable[Place]) -> set[Place]:
     if event.kind in ("revoked", "lost"):
         return set(event.places & set(owned))
-    gives_all = event.kind in ("stopped", "killed") or event.whole
+    gives_all = event.kind in ("stopped", "killed", "paused") or event.whole
     return set(owned) if gives_all else set()

@@ -57,7 +57,7 @@ class Fleet:
 
     def produce(self, places: Iterable[Place], count: int) -> set[Row]:
         """`count` records to each partition; where they went. A new producer each time: no old metadata misleads it."""
-        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "linger.ms": 5})
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "linger.ms": 5, "log_level": 3})
         written: set[Row] = set()
         failures: list[object] = []
 
@@ -150,6 +150,14 @@ class Members:
         assert name in self._alone, f"{name} shares its process with others"
         self._alone.remove(name)
         self._hosts.pop(name).kill()
+
+    def commit_alone(self, name: str, client: str, place: Place, offset: int) -> str:
+        """By a consumer with this group's id that is no member. Its error, or nothing."""
+        host = self.fleet.host(client)
+        assert isinstance(host, JsonHost)
+        host.commit_alone(self._full(name), self.base, place, offset, self.ledger)
+        self.wait_until(f"{name} has done", lambda: bool(self.told(name, "closed")))
+        return self.told(name, "committed", "refused")[0].error
 
     def may_assign(self, name: str, times: int) -> None:
         """For a leader with the assignor "slow range"."""

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from equipoise.proving.members.events import PATIENCE_S, Event, Ledger
+from equipoise.proving.members.events import PATIENCE_S, Event, Ledger, Place
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,10 @@ class JsonHost(Host):
         self._ledgers[name] = ledger
         self.tell("join", name, **asdict(membership))
 
+    def commit_alone(self, name: str, membership: Membership, place: Place, offset: int, ledger: Ledger) -> None:
+        self._ledgers[name] = ledger
+        self.tell("commit alone", name, place=place, offset=offset, **asdict(membership))
+
     def close(self, name: str) -> None:
         self.tell("close", name)
 
@@ -115,6 +119,11 @@ class JsonHost(Host):
             ledger.note(Event(time.monotonic(), name, "killed"))
         self._process.kill()
         self.end()
+
+    def wait(self) -> int:
+        """Its status, when it has ended."""
+        self.end()
+        return self._process.returncode
 
     def end(self) -> None:
         """The process ends when its input does."""

@@ -6,7 +6,7 @@ import logging
 from contextlib import suppress
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -73,7 +73,7 @@ def config(member: Member) -> dict[str, Any]:
     )
 
 
-def run(member: Member) -> None:
+def join(member: Member) -> None:
     consumer = KafkaConsumer(**config(member))
     try:
         if member.pattern is None:
@@ -83,6 +83,16 @@ def run(member: Member) -> None:
         while not member.closing.is_set():
             consume(member, consumer)
         member.say("stopped")
+    finally:
+        consumer.close()
+
+
+def commit_alone(member: Member) -> None:
+    consumer = KafkaConsumer(**config(member))
+    place = TopicPartition(*member.place)
+    try:
+        consumer.assign([place])
+        commit(member, consumer, {place: OffsetAndMetadata(member.offset, "", -1)})
     finally:
         consumer.close()
 
@@ -101,12 +111,16 @@ def consume(member: Member, consumer: KafkaConsumer) -> None:
         return
     member.say_records((record.topic, record.partition, record.offset) for record in records)
     if not member.commits_itself:
-        try:
-            consumer.commit()
-        except KafkaError as error:
-            member.say("refused", error=type(error).__name__)
-        else:
-            member.say("committed")
+        commit(member, consumer, None)
+
+
+def commit(member: Member, consumer: KafkaConsumer, offsets: dict[TopicPartition, OffsetAndMetadata] | None) -> None:
+    try:
+        consumer.commit(offsets)
+    except KafkaError as error:
+        member.say("refused", error=type(error).__name__)
+    else:
+        member.say("committed")
 
 
 def remember_join(consumer: KafkaConsumer) -> None:
@@ -118,4 +132,4 @@ def remember_join(consumer: KafkaConsumer) -> None:
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    serve(run)
+    serve(join, commit_alone)

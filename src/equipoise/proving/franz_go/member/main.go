@@ -1,5 +1,5 @@
 // Group members of franz-go, as many as wanted in one process. Each line of input is told to a member,
-// {do: "join", "pause", "resume" or "close", member, ...}; each line of output is what a member tells,
+// {do: "join", "commit alone", "pause", "resume" or "close", member, ...}; each line of output is what a member tells,
 // {at, member, kind, ...}. `at` is the machine's monotonic clock in seconds, as in the Python members.
 package main
 
@@ -16,6 +16,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -41,6 +42,8 @@ type order struct {
 	FetchWaitMs *int    `json:"fetch_wait_ms"`
 	Commit      string
 	CommitMs    *int `json:"commit_ms"`
+	Place       []any
+	Offset      int64
 }
 
 type fields map[string]any
@@ -183,11 +186,33 @@ func (m *member) consume(client *kgo.Client) {
 	if m.Commit == "auto" {
 		return
 	}
-	if err := client.CommitRecords(context.Background(), records...); err != nil {
+	m.tellCommit(client.CommitRecords(context.Background(), records...))
+}
+
+func (m *member) tellCommit(err error) {
+	if err != nil {
 		m.say("refused", fields{"error": nameOf(err)})
 	} else {
 		m.say("committed", nil)
 	}
+}
+
+// By a client that is no member of the group.
+func (m *member) commitAlone(bootstrapServers string) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrapServers), kgo.ClientID("franz-go"))
+	if err != nil {
+		m.say("error", fields{"error": err.Error()})
+		return
+	}
+	defer client.Close()
+	offsets := kadm.Offsets{}
+	offsets.AddOffset(m.Place[0].(string), int32(m.Place[1].(float64)), m.Offset, -1)
+	answered, err := kadm.NewClient(client).CommitOffsets(context.Background(), m.Group, offsets)
+	if err == nil {
+		err = answered.Error()
+	}
+	m.tellCommit(err)
+	m.say("closed", nil)
 }
 
 func nameOf(err error) string {
@@ -211,6 +236,8 @@ func main() {
 			joined := &member{order: told, resumed: make(chan struct{}, 1)}
 			members[told.Member] = joined
 			go joined.live(os.Args[1])
+		case "commit alone":
+			go (&member{order: told}).commitAlone(os.Args[1])
 		case "pause":
 			members[told.Member].pausing.Store(true)
 		case "resume":

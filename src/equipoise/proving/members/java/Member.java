@@ -1,6 +1,6 @@
 // Group members of the Java client, as many as wanted in one JVM, a thread for each. Each line of input is told to a
-// member, {do: "join", "pause", "resume", "close" or "crash", member, ...}; each line of output is what a member tells,
-// {at, member, kind, ...}. `at` is the machine's monotonic clock in seconds, as in the Python members.
+// member, {do: "join", "commit alone", "pause", "resume", "close" or "crash", member, ...}; each line of output is what
+// a member tells, {at, member, kind, ...}. `at` is the machine's monotonic clock in seconds, as in the Python members.
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -23,6 +23,7 @@ import java.util.stream.StreamSupport;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -57,25 +58,18 @@ final class Member implements ConsumerRebalanceListener {
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             JsonNode told = JSON.readTree(line);
             String name = told.get("member").asText();
-            if (told.get("do").asText().equals("join")) {
-                Member member = new Member(arguments[0], told);
-                members.put(name, member);
-                new Thread(member::live, name).start();
-            } else {
-                members.get(name).obey(told.get("do").asText());
+            Member member = members.computeIfAbsent(name, unknown -> new Member(arguments[0], told));
+            switch (told.get("do").asText()) {
+                case "join" -> new Thread(member::live, name).start();
+                case "commit alone" -> new Thread(member::commitAlone, name).start();
+                case "pause" -> member.pausing = true;
+                case "resume" -> member.mayGoOn.release();
+                case "close" -> member.closing = true;
+                case "crash" -> Runtime.getRuntime().halt(KILLED);
+                default -> throw new IllegalArgumentException(line);
             }
         }
         Runtime.getRuntime().halt(0); // whoever is still a member is so no more
-    }
-
-    private void obey(String order) {
-        switch (order) {
-            case "pause" -> pausing = true;
-            case "resume" -> mayGoOn.release();
-            case "close" -> closing = true;
-            case "crash" -> Runtime.getRuntime().halt(KILLED);
-            default -> say("error", Map.of("error", "no order: " + order));
-        }
     }
 
     private void live() {
@@ -110,16 +104,31 @@ final class Member implements ConsumerRebalanceListener {
             say("paused", Map.of());
             mayGoOn.acquire();
         }
-        if (commitsItself()) {
-            return;
+        if (!commitsItself()) {
+            commit(consumer::commitSync);
         }
+    }
+
+    private void commit(Runnable commit) {
         try {
-            consumer.commitSync();
+            commit.run();
         } catch (KafkaException error) {
             say("refused", Map.of("error", error.getClass().getSimpleName()));
             return;
         }
         say("committed", Map.of());
+    }
+
+    // By a consumer that is no member of the group.
+    private void commitAlone() {
+        JsonNode place = told.get("place");
+        TopicPartition partition = new TopicPartition(place.get(0).asText(), place.get(1).asInt());
+        OffsetAndMetadata offset = new OffsetAndMetadata(told.get("offset").asLong());
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings())) {
+            consumer.assign(List.of(partition));
+            commit(() -> consumer.commitSync(Map.of(partition, offset)));
+        }
+        say("closed", Map.of());
     }
 
     private Properties settings() {

@@ -1,5 +1,5 @@
 // Group members of KafkaJS, as many as wanted in one process. Each line of input is told to a member,
-// {do: 'join', 'pause', 'resume' or 'close', member, ...}; each line of output is what a member tells,
+// {do: 'join', 'commit alone', 'pause', 'resume' or 'close', member, ...}; each line of output is what a member tells,
 // {at, member, kind, ...}. `at` is the machine's monotonic clock in seconds, as in the Python members.
 'use strict'
 const readline = require('node:readline')
@@ -16,15 +16,17 @@ const placesOf = assignment =>
 // Without what is left to KafkaJS.
 const given = settings => Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== null))
 
-async function join(told) {
-  const { member } = told
-  const kafka = new Kafka({
+const connect = () =>
+  new Kafka({
     clientId: 'kafkajs',
     brokers: [process.argv[2]],
     logLevel: logLevel.NOTHING,
     retry: { initialRetryTime: 50, maxRetryTime: 500, retries: 20 },
   })
-  const consumer = kafka.consumer({
+
+async function join(told) {
+  const { member } = told
+  const consumer = connect().consumer({
     groupId: told.group,
     partitionAssigners: [PartitionAssigners.roundRobin],
     ...given({
@@ -47,11 +49,11 @@ async function join(told) {
   const autoCommit = told.commit === 'auto'
   await consumer.run({
     autoCommit,
-    eachBatch: async ({ batch }) => {
+    eachBatch: async ({ batch, commitOffsetsIfNecessary }) => {
       const rows = batch.messages.map(({ offset }) => [batch.topic, batch.partition, Number(offset)])
       say(member, 'records', { rows })
       await pauseIfTold(member)
-      if (!autoCommit) await commit(member, consumer, batch)
+      if (!autoCommit) await commit(member, batch, commitOffsetsIfNecessary)
     },
   })
 }
@@ -65,15 +67,30 @@ async function pauseIfTold(name) {
   await resumed
 }
 
-async function commit(member, consumer, { topic, partition, messages }) {
+async function commit(member, { topic, partition, messages }, commitOffsets) {
   const offset = String(Number(messages.at(-1).offset) + 1)
   try {
-    await consumer.commitOffsets([{ topic, partition, offset }])
+    await commitOffsets({ topics: [{ topic, partitions: [{ partition, offset }] }] })
   } catch (error) {
     say(member, 'refused', { error: error.type ?? error.name })
     throw error // KafkaJS decides by it whether it joins again
   }
   say(member, 'committed')
+}
+
+// KafkaJS commits for no group that it is not a member of, but its admin sets offsets.
+async function commitAlone({ member, group, place: [topic, partition], offset }) {
+  const admin = connect().admin()
+  await admin.connect()
+  try {
+    await admin.setOffsets({ groupId: group, topic, partitions: [{ partition, offset: String(offset) }] })
+    say(member, 'committed')
+  } catch (error) {
+    say(member, 'refused', { error: error.type ?? error.name })
+  } finally {
+    await admin.disconnect()
+  }
+  say(member, 'closed')
 }
 
 async function pause({ member }) {
@@ -90,7 +107,7 @@ async function close({ member }) {
   say(member, 'closed')
 }
 
-const STEPS = { join, pause, resume, close }
+const STEPS = { join, 'commit alone': commitAlone, pause, resume, close }
 const input = readline.createInterface({ input: process.stdin })
 input.on('line', line => {
   const told = JSON.parse(line)
