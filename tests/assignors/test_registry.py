@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from equipoise.assignors import ASSIGNORS, RebalanceProtocol, assignor_named, common_protocol
@@ -22,4 +25,13 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
 
 
 def test_the_protocol_of_a_member_is_that_of_all_its_assignors() -> None:
-    assert common_protocol([assignor_named("range")]) is RebalanceProtocol.EAGER
+    both = [assignor_named("range"), assignor_named("cooperative-sticky")]
+    assert common_protocol(both) is RebalanceProtocol.EAGER
+    assert common_protocol(both[1:]) is RebalanceProtocol.COOPERATIVE
+    assert assignor_named("sticky").protocols == {RebalanceProtocol.EAGER}
+
+
+def test_only_a_leader_that_assigns_sticks_needs_numpy() -> None:
+    """Numpy takes a tenth of a second and some 15 MB: not of every consumer."""
+    lines = "import sys, equipoise.assignors as a; [a.assignor_named(n).user_data(['t']) for n in a.ASSIGNORS]"
+    subprocess.run([sys.executable, "-c", f"{lines}; sys.exit('numpy' in sys.modules)"], check=True)

@@ -38,7 +38,8 @@ def make_plan(cluster: Cluster, members: Members, memories: dict[str, StickyUser
     told = [memories[member_id] for member_id in subscribers.order]
     partitions, claimants = numbering.claims([memory.owned_partitions for memory in told])
     claimed, contested = _settle(numbering, partitions, claimants, [memory.generation_id for memory in told])
-    return Plan(subscribers, numbering, claimed, contested, _balance(subscribers, numbering, claimed))
+    owner = balance(claimed, len(members), numbering, mixture(subscribers))
+    return Plan(subscribers, numbering, claimed, contested, owner)
 
 
 def _settle(numbering: Numbering, partitions: Ints, claimants: Ints, generations: Sequence[int]) -> tuple[Ints, Flags]:
@@ -56,13 +57,17 @@ def _settle(numbering: Numbering, partitions: Ints, claimants: Ints, generations
     return owner, contested
 
 
-def _balance(subscribers: Subscribers, numbering: Numbering, owner: Ints) -> Ints:
+def balance(owner: Ints, members: int, numbering: Numbering, group: mixed.Mixed | None) -> Ints:
+    """The core, from integers to integers; without a group, subscriptions are equal."""
+    if group is not None:
+        return mixed.balance(owner, group, numbering)
+    return uniform.balance(owner, members, numbering) if numbering.partitions else owner
+
+
+def mixture(subscribers: Subscribers) -> mixed.Mixed | None:
+    """The subscriptions in numbers, if they differ."""
     if len(subscribers.classes) <= 1:
-        return uniform.balance(owner, len(subscribers.order), numbering) if numbering.partitions else owner
-    return mixed.balance(owner, _mixed(subscribers), numbering)
-
-
-def _mixed(subscribers: Subscribers) -> mixed.Mixed:
+        return None
     bundles = subscribers.topics_by_classes()
     number_of = {topic: number for number, topics in enumerate(bundles.values()) for topic in topics}
     subscribed = np.zeros((len(bundles), len(subscribers.classes)), np.bool_)

@@ -15,6 +15,8 @@ from equipoise.wire.consumer_protocol import (
     encode_sticky_user_data,
 )
 
+_KAFKA_PYTHON = b"\x00\x01"  # kafka-python 3 puts a version before its user data; Java would read 65,536 topics
+
 
 class StickyAssignor(Assignor):
     name = "sticky"
@@ -39,5 +41,8 @@ class StickyAssignor(Assignor):
 
 
 def _memory(subscription: Subscription) -> StickyUserData:
-    found = decode_sticky_user_data(subscription.user_data) if subscription.user_data else None
+    data = subscription.user_data or b""
+    found = decode_sticky_user_data(data)
+    if found is None and data.startswith(_KAFKA_PYTHON):
+        found = decode_sticky_user_data(data[len(_KAFKA_PYTHON) :])
     return found or StickyUserData(owned_partitions={})

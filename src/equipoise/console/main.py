@@ -70,6 +70,16 @@ def bench() -> None:
     """Measure, beside peers, in one run."""
 
 
+@bench.command("assignors")
+@as_json
+@click.option("--quick", is_flag=True, help="Smaller sizes, some seconds.")
+def bench_assignors(as_json: bool, quick: bool) -> None:
+    """Sticky assignments up to 2,000 members and 1,000,000 partitions, beside kafka-python's."""
+    from equipoise.console.bench.assignors import run_bench
+
+    run_bench(as_json, quick)
+
+
 @bench.command("broker")
 @as_json
 def bench_broker(as_json: bool) -> None:
