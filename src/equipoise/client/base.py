@@ -43,6 +43,7 @@ class BaseConsumer:
         self._by_hand = False
         self._is_closed = False
         self._in_use = threading.Lock()
+        self._user = 0  # the thread that holds it, or held it last
         self._is_in_callback = False
         self._commit_due = 0.0
         self._committed: dict[TopicPartition, int] = {}  # by auto-commit
@@ -142,10 +143,11 @@ class BaseConsumer:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        if self._is_in_callback:
-            raise UsageError("poll(), unsubscribe() and close() cannot be called inside a rebalance listener")
         if not self._in_use.acquire(blocking=False):
+            if self._is_in_callback and self._user == threading.get_ident():
+                raise UsageError("poll(), unsubscribe() and close() cannot be called inside a rebalance listener")
             raise UsageError("another thread or task is using this consumer: give each its own, or take turns")
+        self._user = threading.get_ident()
         try:
             yield
         finally:

@@ -18,6 +18,7 @@ from equipoise.client.lines import Backoff
 from equipoise.client.membership import Membership, new_member, now_ms
 from equipoise.client.positions import Positions
 from equipoise.member import Callback, Commit, Kind, Member, OffsetAndMetadata, Step, TopicPartition
+from equipoise.member.partitions import NOTHING, Owned
 from equipoise.wire.consumer_protocol import NO_GENERATION
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
 
@@ -46,6 +47,8 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         self._lacking = asyncio.Event()
         self._seen: tuple[object, ...] = ()
+        self._shared: Owned = NOTHING  # assigned by the group, as far as the application knows
+        self._being_told: Owned = NOTHING  # newly assigned ones: sought in by a listener, but not read yet
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -99,10 +102,13 @@ class Engine:
             if callback is not None:
                 self.membership.member.poll_ends(now_ms())
         if callback is not None and callback.kind is Kind.ASSIGNED:
+            self._being_told = callback.partitions
+            self._shared |= callback.partitions
             self.positions.assign(callback.partitions, held=True)
         return callback
 
     def callback_done(self) -> None:
+        self._being_told = NOTHING
         self.group.act(lambda member, now: member.callback_done(now))
         self.begin_poll()
 
@@ -128,10 +134,11 @@ class Engine:
             self._seen = seen
             untold = [callback.partitions for callback in callbacks if callback.kind is Kind.ASSIGNED]
             told, readable = member.assignment.difference(*untold), member.readable
-        assigned = self.positions.assigned()
-        self.positions.revoke(assigned - member.assignment)
-        self.positions.assign(told - assigned)
-        self.positions.hold(self.positions.assigned() - readable, readable)
+            told |= self._being_told & member.assignment
+        self.positions.revoke(self._shared - told)
+        self.positions.assign(told - self._shared)
+        self.positions.hold(told - readable, readable)
+        self._shared = told
         self._loop.call_soon_threadsafe(self._lacking.set)
 
     # -- assigned by hand
