@@ -32,7 +32,6 @@ MAINS: Mapping[str, str] = MappingProxyType(
         "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
         "kafka-topics": "org.apache.kafka.tools.TopicCommand",
         "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
-        "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
     }
 )
 _RUNNER = Path(__file__).parent / "java" / "Tools.java"

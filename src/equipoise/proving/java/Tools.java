@@ -13,7 +13,9 @@ import java.io.IOException;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import org.apache.kafka.common.utils.Exit;
 
 public class Tools {
@@ -42,17 +44,20 @@ public class Tools {
 
     static final Said OUT = new Said();
     static final Said ERR = new Said();
+    static final List<Runnable> HOOKS = new ArrayList<>();  // some clients are closed only here
     static volatile boolean ended;
     static int status;
 
     public static void main(String[] ignored) throws Exception {
         DataInputStream requests = new DataInputStream(System.in);
         DataOutputStream answers = new DataOutputStream(System.out);
+        PrintStream stderr = System.err;  // for the last words of a tool that ends the JVM, as some do on bad arguments
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> stderr.print(OUT.toString() + ERR)));
         System.setOut(new PrintStream(OUT, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(ERR, true, StandardCharsets.UTF_8));
         Exit.setExitProcedure(Tools::end);
         Exit.setHaltProcedure(Tools::end);
-        Exit.setShutdownHookAdder((name, hook) -> { });  // they wait for a main that has long returned
+        Exit.setShutdownHookAdder((name, hook) -> HOOKS.add(hook));
         while (true) {
             String[] request = read(requests);
             if (request == null) {
@@ -89,6 +94,8 @@ public class Tools {
             missing.printStackTrace();
             status = 1;
         }
+        HOOKS.forEach(Runnable::run);
+        HOOKS.clear();
         ended = true;
     }
 
