@@ -53,8 +53,9 @@ class Client:
         self.failures: list[KafkaError] = []
         self.commits: list[Commit] = []
         self._open: list[Exchange] = []
-        self._is_in_callback = False
+        self.is_in_callback = False
         self._frozen_until = 0
+        self._missed: list[Callable[[Member], Step]] = []
         self._tick_at: int | None = None
 
     # -- what it is
@@ -106,7 +107,13 @@ class Client:
 
     def freeze(self, ms: int) -> None:
         """The process is stopped for some time, as by SIGSTOP or a long pause of its machine."""
-        self._frozen_until = self.town.now + ms
+        self._frozen_until = max(self.town.now + ms, self._frozen_until)
+        self.town.at(self._frozen_until, self._thaw)
+
+    def _thaw(self) -> None:
+        missed, self._missed = self._missed, []
+        for act in missed:
+            self.do(act)
 
     def poll(self) -> None:
         """Once, and then all the time."""
@@ -117,10 +124,10 @@ class Client:
 
     def do(self, act: Callable[[Member], Step]) -> None:
         if self.is_frozen:
-            self.town.at(self._frozen_until, lambda: self.do(act))
+            self._missed.append(act)
             return
         self._send(act(self.member))
-        if self.polls and not self._is_in_callback:
+        if self.polls and not self.is_in_callback:
             self._poll()
         self._arm()
 
@@ -128,7 +135,7 @@ class Client:
         self._send(self.member.poll_begins(self.town.now))
         while (callback := self.member.begin_callback()) is not None:
             self._run_listener(callback)
-            if self._is_in_callback:
+            if self.is_in_callback:
                 return
         if (failure := self.member.take_failure()) is not None:
             self.failures.append(failure)
@@ -140,24 +147,23 @@ class Client:
         self._say(f": {callback.kind.value} {messages.places(callback.partitions)}")
         self.told.append((callback.kind.value, callback.partitions))
         self.member.poll_ends(self.town.now)
-        self._is_in_callback = True
+        self.is_in_callback = True
         self.listener(callback)
         if self.callback_ms:
             self.town.at(self.town.now + self.callback_ms, self._leave_callback)
         else:
-            self._is_in_callback = False
+            self.is_in_callback = False
             self._send(self.member.callback_done(self.town.now))
 
     def _leave_callback(self) -> None:
         def leave(member: Member) -> Step:
-            self._is_in_callback = False
+            self.is_in_callback = False
             return member.callback_done(self.town.now)
 
         self.do(leave)
 
     def _arm(self) -> None:
         deadline = self.member.next_deadline()
-        assert deadline is None or deadline > self.town.now, f"{self.name}: {deadline=} is over at {self.town.now}"
         if deadline is not None and (self._tick_at is None or deadline < self._tick_at):
             self._tick_at = deadline
             self.town.at(deadline, self._tick)
@@ -165,7 +171,13 @@ class Client:
     def _tick(self) -> None:
         if self._tick_at is not None and self._tick_at <= self.town.now:
             self._tick_at = None
-            self.do(lambda member: member.tick(self.town.now))
+            self.do(self._on_time)
+
+    def _on_time(self, member: Member) -> Step:
+        """After a tick nothing is left to be done now, or there would be another at once, and so on for ever."""
+        step, deadline = member.tick(self.town.now), member.next_deadline()
+        assert deadline is None or deadline > self.town.now, f"{self.name}: {deadline=} is over at {self.town.now}"
+        return step
 
     # -- its connection
 

@@ -41,6 +41,8 @@ class Town:
         self.is_silent = False  # where nobody reads the lines
         self.clients: dict[str, Client] = {}
         self.answers: dict[type[Message], Callable[[Any], Message | None]] = {}  # instead of the coordinator's
+        self.watch: Callable[[], None] = lambda: None  # after every event
+        self.note: Callable[[Exchange, Message], None] = lambda exchange, response: None  # at every reply
         self.node_id = 1  # where the coordinator is; 0: nowhere
         self._config = GroupConfig(
             **{"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 0, **config}  # type: ignore[arg-type]
@@ -112,6 +114,7 @@ class Town:
             if self._queue and self._queue[0][0] <= self.now:
                 heapq.heappop(self._queue)[2]()
             self._tick_shard()
+            self.watch()
         self.now = end
 
     def _next_event(self) -> float:
@@ -189,4 +192,5 @@ class Town:
             self._run_shard(write.done(ErrorCode.NONE, self.now))
 
     def _reply(self, exchange: Exchange, response: Message) -> None:
+        self.note(exchange, response)
         self.at(self.now + LATENCY_MS, lambda: exchange.client.take(exchange, response))

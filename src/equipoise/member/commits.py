@@ -235,11 +235,9 @@ class Commits:
 
     # -- time
 
-    def next_deadline(self) -> int:
-        if not self._queue:
-            return NEVER
-        earliest = min(commit.deadline for commit in self._queue)
-        return min(earliest, self._retry_at) if self._retry_at else earliest
+    def next_deadline(self, *, can_send: bool) -> int:
+        earliest = min((commit.deadline for commit in self._queue), default=NEVER)
+        return min(earliest, self._retry_at) if self._retry_at and can_send else earliest
 
     def tick(self, now: int) -> None:
         late = [commit for commit in self._queue if commit.deadline <= now]

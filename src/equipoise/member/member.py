@@ -231,10 +231,11 @@ class Member:
     # -- time
 
     def next_deadline(self) -> int | None:
+        can_send = self.coordinator is not None
         earliest = min(
-            self.heartbeats.next_deadline(can_send=self.coordinator is not None),
+            self.heartbeats.next_deadline(can_send=can_send),
             self.polls.next_deadline(),
-            self.commits.next_deadline(),
+            self.commits.next_deadline(can_send=can_send),
             self._retry_at or NEVER,
         )
         return None if earliest == NEVER else earliest

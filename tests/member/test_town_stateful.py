@@ -1,0 +1,314 @@
+"""Members and coordinator under everything that can happen between them, in any order, against what must always hold.
+
+After every event:
+- no partition is read by two members of one generation; one that was put out and does not know yet cannot commit;
+- the application is told deltas that add up: what it has been given and has not given back is the assignment;
+- a commit that succeeded was written in its member's generation, and never undoes a newer one;
+- no deadline is in the past, and no transition outside the table.
+When the noise stops: every member is Stable, all partitions are owned, every commit has been answered once, and
+nobody says more than heartbeats.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from equipoise.member import Callback, Commit, Kind, MemberState, TopicPartition
+from equipoise.member.partitions import Owned
+from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from equipoise.wire.schema import Message
+from tests.member.client import Client, Exchange
+from tests.member.town import Town
+
+SESSION_MS, HEARTBEAT_MS, MAX_POLL_MS = 10_000, 3_000, 20_000
+BOTH = ("range", "cooperative-sticky")
+# Which members can be in one group: each list has an assignor in common.
+TEMPERS: list[list[tuple[str, ...]]] = [
+    [("range",), ("roundrobin", "range")],
+    [("sticky",)],
+    [("cooperative-sticky",)],
+    [("cooperative-sticky",)],
+    [("range",), BOTH],
+    [BOTH, ("cooperative-sticky",)],
+]
+SLOTS = st.integers(0, 3)
+TIMES = st.sampled_from([1, 2, 3, 5, 10, 100, 1_000, 3_000, 5_000, 11_000, 21_000])
+PAUSE_MS = 25_000  # at most
+PAUSES = st.sampled_from([1, 50, 2_000, 5_000, 11_000, PAUSE_MS])
+SUBSCRIPTIONS = st.sampled_from([("t",), ("t", "u"), ("u",), None])  # None: the pattern of both
+
+
+class TownMachine(RuleBasedStateMachine):
+    @initialize(
+        temper=st.sampled_from(TEMPERS),
+        statics=st.sets(SLOTS),
+        first=st.integers(1, 4),
+        delay=st.sampled_from([0, 3_000]),
+    )
+    def begin(self, temper: list[tuple[str, ...]], statics: set[int], first: int, delay: int) -> None:
+        self.town = Town({"t": 4, "u": 2}, group_initial_rebalance_delay_ms=delay)
+        self.town.is_silent = True
+        self.town.watch, self.town.note = self.check, self.note
+        self.temper, self.statics = temper, statics
+        self.slots: dict[int, Client] = {}
+        self.births = 0
+        self.told: dict[Client, Owned] = {}
+        self.answered: Counter[Commit] = Counter()
+        self.asked: list[Commit] = []
+        self.next_offset = 1
+        self.written: dict[TopicPartition, list[int]] = {}
+        self.sent = 0
+        for slot in range(first):
+            self.start(slot, 0, ("t",))
+
+    # -- members come and go
+
+    @rule(slot=SLOTS, kind=st.integers(0, 1), topics=SUBSCRIPTIONS)
+    def start(self, slot: int, kind: int, topics: tuple[str, ...] | None) -> None:
+        """Into a slot that is taken, it comes as a second process: of a static member, that fences the first."""
+        self.births += 1
+        assignors = self.temper[kind % len(self.temper)]
+        client = self.town.member(
+            f"m{self.births}",
+            *assignors,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            max_poll_interval_ms=MAX_POLL_MS,
+            group_instance_id=f"i{slot}" if slot in self.statics else None,
+        )
+        if slot in self.slots and slot not in self.statics:
+            self.slots[slot].close()
+        self.slots[slot] = client
+        self.told[client] = frozenset()
+        client.listener = lambda callback: self.tell(client, callback, commits=False)
+        self.subscribe_to(client, topics)
+
+    @rule(slot=SLOTS, leave=st.sampled_from([None, True, False]))
+    def close(self, slot: int, leave: bool | None) -> None:
+        if slot in self.slots:
+            self.slots.pop(slot).close(leave=leave)
+
+    @rule(slot=SLOTS)
+    def die(self, slot: int) -> None:
+        if slot in self.slots:
+            client = self.slots.pop(slot)
+            client.die()
+            self.told.pop(client)
+            self.asked = [commit for commit in self.asked if commit not in client.commits]
+
+    @rule(slot=SLOTS, topics=SUBSCRIPTIONS, first_leaves=st.booleans())
+    def subscribe(self, slot: int, topics: tuple[str, ...] | None, first_leaves: bool) -> None:
+        client = self.slots.get(slot)
+        if client is not None:
+            if first_leaves:
+                client.do(lambda member: member.unsubscribe(self.town.now))
+            self.subscribe_to(client, topics)
+
+    def subscribe_to(self, client: Client, topics: tuple[str, ...] | None) -> None:
+        if topics is None:
+            client.subscribe(pattern="t|u")
+        else:
+            client.subscribe(*topics)
+
+    @rule(slot=SLOTS)
+    def enforce_rebalance(self, slot: int) -> None:
+        if slot in self.slots:
+            self.slots[slot].do(lambda member: member.enforce_rebalance("somebody wants it", self.town.now))
+
+    # -- applications
+
+    @rule(slot=SLOTS)
+    def commit(self, slot: int) -> None:
+        client = self.slots.get(slot)
+        if client is not None and not client.is_frozen:
+            self.commit_of(client, client.member.readable)
+
+    def commit_of(self, client: Client, partitions: Owned) -> None:
+        if not partitions:
+            return
+        self.next_offset += 1
+        commit = client.commit_offsets(dict.fromkeys(partitions, self.next_offset))
+        self.asked.append(commit)
+        if commit.is_done:
+            self.done(commit)
+        else:
+            commit.on_done = self.done
+
+    def done(self, commit: Commit) -> None:
+        self.answered[commit] += 1
+        assert self.answered[commit] == 1
+        if commit.error is None:
+            for where, (offset, _, _) in commit.offsets.items():
+                assert offset in self.written.get(where, ()), f"{where}={offset} was never written"
+
+    @rule(slot=SLOTS, callback_ms=st.sampled_from([0, 1, 500, 11_000, 25_000]), commits=st.booleans())
+    def take_time(self, slot: int, callback_ms: int, commits: bool) -> None:
+        """From now on its listener takes long, and commits what it gives back."""
+        if slot in self.slots:
+            client = self.slots[slot]
+            client.callback_ms = callback_ms
+            client.listener = lambda callback: self.tell(client, callback, commits=commits)
+
+    @rule(slot=SLOTS, ms=PAUSES)
+    def be_slow(self, slot: int, ms: int) -> None:
+        if slot in self.slots:
+            client = self.slots[slot]
+            client.polls = False
+            self.town.at(self.town.now + ms, client.poll)
+
+    @rule(slot=SLOTS, ms=PAUSES)
+    def freeze(self, slot: int, ms: int) -> None:
+        if slot in self.slots:
+            self.slots[slot].freeze(ms)
+
+    # -- the network, the topics and the coordinator
+
+    @rule(slot=SLOTS, what=st.sampled_from(["request", "reply"]))
+    def lose(self, slot: int, what: str) -> None:
+        if slot in self.slots:
+            self.slots[slot].lose_next = what
+
+    @rule(slot=SLOTS, ms=PAUSES)
+    def disconnect(self, slot: int, ms: int) -> None:
+        if slot in self.slots:
+            client = self.slots[slot]
+            client.connected = False
+            client.cut()
+            self.town.at(self.town.now + ms, lambda: setattr(client, "connected", True))
+
+    @rule(topic=st.sampled_from("tu"))
+    def grow(self, topic: str) -> None:
+        self.town.topics[topic] = min(self.town.topics[topic] + 1, 8)
+        self.town.tell_metadata()
+
+    @rule()
+    def crash(self) -> None:
+        if self.town.node_id:
+            self.town.crash()
+
+    @rule(ms=PAUSES)
+    def move(self, ms: int) -> None:
+        if self.town.node_id:
+            node_id = 3 - self.town.node_id
+            self.town.unload()
+            self.town.at(self.town.now + ms, lambda: self.town.start(node_id))
+
+    @rule(ms=TIMES)
+    def wait(self, ms: int) -> None:
+        self.town.advance(ms)
+
+    @rule()
+    def calm(self) -> None:
+        """Else few groups would ever be Stable."""
+        self.town.advance(8_000)
+
+    # -- what must hold
+
+    def tell(self, client: Client, callback: Callback, *, commits: bool) -> None:
+        had = self.told[client]
+        if callback.kind is Kind.ASSIGNED:
+            assert not callback.partitions & had, "assigned twice"
+            self.told[client] = had | callback.partitions
+        else:
+            assert callback.partitions, "there is nothing to give back"
+            assert callback.partitions <= had, "taken back what was never assigned"
+            if commits:
+                self.commit_of(client, callback.partitions)
+            self.told[client] = had - callback.partitions
+
+    def note(self, exchange: Exchange, response: Message) -> None:
+        self.sent += 1
+        request = exchange.request
+        if not isinstance(request, OffsetCommitRequest) or not isinstance(response, OffsetCommitResponse):
+            return
+        group = self.town.group
+        for topic, asked in zip(response.topics, request.topics, strict=True):
+            for row, wanted in zip(topic.partitions, asked.partitions, strict=True):
+                if not row.error_code:
+                    assert group is not None
+                    assert request.member_id in group.members
+                    assert request.generation_id_or_member_epoch == group.generation_id
+                    history = self.written.setdefault(TopicPartition(topic.name, row.partition_index), [0])
+                    assert history[-1] <= wanted.committed_offset, "a newer commit was undone"
+                    history.append(wanted.committed_offset)
+
+    def check(self) -> None:
+        readers: Counter[TopicPartition] = Counter()
+        for client in self.town.clients.values():
+            self.check_callbacks(client)
+            if self.counts(client):
+                readers.update(client.member.readable)
+        assert all(count == 1 for count in readers.values()), readers
+
+    def check_callbacks(self, client: Client) -> None:
+        member = client.member
+        owned = set(member.assignment)
+        for number, callback in enumerate(member.callbacks):
+            is_begun = number == 0 and client.is_in_callback
+            if (callback.kind is Kind.ASSIGNED) is not is_begun:
+                owned -= callback.partitions
+            if callback.kind is not Kind.ASSIGNED and not is_begun:
+                owned |= callback.partitions
+        assert owned == self.told[client]
+        assert member.readable <= self.told[client]
+
+    def counts(self, client: Client) -> bool:
+        """Whether the coordinator takes it for a member of this generation, or on its way into it."""
+        member, group = client.member, self.town.group
+        if group is None or member.member_id not in group.members:
+            return False
+        is_on_its_way = member.state is MemberState.PREPARING_REBALANCE and not member.config.is_static
+        return member.generation_id == group.generation_id or is_on_its_way
+
+    def teardown(self) -> None:
+        if not hasattr(self, "town"):
+            return
+        self.town.advance(PAUSE_MS)
+        for client in self.town.clients.values():
+            client.connected, client.callback_ms, client.lose_next = True, 0, None
+            client.poll()
+        self.tell_the_coordinator()
+        self.town.settle(4 * MAX_POLL_MS)
+        self.check()
+        before = self.sent
+        self.town.advance(60_000)  # a commit has had its time
+        assert self.sent - before <= len(self.town.clients) * (60_000 // HEARTBEAT_MS + 2)
+        assert all(self.answered[commit] == 1 for commit in self.asked)
+        for client in self.town.clients.values():
+            client.close(leave=True)
+        self.town.advance(10)
+        assert all(client.member.has_left for client in self.town.clients.values())
+        assert not any(self.told.values())
+
+    def tell_the_coordinator(self) -> None:
+        """It takes back a static member without a rebalance, even if its topics are others than before; and of members
+        that it read back after a crash it knows but one assignor. Who joins again is known again."""
+        if self.statics or len(self.temper) > 1:
+            self.town.advance(MAX_POLL_MS)
+            for client in self.town.clients.values():
+                client.do(lambda member: member.enforce_rebalance("to be known", self.town.now))
+
+
+# A failure is shown as it was found: to make it shorter would take minutes.
+_CALM: Any = {
+    "deadline": None,
+    "suppress_health_check": list(HealthCheck),
+    "phases": [Phase.reuse, Phase.generate],
+    "report_multiple_bugs": False,
+}
+
+
+def test_members_and_coordinator_whatever_happens() -> None:
+    run_state_machine_as_test(TownMachine, settings=settings(max_examples=300, stateful_step_count=40, **_CALM))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+def test_members_and_coordinator_whatever_happens_for_long() -> None:
+    run_state_machine_as_test(TownMachine, settings=settings(max_examples=10_000, stateful_step_count=120, **_CALM))
