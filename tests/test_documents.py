@@ -9,6 +9,7 @@ from pathlib import Path
 from equipoise.broker.config import rows
 from equipoise.broker.handlers import HANDLERS
 from equipoise.broker.topic_config import NO_EFFECT, TOPIC_ROWS
+from equipoise.client.config import rows as consumer_settings
 from equipoise.settings import kafka_name, render
 from equipoise.wire.schema import version_range
 
@@ -38,6 +39,17 @@ def test_supported_lists_the_topic_configs() -> None:
     assert listed == {name: kafka_name(row.name) for name, row in TOPIC_ROWS.items()}
     without_effect = (ROOT / "SUPPORTED.md").read_text(encoding="utf-8").rpartition("Accepted without effect:")[2]
     assert set(re.findall(r"`([^`]+)`", without_effect)) == set(NO_EFFECT)
+
+
+def test_the_consumers_page_lists_its_settings() -> None:
+    listed = table("docs/consumer.md", "Settings")
+    assert listed == [[name, _default(row.default), row.metadata["doc"]] for name, row in consumer_settings().items()]
+
+
+def _default(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return "(none)" if value is None else render(value) or "(empty)"
 
 
 def test_every_dependency_has_its_reason() -> None:
