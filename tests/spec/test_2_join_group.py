@@ -320,7 +320,7 @@ def test_2_4_of_a_member_its_own_old_entry_counts() -> None:
         ([["sticky", "range"], ["range", "sticky"], ["range", "sticky"]], "range"),
         ([["x", "range"], ["range"]], "range"),  # the first choice of some is no candidate
         ([["range", "range", "sticky"], ["sticky", "sticky"]], "sticky"),  # a name given twice counts once
-        ([["range", "sticky"], ["sticky", "range"]], "range"),  # a tie: any, here the first in the alphabet
+        ([["range", "sticky"], ["sticky", "range"]], "sticky"),  # a tie: the first in Java's hash map
     ],
 )
 def test_2_5_every_member_votes_for_its_first_candidate(offers: list[list[str]], selected: str) -> None:

@@ -56,7 +56,7 @@ def describe_group(shard: Shard, group_id: str, version: int) -> DescribedGroup:
 
 def list_groups(shard: Shard, states: list[str], types: list[str]) -> Iterator[ListedGroup]:
     wanted_states = {state.strip().lower() for state in states}
-    wanted_types = {kind.strip().lower() for kind in types}
+    wanted_types = {kind.lower() for kind in types}  # unlike states with their blanks, as on Kafka
     if wanted_types and GROUP_TYPE not in wanted_types:
         return
     for group in shard.groups.values():

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from equipoise.coordinator.journal import Journal
+from equipoise.coordinator.placement import java_hash
 from equipoise.coordinator.reasons import Who
 from equipoise.coordinator.states import TRANSITIONS, IllegalTransition, State
 from equipoise.coordinator.step import Caller
@@ -219,13 +220,13 @@ class Group:
         return {name for name, count in self._supporters.items() if count == len(self.members)}
 
     def select_protocol(self) -> str | None:
-        """Each member votes for the first of its protocols that all have; a tie goes to the first in the alphabet."""
+        """Each member votes for the first of its protocols that all have; a tie ends as on Kafka, see `_tie_break`."""
         candidates = self._candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = member.vote(candidates)
             votes[choice] = votes.get(choice, 0) + 1
-        return min(votes, key=lambda name: (-votes[name], name), default=None)
+        return min(votes, key=lambda name: (-votes[name], _tie_break(name)), default=None)
 
     def update_subscribed_topics(self) -> None:
         """What the members subscribe to, as far as their metadata can be read; None where it cannot."""
@@ -306,6 +307,13 @@ class Group:
 def _names(protocols: Protocols) -> set[str]:
     """Each once, also where a client lists one twice: a member must not count as two supporters."""
     return {name for name, _ in protocols}
+
+
+def _tie_break(name: str) -> int:
+    """The bucket of a name in a small hash map of Java: of equals the first is taken, and members may have got used
+    to which one that is, for instance on the way from one assignor to another."""
+    value = java_hash(name) & 0xFFFFFFFF
+    return (value ^ value >> 16) & 15
 
 
 def protocols_of(request: JoinGroupRequest) -> Protocols:

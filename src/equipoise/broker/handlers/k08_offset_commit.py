@@ -31,7 +31,7 @@ _FIRST_VERSION_WITH_IDS = 10
 
 
 class _Merged:
-    """The token of a commit of which some partitions were answered before the group was asked."""
+    """The token of a commit of which some partitions were answered before the group was asked: they come first."""
 
     def __init__(self, call: Call, refused: list[OffsetCommitResponseTopic]) -> None:
         self.call = call
@@ -39,14 +39,14 @@ class _Merged:
 
     def reply(self, response: Message) -> None:
         assert isinstance(response, OffsetCommitResponse)
-        by_topic = {(topic.name, topic.topic_id): topic for topic in response.topics}
-        for topic in self._refused:
+        by_topic = {(topic.name, topic.topic_id): topic for topic in self._refused}
+        for topic in response.topics:
             known = by_topic.get((topic.name, topic.topic_id))
             if known is None:
-                response.topics.append(topic)
+                self._refused.append(topic)
             else:
                 known.partitions += topic.partitions
-        self.call.reply(response)
+        self.call.reply(OffsetCommitResponse(topics=self._refused))
 
 
 def handle(server: Server, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse | None:

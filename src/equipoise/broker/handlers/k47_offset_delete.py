@@ -23,7 +23,7 @@ VERSIONS = "0"
 
 
 class _Merged:
-    """The token of a deletion of which some partitions do not exist."""
+    """The token of a deletion of which some partitions do not exist: they come first, as on Kafka."""
 
     def __init__(self, call: Call, unknown: list[OffsetDeleteResponseTopic]) -> None:
         self._call = call
@@ -32,12 +32,13 @@ class _Merged:
     def reply(self, response: Message) -> None:
         assert isinstance(response, OffsetDeleteResponse)
         if response.error_code == ErrorCode.NONE:
-            answered = {topic.name: topic for topic in response.topics}
-            for topic in self._unknown:
-                if topic.name in answered:
-                    answered[topic.name].partitions += topic.partitions
+            unknown = {topic.name: topic for topic in self._unknown}
+            for topic in response.topics:
+                if topic.name in unknown:
+                    unknown[topic.name].partitions += topic.partitions
                 else:
-                    response.topics.append(topic)
+                    self._unknown.append(topic)
+            response.topics = self._unknown
         self._call.reply(response)
 
 

@@ -1,0 +1,108 @@
+"""A raw connection: frames go out without waiting, answers are taken when they are there. Says nothing of itself."""
+
+from __future__ import annotations
+
+import socket
+from struct import Struct
+from types import TracebackType
+from typing import Self
+
+from equipoise.wire.apis import APIS
+from equipoise.wire.apis.headers import decode_response_header, encode_request_header
+from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
+from equipoise.wire.compiler import decoder
+from equipoise.wire.errors import EquipoiseError
+from equipoise.wire.schema import TRUSTED, Message
+
+_SIZE = Struct(">i")
+_PATIENCE_S = 60.0
+
+
+class Closed(EquipoiseError):
+    """The broker has ended the connection."""
+
+
+class Line:
+    """One request at a time, as Kafka reads them too: it does not look at the next before it has answered."""
+
+    def __init__(self, port: int, client_id: str) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), _PATIENCE_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._client_id = client_id
+        self._received = bytearray()
+        self._correlation_id = 0
+        self._asked: tuple[int, int] | None = None
+        # Answered means: taken over from the listener. Before that a request could be overtaken by a later one.
+        self.call(ApiVersionsRequest(), 0)
+
+    @property
+    def is_busy(self) -> bool:
+        return self._asked is not None
+
+    def send(self, request: Message, version: int) -> None:
+        """Also in a version that nobody knows: then with the body of the nearest one."""
+        self._correlation_id += 1
+        self._asked = request.api_key, version
+        body = request.encode(min(max(version, request.versions.first), request.versions.last))
+        head = encode_request_header(request.api_key, version, self._correlation_id, self._client_id)
+        self._socket.sendall(_SIZE.pack(len(head) + len(body)) + head + body)
+
+    def take(self) -> Message | None:
+        """The answer, if it is there."""
+        return self._decode(self._frame()) if self.has_frame() else None
+
+    def has_frame(self) -> bool:
+        """Whether an answer is there to be taken."""
+        self._socket.setblocking(False)
+        try:
+            while not self._is_whole:
+                self._receive()
+        except BlockingIOError:
+            return False
+        finally:
+            self._socket.settimeout(_PATIENCE_S)
+        return True
+
+    def call(self, request: Message, version: int) -> Message:
+        self.send(request, version)
+        while not self._is_whole:
+            self._receive()
+        return self._decode(self._frame())
+
+    def _receive(self) -> None:
+        try:
+            data = self._socket.recv(1 << 16)
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            raise Closed("the broker has closed the connection")
+        self._received += data
+
+    @property
+    def _is_whole(self) -> bool:
+        have = len(self._received) - _SIZE.size
+        return have >= 0 and have >= _SIZE.unpack_from(self._received)[0]
+
+    def _frame(self) -> bytes:
+        end = _SIZE.size + _SIZE.unpack_from(self._received)[0]
+        frame = bytes(self._received[_SIZE.size : end])
+        del self._received[:end]
+        return frame
+
+    def _decode(self, frame: bytes) -> Message:
+        assert self._asked is not None
+        (key, version), self._asked = self._asked, None
+        _, pos = decode_response_header(frame, key, version)
+        answer: Message = decoder(APIS[key].response, version)(frame, pos, TRUSTED)
+        return answer
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
