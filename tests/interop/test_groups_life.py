@@ -17,6 +17,10 @@ PARTITIONS = 12
 RECORDS = 5  # written to each partition at a time
 CRASHING = {"alone": True, "session_ms": 2_000}
 CASES = [
+    ("equipoise", "range", "auto"),
+    ("equipoise", "roundrobin", "sync"),
+    ("equipoise", "sticky", "auto"),
+    ("equipoise", "cooperative-sticky", "sync"),
     ("confluent-kafka", "range", "sync"),
     ("confluent-kafka", "roundrobin", "auto"),
     ("confluent-kafka", "cooperative-sticky", "sync"),
@@ -93,17 +97,27 @@ def check_resumes(members: Members, client: str, places: set[Place]) -> None:
     assert members.ledger.read(since).keys() == new
 
 
-def test_mixed_clients(broker: Broker, fleet: Fleet, topic: str, places: set[Place]) -> None:
-    """Three clients in one group, on the one assignor that all have; each is the leader at some time."""
-    clients = ("confluent-kafka", "kafka-python", "aiokafka")
-    with Members.of(fleet, topic) as members:
+@pytest.mark.parametrize(
+    ("assignor", "clients"),
+    [
+        ("range", ("confluent-kafka", "kafka-python", "aiokafka")),
+        ("range", ("equipoise", "confluent-kafka", "kafka-python")),
+        ("cooperative-sticky", ("equipoise", "confluent-kafka", "kafka-python")),
+        ("cooperative-sticky", ("confluent-kafka", "equipoise")),
+    ],
+)
+def test_mixed_clients(
+    broker: Broker, fleet: Fleet, topic: str, places: set[Place], assignor: str, clients: tuple[str, ...]
+) -> None:
+    """Several clients in one group, on an assignor that all have; each is the leader at some time."""
+    with Members.of(fleet, topic, assignor=assignor) as members:
         for client in clients:
             members.join(f"{client} 1", client)
             members.wait_settled(places)
             members.wait_read(fleet.produce(places, 3))
         for client in clients:
             members.join(f"{client} 2", client)
-        members.join("victim", "kafka-python", **CRASHING)
+        members.join("victim", clients[-1], **CRASHING)
         members.wait_settled(places)
         members.wait_read(fleet.produce(places, 3))
         for client in clients:
@@ -113,5 +127,5 @@ def test_mixed_clients(broker: Broker, fleet: Fleet, topic: str, places: set[Pla
         members.kill("victim")
         members.wait_settled(places)
         members.wait_read(fleet.produce(places, 3))
-        assert view_group(broker, members.group).protocol == "range"
+        assert view_group(broker, members.group).protocol == assignor
         assert members.read_again() == set()

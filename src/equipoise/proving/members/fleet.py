@@ -20,6 +20,7 @@ from equipoise.proving.members.kcat import KcatHost
 from equipoise.proving.members.view import view_group
 
 HOSTS: dict[str, Callable[[str, str, Path], Host]] = {
+    "equipoise": python_host,
     "java": java_host,
     "confluent-kafka": python_host,
     "kafka-python": python_host,

@@ -19,6 +19,7 @@ _NOT_MIXED = "it takes no eager and cooperative assignors together"
 CLIENTS = {
     client.name: client
     for client in (
+        Client("equipoise"),
         Client("java"),
         Client(
             "confluent-kafka",
