@@ -15,13 +15,13 @@ from equipoise.wire.records.build import Record, build_batch
 TIME = 1_700_000_000_000
 
 
-def fill(broker: Broker, topic: str, count: int, *, partitions: int = 1, size: int = 10) -> bytes:
+def fill(broker: Broker, topic: str, count: int, *, partitions: int = 1, size: int = 10, per_batch: int = 500) -> bytes:
     """A new topic with `count` records in each partition; returns its id."""
     with Admin(broker.bootstrap_servers) as admin:
         admin.create_topic(topic, partitions)
         topic_id = admin.topic(topic).topic_id
     for partition in range(partitions):
-        produce(broker.bootstrap_servers, topic, partition, numbered(count, size))
+        produce(broker.bootstrap_servers, topic, partition, numbered(count, size), per_batch=per_batch)
     return topic_id
 
 

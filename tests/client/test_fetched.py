@@ -1,0 +1,527 @@
+"""The buffer between fetching and the application, fed by hand: turns, positions, epochs, and what cannot be read."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable, Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from equipoise.client import records as records_module
+from equipoise.client.chunks import Chunk
+from equipoise.client.config import ConsumerConfig
+from equipoise.client.fetched import Fetched
+from equipoise.client.positions import Failure, NoOffsetForPartitionError, Positions
+from equipoise.client.records import ConsumerRecord
+from equipoise.member.partitions import TopicPartition
+from equipoise.wire.apis.k01_fetch import AbortedTransaction
+from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
+from equipoise.wire.records.batch import Codec
+from equipoise.wire.records.build import Record, build_batch
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+Take = Callable[[Fetched, int], list[tuple[TopicPartition, int]]]
+
+
+def by_records(fetched: Fetched, limit: int) -> list[tuple[TopicPartition, int]]:
+    return [(TopicPartition(one.topic, one.partition), one.offset) for one in fetched.take(limit)]
+
+
+def by_table(fetched: Fetched, limit: int) -> list[tuple[TopicPartition, int]]:
+    table = fetched.take_arrow(limit)
+    if table is None:
+        return []
+    rows = table.to_pylist()
+    return [(TopicPartition(row["topic"], row["partition"]), row["offset"]) for row in rows]
+
+
+both = pytest.mark.parametrize("take", [by_records, by_table])
+
+
+class Buffer:
+    """Positions and what is fetched for them, without brokers."""
+
+    def __init__(self, *partitions: TopicPartition, **settings: object) -> None:
+        config = ConsumerConfig.from_keywords(bootstrap_servers="a:1", **settings)
+        self.room = 0
+        self.positions = Positions()
+        self.fetched = Fetched(self.positions, config, self._made_room)
+        self.positions.assign(partitions)
+        for partition in partitions:
+            self.positions.seek(partition, 0)
+
+    def _made_room(self) -> None:
+        self.room += 1
+
+    def add(self, partition: TopicPartition, *batches: bytes, aborted: Iterable[tuple[int, int]] = ()) -> None:
+        tracked = self.positions.tracked[partition]
+        gone = [AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in aborted]
+        with self.positions.lock:
+            self.positions.add_chunk(tracked, Chunk(memoryview(b"".join(batches)), tracked.fetch_offset, gone))
+
+    def failure(self, partition: TopicPartition, failure: Failure) -> None:
+        self.positions.fail(partition, self.positions.tracked[partition].epoch, failure)
+
+
+def batch(first: int, count: int, **options: object) -> bytes:
+    made = [Record(first + at, 1000 + at, b"k%d" % at, b"v%d" % (first + at)) for at in range(count)]
+    return bytes(build_batch(made, base_offset=first, **options))  # type: ignore[arg-type]
+
+
+def marker(offset: int, producer_id: int, *, commit: bool) -> bytes:
+    """The control batch that ends a transaction."""
+    key = struct.pack(">hh", 0, int(commit))
+    return bytes(
+        build_batch(
+            [Record(offset, 1000, key, b"\0" * 6)],
+            base_offset=offset,
+            producer_id=producer_id,
+            producer_epoch=0,
+            transactional=True,
+            control=True,
+        )
+    )
+
+
+@both
+def test_records_come_in_order_and_positions_follow(take: Take) -> None:
+    buffer = Buffer(A)
+    buffer.add(A, batch(0, 3), batch(3, 2))
+    assert take(buffer.fetched, 2) == [(A, 0), (A, 1)]
+    assert buffer.positions.position(A) == 2
+    assert take(buffer.fetched, 100) == [(A, 2), (A, 3), (A, 4)]
+    assert buffer.positions.position(A) == 5
+    assert take(buffer.fetched, 100) == []
+    assert buffer.positions.queued_bytes == 0
+
+
+@both
+def test_partitions_have_their_turns(take: Take) -> None:
+    buffer = Buffer(A, B, C)
+    for partition in (A, B, C):
+        buffer.add(partition, batch(0, 100))
+    served = [take(buffer.fetched, 10)[0][0] for _ in range(6)]
+    assert served == [A, B, C, A, B, C]
+
+
+@both
+def test_a_take_reaches_over_partitions_and_chunks(take: Take) -> None:
+    buffer = Buffer(A, B)
+    buffer.add(A, batch(0, 3))
+    buffer.add(B, batch(0, 3))
+    buffer.add(A, batch(3, 3))
+    taken = take(buffer.fetched, 100)
+    assert len(taken) == 9
+    for partition, count in ((A, 6), (B, 3)):
+        assert [offset for owner, offset in taken if owner == partition] == list(range(count))
+        assert buffer.positions.position(partition) == count
+
+
+@both
+def test_a_chunk_larger_than_a_take_is_decoded_once(take: Take) -> None:
+    buffer = Buffer(A)
+    buffer.add(A, batch(0, 1000))
+    take(buffer.fetched, 1)
+    decoded = buffer.positions.tracked[A].chunks[0].decoded
+    for _ in range(5):
+        take(buffer.fetched, 100)
+    assert buffer.positions.tracked[A].chunks[0].decoded is decoded
+    assert buffer.positions.position(A) == 501
+
+
+def test_records_and_tables_may_be_taken_in_turns() -> None:
+    buffer = Buffer(A)
+    buffer.add(A, batch(0, 100))
+    taken: list[tuple[TopicPartition, int]] = []
+    while some := by_records(buffer.fetched, 7) + by_table(buffer.fetched, 5):
+        taken += some
+    assert [offset for _, offset in taken] == list(range(100))
+
+
+@both
+def test_batches_that_begin_before_the_position_are_cut(take: Take) -> None:
+    buffer = Buffer(A)
+    buffer.positions.seek(A, 5)
+    buffer.add(A, batch(0, 10))
+    assert [offset for _, offset in take(buffer.fetched, 100)] == [5, 6, 7, 8, 9]
+
+
+@both
+def test_gaps_left_by_compaction_are_passed_over(take: Take) -> None:
+    some = [Record(offset, 1000, None, b"x") for offset in (3, 7, 8)]
+    buffer = Buffer(A)
+    buffer.add(
+        A,
+        bytes(build_batch(some, base_offset=0, last_offset_delta=20)),
+        bytes(build_batch([], base_offset=21, last_offset_delta=9)),
+    )
+    assert [offset for _, offset in take(buffer.fetched, 2)] == [3, 7]
+    assert [offset for _, offset in take(buffer.fetched, 2)] == [8]
+    assert buffer.positions.position(A) == 31
+    assert buffer.positions.tracked[A].fetch_offset == 31
+
+
+@both
+def test_a_torn_last_batch_is_fetched_again(take: Take) -> None:
+    buffer = Buffer(A)
+    buffer.add(A, batch(0, 3), batch(3, 3)[:-1])
+    assert len(take(buffer.fetched, 100)) == 3
+    assert buffer.positions.tracked[A].fetch_offset == 3
+
+
+@both
+@pytest.mark.parametrize("codec", list(Codec))
+def test_every_codec(take: Take, codec: Codec) -> None:
+    buffer = Buffer(A, B)
+    buffer.add(A, batch(0, 50, codec=codec), batch(50, 3, codec=codec))
+    buffer.add(B, batch(0, 2, codec=codec))
+    assert sorted(take(buffer.fetched, 100)) == [(A, at) for at in range(53)] + [(B, 0), (B, 1)]
+
+
+# -- transactions
+
+
+@both
+def test_aborted_transactions_and_markers_are_left_out(take: Take) -> None:
+    open_batch = {"transactional": True, "producer_epoch": 0}
+    buffer = Buffer(A)
+    buffer.add(
+        A,
+        batch(0, 2, producer_id=7, **open_batch),  # aborted
+        batch(2, 1, producer_id=8, **open_batch),  # committed, in between
+        batch(3, 1),  # no transaction
+        marker(4, 7, commit=False),
+        batch(5, 2, producer_id=7, **open_batch),  # the next transaction of 7, committed
+        marker(7, 8, commit=True),
+        marker(8, 7, commit=True),
+        aborted=[(7, 0)],
+    )
+    assert [offset for _, offset in take(buffer.fetched, 100)] == [2, 3, 5, 6]
+    assert buffer.positions.position(A) == 9
+
+
+@both
+def test_a_chunk_without_anything_for_the_application_moves_the_position(take: Take) -> None:
+    buffer = Buffer(A)
+    buffer.add(A, batch(0, 2, producer_id=7, producer_epoch=0, transactional=True), aborted=[(7, 0)])
+    buffer.add(A, marker(2, 7, commit=False), aborted=[(7, 0)])
+    buffer.add(A, batch(3, 1))
+    assert take(buffer.fetched, 100) == [(A, 3)]
+    assert buffer.positions.position(A) == 4
+
+
+# -- what cannot be read
+
+
+def damaged(whole: bytes, at: int = -1) -> bytes:
+    changed = bytearray(whole)
+    changed[at] ^= 0xFF
+    return bytes(changed)
+
+
+@both
+def test_a_wrong_crc_is_raised_in_its_place_and_loses_nothing(take: Take) -> None:
+    buffer = Buffer(A)
+    buffer.add(A, batch(0, 3), damaged(batch(3, 2)), batch(5, 2))
+    assert [offset for _, offset in take(buffer.fetched, 100)] == [0, 1, 2]
+    for _ in range(2):
+        with pytest.raises(KafkaError, match=r"t-0: the record at offset 3 .*CRC.*; seek\(\) to 5 to go on") as caught:
+            take(buffer.fetched, 100)
+        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert buffer.positions.position(A) == 3
+    buffer.positions.seek(A, 5)
+    buffer.add(A, batch(5, 2))
+    assert [offset for _, offset in take(buffer.fetched, 100)] == [5, 6]
+
+
+@both
+def test_without_check_crcs_nobody_looks(take: Take) -> None:
+    buffer = Buffer(A, check_crcs=False)
+    wrong = bytearray(batch(0, 3))
+    wrong[17] ^= 0xFF  # in the CRC itself
+    buffer.add(A, bytes(wrong))
+    assert len(take(buffer.fetched, 100)) == 3
+
+
+@both
+@pytest.mark.parametrize("count", [3, 100])
+def test_a_broken_record_is_named_and_those_before_it_are_taken(take: Take, count: int) -> None:
+    """The last record claims a longer value than it has; the CRC is right, as from a producer with a bug."""
+    whole = bytearray(batch(10, count))
+    last_value = len(b"v%d" % (9 + count))
+    assert whole[-last_value - 2] == 2 * last_value
+    whole[-last_value - 2] += 2
+    buffer = Buffer(A, check_crcs=False)
+    buffer.positions.seek(A, 10)
+    buffer.add(A, bytes(whole))
+    assert len(take(buffer.fetched, 1000)) == count - 1
+    with pytest.raises(KafkaError, match=rf"the record at offset {9 + count} .*seek\(\) to {10 + count} to go on"):
+        take(buffer.fetched, 1000)
+
+
+@both
+def test_a_failing_partition_does_not_stop_the_others(take: Take) -> None:
+    buffer = Buffer(A, B)
+    buffer.add(A, damaged(batch(0, 3)))
+    buffer.add(B, batch(0, 100))
+    taken: list[tuple[TopicPartition, int]] = []
+    failures = 0
+    while len(taken) < 100:
+        try:
+            taken += take(buffer.fetched, 10)
+        except KafkaError:
+            failures += 1
+    assert failures > 0
+    assert [offset for _, offset in taken] == list(range(100))
+
+
+def test_bytes_that_are_no_batch_are_refused_at_the_door() -> None:
+    old_format = bytearray(batch(0, 1))
+    old_format[16] = 1
+    for bad in (b"\0" * 100, bytes(old_format), batch(0, 1)[:-1]):
+        with pytest.raises(KafkaError):
+            Chunk(memoryview(bad), 0, ())
+
+
+def test_what_nobody_can_read_is_met_after_what_stands_before_it() -> None:
+    old_format = bytearray(batch(3, 1))
+    old_format[16] = 1
+    chunk = Chunk(memoryview(batch(0, 3) + bytes(old_format)), 0, ())
+    assert chunk.next_offset == 3
+
+
+@both
+def test_a_failure_waits_until_what_was_fetched_before_is_taken(take: Take) -> None:
+    buffer = Buffer(A)
+    buffer.add(A, batch(0, 2))
+    buffer.failure(A, Failure(KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no"), passes=True))
+    assert len(take(buffer.fetched, 1)) == 1
+    assert len(take(buffer.fetched, 5)) == 1
+    with pytest.raises(KafkaError, match="no"):
+        take(buffer.fetched, 5)
+    assert take(buffer.fetched, 5) == []
+
+
+def test_a_failure_that_does_not_pass_is_told_until_somebody_seeks() -> None:
+    buffer = Buffer(A)
+    buffer.failure(A, Failure(NoOffsetForPartitionError([A]), passes=False))
+    for _ in range(2):
+        with pytest.raises(NoOffsetForPartitionError, match="no offset is committed for t-0"):
+            buffer.fetched.take(1)
+    buffer.positions.seek(A, 0)
+    assert buffer.fetched.take(1) == []
+
+
+# -- epochs
+
+
+@both
+def test_a_seek_drops_what_was_fetched(take: Take) -> None:
+    buffer = Buffer(A)
+    buffer.add(A, batch(0, 100))
+    take(buffer.fetched, 1)
+    buffer.positions.seek(A, 50)
+    assert take(buffer.fetched, 100) == []
+    assert buffer.positions.position(A) == 50
+    assert buffer.positions.queued_bytes == 0
+
+
+@both
+def test_what_is_revoked_is_not_taken(take: Take) -> None:
+    buffer = Buffer(A, B)
+    buffer.add(A, batch(0, 5))
+    buffer.add(B, batch(0, 5))
+    buffer.positions.revoke([A])
+    assert {partition for partition, _ in take(buffer.fetched, 100)} == {B}
+    assert buffer.positions.assigned() == {B}
+
+
+@both
+def test_a_partition_moved_in_the_middle_of_a_take_gives_nothing(take: Take, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the choice of a chunk and its end the lock is free, since decoding takes time."""
+    buffer = Buffer(A, B)
+    buffer.add(A, batch(0, 5))
+    buffer.add(B, batch(0, 5))
+    choose = Chunk.deliverable
+
+    def seeks_meanwhile(chunk: Chunk, position: int) -> object:
+        if buffer.positions.position(A) == 0:
+            buffer.positions.seek(A, 3)
+        return choose(chunk, position)
+
+    monkeypatch.setattr(Chunk, "deliverable", seeks_meanwhile)
+    assert {partition for partition, _ in take(buffer.fetched, 100)} == {B}
+    assert buffer.positions.position(A) == 3
+
+
+@both
+def test_pauses_keep_what_was_fetched(take: Take) -> None:
+    buffer = Buffer(A, B)
+    buffer.add(A, batch(0, 5))
+    buffer.add(B, batch(0, 5))
+    buffer.positions.pause([A])
+    assert {partition for partition, _ in take(buffer.fetched, 100)} == {B}
+    assert buffer.positions.paused() == {A}
+    buffer.positions.resume([A])
+    assert len(take(buffer.fetched, 100)) == 5
+
+
+@both
+def test_what_is_held_is_not_for_the_application_yet(take: Take) -> None:
+    buffer = Buffer(A)
+    buffer.positions.assign([B], held=True)
+    buffer.positions.seek(B, 0)
+    buffer.add(B, batch(0, 5))
+    assert take(buffer.fetched, 100) == []
+    buffer.positions.hold([A], [B])
+    assert len(take(buffer.fetched, 100)) == 5
+
+
+def test_room_is_told_once_when_a_chunk_is_gone() -> None:
+    buffer = Buffer(A)
+    buffer.add(A, batch(0, 10))
+    buffer.positions.is_short_of_room = True
+    buffer.fetched.take(5)
+    assert buffer.room == 0
+    buffer.fetched.take(5)
+    assert buffer.room == 1
+    buffer.add(A, batch(10, 10))
+    buffer.fetched.take(10)
+    assert buffer.room == 1  # nobody waits for it
+
+
+def test_positions_that_are_not_there_are_named() -> None:
+    buffer = Buffer(A)
+    for attempt in (
+        lambda: buffer.positions.seek(B, 0),
+        lambda: buffer.positions.position(B),
+        lambda: buffer.positions.pause([B]),
+        lambda: buffer.positions.request_reset([B]),
+    ):
+        with pytest.raises(UsageError, match=r"t-1 is not assigned to this consumer; it has t-0"):
+            attempt()
+    with pytest.raises(UsageError, match="offset -1 of t-0 is negative"):
+        buffer.positions.seek(A, -1)
+
+
+def test_a_committed_offset_does_not_undo_a_seek() -> None:
+    positions = Positions()
+    positions.assign([A, B])
+    assert positions.needs_position() == {A, B}
+    positions.seek(A, 5)
+    for partition in (A, B, C):
+        positions.seek_new(partition, 9)
+    assert positions.positions() == {A: 5, B: 9}
+    assert positions.needs_position() == frozenset()
+
+
+def test_a_reset_that_comes_late_is_forgotten() -> None:
+    positions = Positions()
+    positions.assign([A])
+    positions.request_reset([A], -2)
+    ((timestamp, epoch),) = positions.resets().values()
+    assert timestamp == -2
+    positions.seek(A, 5)
+    positions.reset_to(A, epoch, 0)
+    assert positions.position(A) == 5
+    assert positions.resets() == {}
+
+
+# -- records and tables are the same
+
+
+names = st.text(max_size=3)
+some_bytes = st.none() | st.binary(max_size=4)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[bytes]:
+    made, offset = [], 0
+    for _ in range(draw(st.integers(1, 4))):
+        rows = []
+        base = offset
+        for _ in range(draw(st.sampled_from([1, 2, 3, 60]))):
+            headers = tuple(draw(st.lists(st.tuples(names, some_bytes), max_size=2)))
+            rows.append(Record(offset, draw(st.integers(0, 2**40)), draw(some_bytes), draw(some_bytes), headers))
+            offset += draw(st.integers(1, 3))
+        append_time = draw(st.none() | st.integers(0, 2**40))
+        codec = draw(st.sampled_from(Codec))
+        last = offset - 1 - base
+        made.append(
+            bytes(build_batch(rows, base_offset=base, last_offset_delta=last, codec=codec, log_append_time=append_time))
+        )
+    return made
+
+
+@settings(max_examples=60, deadline=None)
+@given(batches(), st.integers(1, 70), st.integers(0, 20))
+def test_records_tables_and_the_way_without_numpy_agree(made: list[bytes], step: int, position: int) -> None:
+    def all_of_it() -> Buffer:
+        buffer = Buffer(A)
+        buffer.positions.seek(A, position)
+        buffer.add(A, *made)
+        return buffer
+
+    buffer, found = all_of_it(), []
+    while some := buffer.fetched.take(step):
+        found += some
+    tabled, rows = all_of_it(), []
+    while (table := tabled.fetched.take_arrow(step)) is not None:
+        rows += table.to_pylist()
+    assert [as_row(one) for one in found] == [{**row, "timestamp": as_ms(row["timestamp"])} for row in rows]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records_module, "read_rows", None)
+        plain = all_of_it().fetched.take(10**6)
+    assert plain == found
+
+
+def as_row(one: ConsumerRecord) -> dict[str, object]:
+    row = one._asdict()
+    del row["leader_epoch"]
+    row["headers"] = [{"key": key, "value": value} for key, value in one.headers] or None
+    return row
+
+
+def as_ms(moment: object) -> int:
+    return round(moment.timestamp() * 1000)  # type: ignore[attr-defined]
+
+
+def test_a_thread_that_seeks_and_one_that_takes_lose_nothing_after_the_last_seek() -> None:
+    """Pauses, seeks and revocations against takes: positions never go back but by a seek, and chunks never leak."""
+    buffer = Buffer(A, B)
+    done = threading.Event()
+
+    def disturb() -> None:
+        for turn in range(400):
+            buffer.positions.pause([A])
+            buffer.positions.seek(A, turn)
+            buffer.positions.resume([A])
+            buffer.positions.revoke([B])
+            buffer.positions.assign([B])
+            buffer.positions.seek(B, turn)
+        done.set()
+
+    def feed() -> None:
+        for partition in (A, B):
+            with buffer.positions.lock:
+                tracked = buffer.positions.tracked.get(partition)
+                if tracked is not None and tracked.position is not None and not tracked.chunks:
+                    first = tracked.fetch_offset
+                    buffer.positions.add_chunk(tracked, Chunk(memoryview(batch(first, 50)), first, ()))
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    while not done.is_set():
+        feed()
+        for one in buffer.fetched.take(20):
+            assert one.value == b"v%d" % one.offset
+    thread.join()
+    for partition in (A, B):
+        buffer.positions.seek(partition, 1000)
+    assert buffer.positions.queued_bytes == 0
+    assert buffer.positions.ready == {}
+    feed()
+    assert sorted(one.offset for one in buffer.fetched.take(100)) == sorted(2 * list(range(1000, 1050)))
