@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from random import Random
+from types import MappingProxyType
 from typing import NamedTuple
 
 from hypothesis import strategies as st
 
 from equipoise.assignors import Assignments, Cluster, GroupMember, Members, Topic
+from equipoise.assignors.racks import is_near, racks_matter
 from equipoise.wire.consumer_protocol import (
     NO_GENERATION,
     Partitions,
@@ -18,7 +20,8 @@ from equipoise.wire.consumer_protocol import (
 )
 
 RACKS = ("r1", "r2", "r3")
-Owned = dict[tuple[str, int], str]  # the owner of a topic's partition
+Owned = Mapping[tuple[str, int], str]  # the owner of a topic's partition
+Score = tuple[int, int, int]  # squares of loads, partitions not in their owner's rack, moves: less is better
 
 
 def cluster(**counts: int) -> Cluster:
@@ -35,7 +38,7 @@ def partitions_of(assignments: Assignments) -> dict[str, Partitions]:
 
 def owners(assigned: Mapping[str, Partitions]) -> Owned:
     """Who has what; no partition twice."""
-    found: Owned = {}
+    found: dict[tuple[str, int], str] = {}
     for member_id, partitions in assigned.items():
         for topic, numbers in partitions.items():
             for number in numbers:
@@ -59,14 +62,15 @@ class Group(NamedTuple):
     """A group before a rebalance."""
 
     cluster: Cluster
-    topics: dict[str, list[str]]  # that each member subscribes to
-    owned: Owned = {}  # noqa: RUF012, never changed
+    topics: Mapping[str, list[str]]  # that each member subscribes to
+    owned: Owned = MappingProxyType({})
+    racks: Mapping[str, str | None] = MappingProxyType({})
 
     def sticky(self) -> Members:
         """Members of `sticky`, who remember in the user data."""
         return {
-            name: GroupMember(Subscription(topics=self.topics[name], user_data=self._memory(name)))
-            for name in self.topics
+            name: GroupMember(Subscription(topics=topics, user_data=self._memory(name), rack_id=self.racks.get(name)))
+            for name, topics in self.topics.items()
         }
 
     def cooperative(self, generation_id: int = 1) -> Members:
@@ -80,6 +84,22 @@ class Group(NamedTuple):
                 partitions.setdefault(topic, []).append(number)
         return partitions
 
+    def partitions(self) -> list[tuple[str, int]]:
+        return [(name, number) for name, topic in self.cluster.items() for number in range(topic.partitions)]
+
+    def is_far(self, member_id: str, topic: str, number: int) -> bool:
+        """Whether a member is not in a rack of the replicas, and racks matter."""
+        wanted = {name for topics in self.topics.values() for name in topics if name in self.cluster}
+        replicas = [racks for name in wanted for racks in self.cluster[name].racks]
+        rack = self.racks.get(member_id)
+        return racks_matter(self.racks.values(), replicas) and not is_near(rack, self.cluster[topic].racks[number])
+
+    def score(self, assigned: Mapping[str, Partitions]) -> Score:
+        loads = [sum(map(len, partitions.values())) for partitions in assigned.values()]
+        found = owners(assigned)
+        far = sum(self.is_far(name, *key) for key, name in found.items())
+        return sum(load * load for load in loads), far, sum(self.owned.get(key) != name for key, name in found.items())
+
     def _memory(self, member_id: str) -> bytes:
         return encode_sticky_user_data(StickyUserData(owned_partitions=self.owned_by(member_id), generation_id=1))
 
@@ -88,23 +108,26 @@ def owning(topics: Sequence[str], owned: Partitions, generation_id: int = NO_GEN
     return GroupMember(Subscription(topics=list(topics), owned_partitions=owned, generation_id=generation_id))
 
 
-def score(assigned: Mapping[str, Partitions], owned: Owned) -> tuple[int, int]:
-    """Sum of the squares of loads, and moves: less is better."""
-    loads = [sum(map(len, partitions.values())) for partitions in assigned.values()]
-    return sum(load * load for load in loads), sum(owned.get(key) != name for key, name in owners(assigned).items())
-
-
 @st.composite
-def groups(draw: st.DrawFn, alike: bool) -> Group:
+def groups(draw: st.DrawFn, alike: bool = False, racks: bool = False) -> Group:
     """Small enough for brute force. Some owners are not there any more, or not subscribed."""
-    counts = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
-    known = {f"t{number}": Topic(count) for number, count in enumerate(counts)}
+    replicas = st.frozensets(st.sampled_from(RACKS), min_size=1)
+    known = {
+        f"t{number}": Topic(count, tuple(draw(replicas) for _ in range(count)) if racks else ())
+        for number, count in enumerate(draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
+    }
     names = [f"m{number}" for number in range(draw(st.integers(1, 5)))]
     wanted = st.sets(st.sampled_from([*known, "unknown"])).map(sorted)
     topics = dict.fromkeys(names, draw(wanted)) if alike else {name: draw(wanted) for name in names}
-    keys = [(topic, number) for topic in known for number in range(known[topic].partitions)]
     owner = st.sampled_from([*names, "gone"])
-    return Group(known, topics, {key: name for key in keys if (name := draw(owner)) != "gone"})
+    owned = {key: draw(owner) for key in Group(known, topics).partitions()}
+    rack = st.sampled_from([None, *RACKS])
+    return Group(
+        known,
+        topics,
+        {key: name for key, name in owned.items() if name != "gone"},
+        {name: draw(rack) for name in names} if racks else {},
+    )
 
 
 def random_cluster(random: Random, racks: bool) -> Cluster:
@@ -134,19 +157,19 @@ def random_members(random: Random, topics: Sequence[str], racks: bool) -> Member
     return members
 
 
-def random_groups(count: int, seed: int) -> list[Group]:
+def random_groups(count: int, seed: int, racks: bool = False) -> list[Group]:
     """Many with equal subscriptions; between nothing and everything is owned, evenly or not. Everyone subscribes to
     something: where one member does not, Kafka's sticky assignor (4.3) may give it what it does not want."""
     random = Random(seed)
     found = []
     for _ in range(count):
-        known = random_cluster(random, racks=False)
-        members = random_members(random, list(known), racks=False)
+        known = random_cluster(random, racks)
+        members = random_members(random, list(known), racks)
         topics = {name: member.subscription.topics or list(known) for name, member in members.items()}
-        keys = [(topic, number) for topic in known for number in range(known[topic].partitions)]
-        share, owning_members = random.random(), random.sample(list(members), random.randint(1, len(members)))
-        owned = {key: random.choice(owning_members) for key in keys if random.random() < share}
-        found.append(Group(known, topics, owned))
+        share, some = random.random(), random.sample(list(members), random.randint(1, len(members)))
+        owned = {key: random.choice(some) for key in Group(known, topics).partitions() if random.random() < share}
+        racks_of = {name: member.subscription.rack_id for name, member in members.items()}
+        found.append(Group(known, topics, owned, racks_of))
     return found
 
 

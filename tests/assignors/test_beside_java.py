@@ -17,7 +17,6 @@ from tests.assignors.cases import (
     partitions_of,
     random_cases,
     random_groups,
-    score,
 )
 from tests.assignors.java import JavaAssignors
 
@@ -54,14 +53,16 @@ def test_identical(name: str, java_assign: Assign) -> None:
         check_valid(*case, ours)
 
 
-def test_sticky_is_as_balanced_with_no_more_moves(java_assign: Assign) -> None:
-    groups = random_groups(500, seed=2)
+@pytest.mark.parametrize("racks", [False, True])
+def test_sticky_is_as_balanced_with_no_more_moves(racks: bool, java_assign: Assign) -> None:
+    """And with racks, as near."""
+    groups = random_groups(500, 2, racks)
     cases = [(group.cluster, group.sticky()) for group in groups]
     better = 0
     for group, ours, theirs in zip(groups, our_assign("sticky", cases), java_assign("sticky", cases), strict=True):
         check_valid(group.cluster, group.sticky(), theirs)
-        assert score(ours, group.owned) <= score(theirs, group.owned), group
-        better += score(ours, group.owned) < score(theirs, group.owned)
+        assert group.score(ours) <= group.score(theirs), group
+        better += group.score(ours) < group.score(theirs)
     assert better < len(groups) / 4
 
 
@@ -81,7 +82,7 @@ def test_cooperative_sticky_is_as_balanced_with_no_more_moves(java_assign: Assig
     for group, ours, theirs in zip(groups, second, last, strict=True):
         check_valid(group.cluster, group.cooperative(), ours)
         check_valid(group.cluster, group.cooperative(), theirs)
-        assert score(ours, group.owned) <= score(theirs, group.owned), group
+        assert group.score(ours) <= group.score(theirs), group
 
 
 def _rounds(assign: Assign, groups: list[Group], count: int) -> Iterator[list[dict[str, Partitions]]]:

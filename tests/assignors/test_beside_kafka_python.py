@@ -15,7 +15,7 @@ from kafka.structs import TopicPartition
 
 from equipoise.assignors import Cluster, GroupMember, Members, assignor_named
 from equipoise.wire.consumer_protocol import Partitions, decode_subscription, encode_assignment
-from tests.assignors.cases import cluster, owning, partitions_of, random_cases, random_groups, score
+from tests.assignors.cases import cluster, owning, partitions_of, random_cases, random_groups
 
 
 class TheirCluster(NamedTuple):
@@ -75,7 +75,7 @@ def test_sticky_is_as_balanced_with_no_more_moves() -> None:
             for name, topics in group.topics.items()
         }
         theirs = their_assign(StickyPartitionAssignor(), group.cluster, metadata)
-        assert score(ours, group.owned) <= score(theirs, group.owned), group
+        assert group.score(ours) <= group.score(theirs), group
 
 
 class TestPayloads:

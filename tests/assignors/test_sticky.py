@@ -16,7 +16,7 @@ from equipoise.wire.consumer_protocol import (
     encode_sticky_user_data,
 )
 from tests.assignors.brute_force import optimum
-from tests.assignors.cases import Group, check_valid, cluster, groups, owners, owning, partitions_of, score
+from tests.assignors.cases import Group, check_valid, cluster, groups, owners, owning, partitions_of
 
 
 def sticky(topics: Cluster, members: Members) -> dict[str, Partitions]:
@@ -46,18 +46,28 @@ class TestOptimum:
     def test_equal_subscriptions(self, group: Group) -> None:
         self.check(group)
 
-    @given(groups(alike=False))
+    @given(groups())
     @settings(max_examples=300, deadline=None)
     def test_mixed_subscriptions(self, group: Group) -> None:
+        self.check(group)
+
+    @given(groups(alike=True, racks=True))
+    @settings(max_examples=150, deadline=None)
+    def test_racks(self, group: Group) -> None:
+        self.check(group)
+
+    @given(groups(racks=True))
+    @settings(max_examples=200, deadline=None)
+    def test_racks_and_mixed_subscriptions(self, group: Group) -> None:
         self.check(group)
 
     def check(self, group: Group) -> None:
         members = group.sticky()
         assigned = sticky(group.cluster, members)
         check_valid(group.cluster, members, assigned)
-        assert score(assigned, group.owned) == optimum(group.cluster, members, group.owned)
+        assert group.score(assigned) == optimum(group)
 
-    @given(groups(alike=False))
+    @given(groups())
     @settings(max_examples=100, deadline=None)
     def test_nothing_moves_the_second_time(self, group: Group) -> None:
         first = owners(sticky(group.cluster, group.sticky()))
@@ -102,7 +112,7 @@ class TestMixedSubscriptions:
         group = Group(cluster(ab=4, bc=2), {"a": ["ab"], "b": ["ab", "bc"], "c": ["bc"]}, owned)
         assigned = sticky(group.cluster, group.sticky())
         assert loads(assigned) == {"a": 2, "b": 2, "c": 2}
-        assert score(assigned, owned)[1] == 2
+        assert group.score(assigned)[-1] == 2
 
     def test_what_only_one_can_have_loads_it_alone(self) -> None:
         group = Group(cluster(own=9, both=4), {"a": ["own", "both"], "b": ["both"]})
@@ -121,7 +131,7 @@ class TestMixedSubscriptions:
         assert set(loads(first).values()) == {30}
         without = Group(group.cluster, {name: topics[name] for name in topics if name != "m000"}, owners(first))
         second = sticky(without.cluster, without.sticky())
-        assert score(second, without.owned)[1] == 30
+        assert without.score(second)[-1] == 30
 
 
 class TestClaims:
@@ -146,7 +156,7 @@ class TestClaims:
 
 
 class TestCooperative:
-    @given(groups(alike=False))
+    @given(groups())
     @settings(max_examples=100, deadline=None)
     def test_what_changes_hands_is_given_out_in_the_second_round(self, group: Group) -> None:
         final = owners(sticky(group.cluster, group.sticky()))
@@ -154,7 +164,7 @@ class TestCooperative:
         assert first == {key: name for key, name in final.items() if group.owned.get(key) in (None, name)}
         second = cooperative(group.cluster, group._replace(owned=first).cooperative())
         check_valid(group.cluster, group.cooperative(), second)
-        assert score(second, {})[0] == score(sticky(group.cluster, group.sticky()), {})[0]
+        assert group.score(second)[0] == group.score(sticky(group.cluster, group.sticky()))[0]
         kept = {key for key, name in first.items() if group.owned.get(key) == name}
         assert kept <= {key for key, name in owners(second).items() if group.owned.get(key) == name}
 

@@ -33,7 +33,7 @@ class Network:
         """Cheapest paths first, and among them the shortest; returns what was added. Each round makes the path to the
         sink dearer or longer, so that there are no more rounds than costs times lengths."""
         added = 0
-        for _ in range(len(self._arcs) ** 2):
+        for _ in range(len(self._arcs) ** 3):
             self._measure(source)
             if self._distance[sink] == _FAR:
                 break

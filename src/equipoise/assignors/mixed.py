@@ -23,35 +23,37 @@ _SOURCE, _SINK = 0, 1
 
 
 class Mixed(NamedTuple):
-    """Topics with the same subscribers are one bundle, members with the same topics one class."""
+    """Partitions that are the same to all members are one bundle, members to whom all partitions are the same one
+    class: those with the same topics and, where it matters, in the same rack."""
 
-    bundle_of: Ints  # of each topic
+    bundle_of: Ints  # of each partition
     class_of: Ints  # of each member
     subscribed: Flags  # by bundle and class
+    near: Flags  # the same, in the same rack; all, if racks do not matter
 
 
 def balance(owner: Ints, group: Mixed, numbering: Numbering) -> Ints:
     """The next owner of each partition."""
     terms = _terms(group, numbering)
-    owner = _without_misplaced(terms, owner)
-    kept = _keep(terms, owner)
+    owner = _without(terms, owner, ~terms.open)
+    kept = _keep(terms, _without(terms, owner, ~terms.near))
     result = _place(terms, owner, kept)
-    fewest = np.count_nonzero(kept == NOBODY)
-    if np.count_nonzero(result != owner) > fewest and np.sum(terms.open @ terms.size) <= _SMALL:
-        return _place(terms.for_each_member(), owner, kept)
-    return result
+    moves, fewest = np.count_nonzero(result != owner), np.count_nonzero(kept == NOBODY)
+    if (moves == fewest and terms.near.all()) or np.sum(terms.open @ terms.size) > _SMALL:
+        return result
+    return _place(terms.for_each_member(), owner, kept)
 
 
 class _Terms(NamedTuple):
     """What the layers demand: a member has `least` of its class, and `larger` members of a layer have one more."""
 
     numbering: Numbering
-    bundle_of: Ints  # of each topic
-    bundle_of_each: Ints  # partition
+    bundle_of: Ints  # of each partition
     supply: Ints  # of each bundle
     class_of: Ints  # of each member
     size: Ints  # of each class
     open: Flags  # by bundle and class: subscribed to, and of the same layer
+    near: Flags  # the same: where it should be
     least: Ints  # of each class
     layer_of: Ints  # of each class
     larger: Ints  # of each layer
@@ -63,6 +65,7 @@ class _Terms(NamedTuple):
             class_of=np.arange(members),
             size=np.ones(members, np.int64),
             open=self.open[:, self.class_of],
+            near=self.near[:, self.class_of],
             least=self.least[self.class_of],
             layer_of=self.layer_of[self.class_of],
         )
@@ -73,13 +76,12 @@ class _Terms(NamedTuple):
     def cells(self, owner: Ints) -> Ints:
         """How many partitions of each bundle each class has."""
         owned = np.flatnonzero(owner != NOBODY)
-        cell = self.bundle_of_each[owned] * len(self.size) + self.class_of[owner[owned]]
+        cell = self.bundle_of[owned] * len(self.size) + self.class_of[owner[owned]]
         return np.bincount(cell, minlength=self.open.size).reshape(self.open.shape)
 
 
 def _terms(group: Mixed, numbering: Numbering) -> _Terms:
-    bundle_of_each = numbering.each(group.bundle_of)
-    supply = np.bincount(bundle_of_each, minlength=len(group.subscribed))
+    supply = np.bincount(group.bundle_of, minlength=len(group.subscribed))
     size = np.bincount(group.class_of, minlength=group.subscribed.shape[1])
     classes = [np.flatnonzero(row).tolist() for row in group.subscribed]
     found = layers(Demand(supply.tolist(), size.tolist(), classes))
@@ -91,21 +93,23 @@ def _terms(group: Mixed, numbering: Numbering) -> _Terms:
     return _Terms(
         numbering=numbering,
         bundle_of=group.bundle_of,
-        bundle_of_each=bundle_of_each,
         supply=supply,
         class_of=group.class_of,
         size=size,
         open=group.subscribed & (layer_of_bundle[:, None] == layer_of),
+        near=group.near,
         least=np.array([layer.least for layer in found])[layer_of],
         layer_of=layer_of,
         larger=np.array([layer.larger for layer in found]),
     )
 
 
-def _without_misplaced(terms: _Terms, owner: Ints) -> Ints:
-    """Nobody can keep what it does not subscribe to any more, or what best balance takes to another layer."""
-    closed = np.append(~terms.open, np.zeros((len(terms.supply), 1), np.bool_), axis=1)
-    return np.where(closed[terms.bundle_of_each, terms.classes_of(owner)], NOBODY, owner)
+def _without(terms: _Terms, owner: Ints, misplaced: Flags) -> Ints:
+    """What is in the wrong class has no owner. Nobody can keep what it does not subscribe to any more, or what best
+    balance takes to another layer."""
+    nobodys = np.zeros((len(terms.supply), 1), np.bool_)
+    wrong = np.append(misplaced, nobodys, axis=1)
+    return np.where(wrong[terms.bundle_of, terms.classes_of(owner)], NOBODY, owner)
 
 
 def _keep(terms: _Terms, owner: Ints) -> Ints:
@@ -122,27 +126,29 @@ def _keep(terms: _Terms, owner: Ints) -> Ints:
 
 def _place(terms: _Terms, owner: Ints, kept: Ints) -> Ints:
     """Bundles to classes, partitions to classes, partitions to members."""
-    return _within_classes(terms, owner, _classes(terms, owner, kept, _shares(terms, kept)))
+    return _within_classes(terms, owner, _classes(terms, owner, kept, _shares(terms, owner, kept)))
 
 
-def _shares(terms: _Terms, kept: Ints) -> Ints:
+def _shares(terms: _Terms, owner: Ints, kept: Ints) -> Ints:
     """How many partitions of each bundle each class is to have: a flow from bundles to classes that begins with what
-    is kept, which costs nothing."""
+    is kept. A move costs 1, a partition far from its owner's rack more than all moves together."""
     bundles, classes = terms.open.shape
     first_class = 2 + bundles
     first_layer = first_class + classes
     network = Network(first_layer + len(terms.larger))
-    cells = terms.cells(kept)
-    for bundle, (supply, flow) in enumerate(zip(terms.supply.tolist(), cells.sum(1).tolist(), strict=True)):
+    begun = terms.cells(kept)
+    can_stay = np.where(terms.near, begun, terms.cells(owner))
+    far = len(owner) + 1
+    for bundle, (supply, flow) in enumerate(zip(terms.supply.tolist(), begun.sum(1).tolist(), strict=True)):
         network.add(_SOURCE, 2 + bundle, supply, flow=flow)
     arcs = []
     for bundle, number in np.argwhere(terms.open).tolist():
-        stays = int(cells[bundle, number])
-        arcs.append(network.add(2 + bundle, first_class + number, int(terms.supply[bundle]), cost=1))
-        network.add(2 + bundle, first_class + number, stays, flow=stays)  # has the number behind
+        ends, cost = (2 + bundle, first_class + number), 0 if terms.near[bundle, number] else far
+        arcs.append(network.add(*ends, int(terms.supply[bundle]), cost + 1))
+        network.add(*ends, int(can_stay[bundle, number]), cost, int(begun[bundle, number]))  # its number is 2 more
     _add_quotas(network, terms, kept, first_class, first_layer)
     network.fill(_SOURCE, _SINK)
-    shares = np.zeros_like(cells)
+    shares = np.zeros_like(begun)
     shares[terms.open] = [network.flow(arc) + network.flow(arc + 2) for arc in arcs]
     return shares
 
@@ -166,13 +172,13 @@ def _classes(terms: _Terms, owner: Ints, kept: Ints, shares: Ints) -> Ints:
     count = len(terms.size)
     classes = terms.classes_of(owner)
     owned = np.flatnonzero(owner != NOBODY)
-    cell = terms.bundle_of_each[owned] * count + classes[owned]
+    cell = terms.bundle_of[owned] * count + classes[owned]
     order = np.lexsort((kept[owned] == NOBODY, uniform.narrow(cell)))
     owned, cell = owned[order], cell[order]
     displaced = uniform.places(cell) >= shares.ravel()[cell]
     classes[owned[displaced]] = NOBODY
     free = np.flatnonzero(classes == NOBODY)
-    free = free[np.argsort(uniform.narrow(terms.bundle_of_each[free]), kind="stable")]
+    free = free[np.argsort(uniform.narrow(terms.bundle_of[free]), kind="stable")]
     missing = shares.ravel() - np.bincount(cell[~displaced], minlength=shares.size)
     classes[free] = np.repeat(np.tile(np.arange(count), len(terms.supply)), missing)
     return classes

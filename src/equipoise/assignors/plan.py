@@ -1,4 +1,4 @@
-"""A sticky assignment: who owned what, by what members say, and who is to own it. All in numbers."""
+"""A sticky assignment: who owned what, by what members say, and who is to own it; names become numbers here."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from equipoise.assignors import mixed, uniform
-from equipoise.assignors.assignor import Cluster, Members
+from equipoise.assignors.assignor import Cluster, Members, Topic
 from equipoise.assignors.numbering import NOBODY, Flags, Ints, Numbering
 from equipoise.assignors.order import Subscribers, java_order
+from equipoise.assignors.racks import is_near, racks_matter
 from equipoise.wire.consumer_protocol import Partitions, StickyUserData
 
 
@@ -32,13 +33,14 @@ class Plan(NamedTuple):
 
 
 def make_plan(cluster: Cluster, members: Members, memories: dict[str, StickyUserData]) -> Plan:
-    """Best balance first, then the fewest moves."""
+    """Best balance first, then most partitions in their owner's rack, then the fewest moves."""
     subscribers = Subscribers(cluster, members, sorted(members, key=java_order))
     numbering = Numbering.of(cluster, subscribers.topics)
     told = [memories[member_id] for member_id in subscribers.order]
     partitions, claimants = numbering.claims([memory.owned_partitions for memory in told])
     claimed, contested = _settle(numbering, partitions, claimants, [memory.generation_id for memory in told])
-    owner = balance(claimed, len(members), numbering, mixture(subscribers))
+    group = mixture(subscribers, numbering, find_places(cluster, members, subscribers))
+    owner = balance(claimed, len(members), numbering, group)
     return Plan(subscribers, numbering, claimed, contested, owner)
 
 
@@ -58,20 +60,58 @@ def _settle(numbering: Numbering, partitions: Ints, claimants: Ints, generations
 
 
 def balance(owner: Ints, members: int, numbering: Numbering, group: mixed.Mixed | None) -> Ints:
-    """The core, from integers to integers; without a group, subscriptions are equal."""
+    """The core, from integers to integers; without a group all members are alike."""
     if group is not None:
         return mixed.balance(owner, group, numbering)
     return uniform.balance(owner, members, numbering) if numbering.partitions else owner
 
 
-def mixture(subscribers: Subscribers) -> mixed.Mixed | None:
-    """The subscriptions in numbers, if they differ."""
-    if len(subscribers.classes) <= 1:
+def mixture(subscribers: Subscribers, numbering: Numbering, places: Places | None = None) -> mixed.Mixed | None:
+    """The subscriptions in numbers, and the racks; nothing if subscriptions are equal and racks do not matter."""
+    if len(subscribers.classes) <= 1 and places is None:
         return None
     bundles = subscribers.topics_by_classes()
     number_of = {topic: number for number, topics in enumerate(bundles.values()) for topic in topics}
     subscribed = np.zeros((len(bundles), len(subscribers.classes)), np.bool_)
     for number, classes in enumerate(bundles):
         subscribed[number, list(classes)] = True
-    bundle_of = np.array([number_of[topic] for topic in subscribers.topics], np.int64)
-    return mixed.Mixed(bundle_of, np.array(subscribers.class_of, np.int64), subscribed)
+    bundle_of = numbering.each(np.array([number_of[topic] for topic in subscribers.topics], np.int64))
+    group = mixed.Mixed(bundle_of, np.array(subscribers.class_of, np.int64), subscribed, np.ones_like(subscribed))
+    return group if places is None else _with_racks(group, places)
+
+
+class Places(NamedTuple):
+    """Racks in numbers: of each member, the replicas' of each partition, and what is near what (replicas by rack)."""
+
+    of_members: Ints
+    of_partitions: Ints
+    near: Flags
+
+
+def find_places(cluster: Cluster, members: Members, subscribers: Subscribers) -> Places | None:
+    """Nothing if racks do not matter."""
+    racks = [members[member_id].subscription.rack_id or None for member_id in subscribers.order]
+    replicas = [one for topic in subscribers.topics for one in _replicas(cluster[topic])]
+    if not any(racks) or not racks_matter(racks, replicas):
+        return None
+    rack_number = {rack: number for number, rack in enumerate(dict.fromkeys(racks))}
+    replicas_number = {one: number for number, one in enumerate(dict.fromkeys(replicas))}
+    near = [[is_near(rack, one) for rack in rack_number] for one in replicas_number]
+    return Places(
+        np.array([rack_number[rack] for rack in racks], np.int64),
+        np.array([replicas_number[one] for one in replicas], np.int64),
+        np.array(near, np.bool_),
+    )
+
+
+def _replicas(topic: Topic) -> list[frozenset[str]]:
+    return [frozenset(racks) for racks in topic.racks] or [frozenset()] * topic.partitions
+
+
+def _with_racks(group: mixed.Mixed, places: Places) -> mixed.Mixed:
+    """Classes are divided by rack, bundles by the racks of replicas."""
+    replicas, racks = places.near.shape
+    bundles, bundle_of = np.unique(group.bundle_of * replicas + places.of_partitions, return_inverse=True)
+    classes, class_of = np.unique(group.class_of * racks + places.of_members, return_inverse=True)
+    subscribed = group.subscribed[np.ix_(bundles // replicas, classes // racks)]
+    return mixed.Mixed(bundle_of, class_of, subscribed, places.near[np.ix_(bundles % replicas, classes % racks)])

@@ -11,9 +11,8 @@ from itertools import islice
 
 from equipoise.assignors.assignor import Assignments, Assignor, Cluster, Members, Topic
 from equipoise.assignors.order import Subscribers, member_order
+from equipoise.assignors.racks import Rack, racks_matter
 from equipoise.wire.consumer_protocol import Assignment, Partitions
-
-Rack = str | None
 
 
 class RangeAssignor(Assignor):
@@ -60,11 +59,7 @@ class _Cut:
         self._free = dict.fromkeys(range(count))
 
     def needs_racks(self, topic: Topic) -> bool:
-        """Not where a rack has replicas of all partitions or none."""
-        everywhere: AbstractSet[str] = frozenset().union(*topic.racks)
-        return not everywhere.isdisjoint({rack for rack in self._member_racks if rack}) and any(
-            racks != everywhere for racks in topic.racks
-        )
+        return racks_matter(self._member_racks, topic.racks)
 
     def match_racks(self) -> None:
         if not any(self._member_racks):

@@ -28,7 +28,7 @@ def holdings(owner: Ints, members: int) -> Ints:
 
 
 def release(owner: Ints, quota: Ints, numbering: Numbering, priority: Ints | None = None) -> Ints:
-    """Members above their quota let go of the last partitions, by priority (of topics), number and topic."""
+    """Members above their quota let go of the last partitions, by priority (of each), number and topic."""
     owner = owner.copy()
     excess = np.append(holdings(owner, len(quota)) > quota, False)
     held = np.flatnonzero(excess[owner])  # NOBODY is the flag behind the last member
@@ -37,7 +37,7 @@ def release(owner: Ints, quota: Ints, numbering: Numbering, priority: Ints | Non
     topics = numbering.topics_of(held)
     keys = [held - numbering.starts[topics], owner[held]]  # the last counts most
     if priority is not None:
-        keys.insert(1, priority[topics])
+        keys.insert(1, priority[held])
     order = np.lexsort([narrow(key) for key in keys])
     held, owners = held[order], owner[held][order]
     owner[held[places(owners) >= quota[owners]]] = NOBODY

@@ -68,7 +68,8 @@ class _Group(NamedTuple):
     def assigner(self) -> Callable[[], Ints]:
         """The core, with all names and payloads done."""
         subscribers = Subscribers(self.cluster, self.members(), self.member_ids())
-        numbering, group = Numbering.of(self.cluster, subscribers.topics), mixture(subscribers)
+        numbering = Numbering.of(self.cluster, subscribers.topics)
+        group = mixture(subscribers, numbering)
         return lambda: balance(self.owner, len(self.topics), numbering, group)
 
 
