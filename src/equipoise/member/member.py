@@ -120,11 +120,15 @@ class Member:
 
     def poll_begins(self, now: int) -> Step:
         """The application is there, until `poll_ends`: its callbacks can run, and its time does not."""
-        self.polls.begin()
+        self._is_back()
         return self._go_on(now)
 
+    def _is_back(self) -> None:
+        if self.subscription.is_active:
+            self.polls.begin()
+
     def poll_ends(self, now: int, records: int = 0) -> None:
-        """`records`: how many it takes with it. Also before and after each callback, which takes its own time."""
+        """`records`: how many it takes with it. Also before each callback, which takes its own time."""
         if self.subscription.is_active and not self.is_fenced:
             self.polls.end(now, records)
 
@@ -134,8 +138,9 @@ class Member:
         return self.callbacks[0] if self.callbacks else None
 
     def callback_done(self, now: int) -> Step:
-        """It has run, with or without an exception."""
+        """It has run, with or without an exception, and the application is back in its poll."""
         self._is_in_callback = False
+        self._is_back()
         kind, partitions = self.callbacks.popleft()
         if kind is not Kind.ASSIGNED:
             self.assignment -= partitions
