@@ -114,18 +114,17 @@ def measure_case(results: Results, case: Case, addresses: Mapping[str, str], top
     with ExitStack() as running, ThreadPoolExecutor() as threads:
         groups = {side: Group(address, topic, case, log, running) for side, address in addresses.items()}
 
-        def measure(transition: str) -> None:
+        def measure(name: str, transition: Callable[[Group], Rebalance]) -> None:
             for side, group in groups.items():
                 group.rest(chance)
-                found = getattr(group, transition)()
-                for measure, seconds in found._asdict().items():
-                    results.add(case.key(transition, measure), side, seconds)
+                for kind, seconds in transition(group)._asdict().items():
+                    results.add(case.key(name, kind), side, seconds)
 
         list(threads.map(Group.warm_up, groups.values()))
-        measure("first_join")
+        measure("first_join", Group.first_join)
         for _ in range(results.sizes.joins_and_leaves):
-            measure("join")
-            measure("leave")
+            measure("join", Group.join)
+            measure("leave", Group.leave)
         for _ in range(results.sizes.crashes):
             list(threads.map(Group.add_victim, groups.values()))
-            measure("crash")
+            measure("crash", Group.crash)

@@ -188,5 +188,5 @@ def _measure_rebalances(results: Results, brokers: Brokers, advance: Advance) ->
             try:
                 measure_case(results, case, addresses, topic, Path(scratch, "members.log"))
             except EquipoiseError as error:
-                results.skipped.append(f"{case.title}: {error}")
+                results.skipped.append(f"{case.title}: {str(error).splitlines()[0]}")
             advance()
