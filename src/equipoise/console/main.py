@@ -110,6 +110,26 @@ def bench_versus_kafka(as_json: bool, quick: bool, page: Path | None) -> None:
     run_bench(as_json, quick, page)
 
 
+@bench.command("consumer")
+@as_json
+@click.option("--quick", is_flag=True, help="Fewer records and rounds, half a minute.")
+def bench_consumer(as_json: bool, quick: bool) -> None:
+    """Records read per second by our consumer, beside confluent-kafka and kafka-python."""
+    from equipoise.console.bench.consumer import run_bench
+
+    run_bench(as_json, quick)
+
+
+@bench.command("handover")
+@as_json
+@click.option("--quick", is_flag=True, help="One round.")
+def bench_handover(as_json: bool, quick: bool) -> None:
+    """What readers notice of a rebalance of our consumers under load, eager beside cooperative."""
+    from equipoise.console.bench.handover import run_bench
+
+    run_bench(as_json, quick)
+
+
 @app.group()
 def topics() -> None:
     """List, create, describe and delete topics, on any Kafka cluster."""

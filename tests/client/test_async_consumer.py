@@ -1,0 +1,175 @@
+"""The consumer for asyncio: the same behaviour, on the application's own loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from equipoise.broker import Broker
+from equipoise.client import (
+    Admin,
+    AsyncConsumer,
+    CommitFailedError,
+    OffsetAndMetadata,
+    RebalanceListener,
+    TopicPartition,
+)
+from equipoise.wire.errors import UsageError
+from tests.client.writing import produce
+
+PATIENCE_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker({"group.initial.rebalance.delay.ms": 0}) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(broker: Broker, request: pytest.FixtureRequest) -> str:
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic(request.node.name, 3)
+    return str(request.node.name)
+
+
+def settings(broker: Broker, group: str) -> dict[str, object]:
+    return {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await work
+
+    asyncio.run(bounded())
+
+
+async def wait(consumer: AsyncConsumer, is_so: Callable[[], object]) -> list[Any]:
+    found: list[Any] = []
+    while not is_so():
+        found += await consumer.poll(0.05)
+    return found
+
+
+class Told(RebalanceListener):
+    """Coroutines beside a plain method."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, set[int]]] = []
+
+    async def on_assigned(self, consumer: AsyncConsumer, added: Any) -> None:
+        await asyncio.sleep(0)
+        self.events.append(("assigned", {one.partition for one in added}))
+
+    async def on_revoked(self, consumer: AsyncConsumer, removed: Any) -> None:
+        await consumer.commit()
+        self.events.append(("revoked", {one.partition for one in removed}))
+
+    def on_lost(self, consumer: AsyncConsumer, lost: Any) -> None:
+        self.events.append(("lost", {one.partition for one in lost}))
+
+
+def test_reading_committing_and_resuming(broker: Broker, topic: str) -> None:
+    produce(broker, topic, 30)
+
+    async def main() -> None:
+        rows = []
+        async with AsyncConsumer(settings(broker, topic), enable_auto_commit=False) as consumer:
+            consumer.subscribe(topic)
+            async for record in consumer:
+                rows.append((record.partition, record.offset))
+                if len(rows) == 30:
+                    break
+            places = [TopicPartition(topic, number) for number in range(3)]
+            await consumer.commit({places[0]: 4, places[1]: OffsetAndMetadata(5, "m")})
+            assert await consumer.committed() == {
+                places[0]: OffsetAndMetadata(4),
+                places[1]: OffsetAndMetadata(5, "m"),
+            }
+            assert await consumer.position(places[2]) == 10
+            assert await consumer.end_offsets(places[2]) == {places[2]: 10}
+        assert sorted(rows) == [(partition, offset) for partition in range(3) for offset in range(10)]
+        async with AsyncConsumer(settings(broker, topic)) as consumer:
+            consumer.subscribe(topic)
+            count = 0
+            async for _ in consumer:
+                count += 1
+                if count == 21:
+                    break
+            assert await consumer.poll(0.05) == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_two_on_one_loop_hand_over(broker: Broker, strategy: str) -> None:
+    topic = f"two-on-one-loop-{strategy}"
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic(topic, 3)
+
+    async def main() -> None:
+        told = Told(), Told()
+        config = settings(broker, topic) | {"partition.assignment.strategy": strategy}
+        async with AsyncConsumer(config) as first, AsyncConsumer(config) as second:
+            first.subscribe(topic, told[0])
+            await wait(first, lambda: len(first.assignment()) == 3)
+            second.subscribe(topic, told[1])
+
+            def both() -> bool:
+                return len(first.assignment()) == 2 and len(second.assignment()) == 1
+
+            await asyncio.gather(wait(first, both), wait(second, both))
+            await second.close()
+            await wait(first, lambda: len(first.assignment()) == 3)
+        revoked = [numbers for kind, numbers in told[0].events[:-1] if kind == "revoked"]
+        assert [len(numbers) for numbers in revoked] == ([1] if strategy == "cooperative-sticky" else [3, 2])
+        assert told[1].events[-1][0] == "revoked"
+
+    run(main())
+
+
+def test_two_tasks_at_a_time_are_refused(broker: Broker, topic: str) -> None:
+    async def main() -> None:
+        async with AsyncConsumer(settings(broker, topic)) as consumer:
+            consumer.subscribe(topic)
+            polling = asyncio.create_task(consumer.poll(5))
+            await asyncio.sleep(0)
+            with pytest.raises(UsageError, match="another thread or task"):
+                await consumer.poll(0)
+            polling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await polling
+            await wait(consumer, consumer.assignment)
+
+    run(main())
+
+
+def test_a_standalone_commit_to_a_live_group_fails_with_the_cause(broker: Broker, topic: str) -> None:
+    async def main() -> None:
+        async with AsyncConsumer(settings(broker, topic)) as member, AsyncConsumer(settings(broker, topic)) as alone:
+            member.subscribe(topic)
+            await wait(member, member.assignment)
+            alone.assign([(topic, 0)])
+            with pytest.raises(CommitFailedError, match="is none of them"):
+                await alone.commit({TopicPartition(topic, 0): 1})
+
+    run(main())
+
+
+def test_poll_arrow(broker: Broker, topic: str) -> None:
+    produce(broker, topic, 30)
+
+    async def main() -> None:
+        async with AsyncConsumer(settings(broker, topic)) as consumer:
+            consumer.assign([(topic, number) for number in range(3)])
+            rows = 0
+            while rows < 30:
+                table = await consumer.poll_arrow()
+                rows += 0 if table is None else table.num_rows
+            assert rows == 30
+
+    run(main())
