@@ -36,6 +36,7 @@ class Exchange:
 
     client: Client
     request: Message
+    node_id: int  # where it goes
 
 
 class Client:
@@ -194,7 +195,8 @@ class Client:
     def _send(self, step: Step) -> None:
         for send in step.sends:
             self._say(messages.asked(send.request))
-            exchange = Exchange(self, send.request)
+            coordinator = self.member.coordinator
+            exchange = Exchange(self, send.request, 0 if coordinator is None else coordinator.node_id)
             self._open.append(exchange)
             self.town.at(self.town.now + LATENCY_MS, lambda exchange=exchange: self._arrive(exchange))  # type: ignore[misc]
             self.town.at(self.town.now + send.timeout_ms, lambda exchange=exchange: self._time_out(exchange))  # type: ignore[misc]

@@ -54,7 +54,7 @@ def _(request: JoinGroupRequest) -> str:
     parts.append(f"generation={subscription.generation_id}" if subscription.generation_id >= 0 else "generation=-")
     parts.append(f"protocols={','.join(protocol.name for protocol in request.protocols)}")
     parts.append(f"topics={','.join(subscription.topics)} owning {replies.partitions(subscription.owned_partitions)}")
-    return f"{' '.join(parts)} ({request.reason})"
+    return " ".join(parts) + (f" ({request.reason})" if request.reason else "")
 
 
 @_asked.register

@@ -36,7 +36,7 @@ VERSIONS = {OffsetCommitRequest: 9, JoinGroupRequest: 9, SyncGroupRequest: 5, He
 class Town:
     def __init__(self, topics: Mapping[str, int] | None = None, **config: int) -> None:
         self.now = 0
-        self.topics = dict(topics or {"t": 3})
+        self.topics = dict({"t": 3} if topics is None else topics)
         self.lines: list[str] = []
         self.is_silent = False  # where nobody reads the lines
         self.clients: dict[str, Client] = {}
@@ -47,6 +47,8 @@ class Town:
         self._config = GroupConfig(
             **{"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 0, **config}  # type: ignore[arg-type]
         )
+        self._elsewhere = Shard(self._config, self._new_id)  # a broker that is not the coordinator
+        self._elsewhere.close(0)
         self._durable: list[tuple[bytes, bytes | None]] = []
         self._ids: Counter[str] = Counter()
         self._caller = ""
@@ -154,7 +156,7 @@ class Town:
         elif isinstance(request, FindCoordinatorRequest):
             self._reply(exchange, self._find())
         else:
-            self._run_shard(self._ask(exchange))
+            self._run_shard(self._ask(exchange, self.shard if exchange.node_id == self.node_id else self._elsewhere))
 
     def _find(self) -> FindCoordinatorResponse:
         found = Coordinator(key=GROUP, node_id=self.node_id, host="h", port=self.node_id, error_code=0)
@@ -162,21 +164,21 @@ class Town:
             found.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return FindCoordinatorResponse(coordinators=[found])
 
-    def _ask(self, exchange: Exchange) -> ShardStep:
+    def _ask(self, exchange: Exchange, shard: Shard) -> ShardStep:
         request, client = exchange.request, exchange.client
         self._caller = client.member.config.group_instance_id or client.name
         caller = Caller(exchange, VERSIONS[type(request)], client.name, "/127.0.0.1")
         match request:
             case JoinGroupRequest():
-                return self.shard.join_group(request, caller, self.now)
+                return shard.join_group(request, caller, self.now)
             case SyncGroupRequest():
-                return self.shard.sync_group(request, caller, self.now)
+                return shard.sync_group(request, caller, self.now)
             case HeartbeatRequest():
-                return self.shard.heartbeat(request, caller, self.now)
+                return shard.heartbeat(request, caller, self.now)
             case LeaveGroupRequest():
-                return self.shard.leave_group(request, caller, self.now)
+                return shard.leave_group(request, caller, self.now)
             case OffsetCommitRequest():
-                return self.shard.commit_offsets(request, {}, caller, self.now)
+                return shard.commit_offsets(request, {}, caller, self.now)
         raise AssertionError(request)
 
     def _run_shard(self, step: ShardStep) -> None:

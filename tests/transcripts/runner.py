@@ -6,7 +6,9 @@ commands, b01_*.txt for the first script to read.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from equipoise.wire.errors import UsageError
 from tests.transcripts.arguments import Arguments
@@ -17,26 +19,33 @@ HERE = Path(__file__).parent
 SCRIPTS = sorted(HERE.glob("*.txt"))
 
 
+class Stage(Protocol):
+    lines: list[str]  # what has been said since the last command
+
+
 def run(script: str, name: str = "script") -> str:
     """The script with every expectation renewed. UsageError names the line of a command that makes no sense."""
-    world = World()
+    return run_on(World(), COMMANDS, script, name)
+
+
+def run_on(world: Stage, commands: Mapping[str, Callable[..., None]], script: str, name: str) -> str:
     lines: list[str] = []
     for number, line in enumerate(script.splitlines(), 1):
         if line.startswith(">"):
-            lines += [line, *_answer(world, line[1:].strip(), f"{name}, line {number}")]
+            lines += [line, *_answer(world, commands, line[1:].strip(), f"{name}, line {number}")]
         elif not line or line.startswith("#"):
             lines.append(line)
     return "\n".join(lines) + "\n"
 
 
-def _answer(world: World, text: str, place: str) -> list[str]:
+def _answer(world: Stage, commands: Mapping[str, Callable[..., None]], text: str, place: str) -> list[str]:
     word, _, rest = text.partition(" ")
-    if word not in COMMANDS:
-        raise UsageError(f"{place}: no command {word!r}; there are {', '.join(COMMANDS)}")
+    if word not in commands:
+        raise UsageError(f"{place}: no command {word!r}; there are {', '.join(commands)}")
     world.lines = []
     try:
         given = Arguments(rest)
-        COMMANDS[word](world, given)
+        commands[word](world, given)
         given.done()
     except (UsageError, ValueError, KeyError) as error:
         raise UsageError(f"{place}: {text}: {error}") from error

@@ -102,7 +102,7 @@ def _send_join(member: Member, step: Step) -> None:
         group_instance_id=config.group_instance_id,
         protocol_type=PROTOCOL_TYPE,
         protocols=[_protocol(member, assignor) for assignor in config.assignors],
-        reason=joining.reason,
+        reason=joining.reason or None,
     )
     joining.interrupt()
     joining.in_flight, joining.is_wanted = request, False

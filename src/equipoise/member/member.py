@@ -35,6 +35,11 @@ from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.schema import Message
 
 GROUP = 0  # key_type of FindCoordinator
+_OUT = {
+    CommitFailure.POLL_OVERRUN: "poll() was not called in time",
+    CommitFailure.EXPELLED: "the coordinator did not know the member any more",
+    CommitFailure.OLD_GENERATION: "the group had gone on without the member",
+}
 _LEAVE_TIMEOUT_MS = 5_000  # nobody waits long for the answer to a farewell
 
 
@@ -115,7 +120,7 @@ class Member:
         before, was_active = self.subscription.topics, self.subscription.is_active
         self.subscription.to(topics, pattern)
         if self.subscription.topics != before or not was_active:
-            self.joining.want("the subscription has changed")
+            self.joining.want("the subscription has changed" if was_active else "")
         return self._go_on(now)
 
     def poll_begins(self, now: int) -> Step:
@@ -383,7 +388,7 @@ class Member:
         self._out_because = because
         self._forget(now, keep_member_id=because is CommitFailure.OLD_GENERATION)
         if self.subscription.is_active:
-            self.joining.want("the member was put out of its generation")
+            self.joining.want(_OUT[because])
 
     def fence(self, now: int) -> None:
         self.failure = FencedInstanceIdError(self.config.group_instance_id)
