@@ -36,6 +36,16 @@ def test_others_are_answered_at_once(software: str) -> None:
     assert [client.beat(at) for at in (0, 3)] == [0, 0]
 
 
+def test_aiokafka_is_known_by_its_own_client_id() -> None:
+    for client_id, is_held in (("aiokafka-0.14.0", True), ("mine", False), ("aiokafka-mine", False)):
+        client = Client("")
+        client.holding.known_as("", client_id)
+        assert client.beat(0) == (2700 if is_held else 0)
+    client = Client("")
+    client.holding.known_as("kafkajs", "aiokafka-0.14.0")
+    assert client.beat(0) == 0
+
+
 def test_another_interval_is_looked_at_without_a_hold_and_then_used() -> None:
     client = Client()
     assert [client.beat(at) for at in (0, 2, 4, 6)] == [2700, 0, 1800, 1800]

@@ -9,6 +9,7 @@ speaks up again and again just when a hold has run out was waiting for it, and i
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from equipoise.broker.config import BrokerConfig
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from equipoise.broker.groups import GroupShard
 
 PATIENT_CLIENTS = frozenset({"confluent-kafka-python", "librdkafka", "kafka-python", "apache-kafka-java", "equipoise"})
+_AIOKAFKA = re.compile(r"aiokafka-\d+\.\d+")
 _STATIC_LIMIT_MS = 500
 _SHORTEST_MS = 50  # a hold not worth its bookkeeping; also what is no heartbeat interval
 _USUAL_INTERVAL_MS = 3_000  # heartbeat.interval.ms of every client, unless it is set
@@ -40,8 +42,9 @@ class Holding:
         self._ran_out_at = 0
         self._blocked = 0
 
-    def known_as(self, software: str) -> None:
-        self.is_patient = software in PATIENT_CLIENTS
+    def known_as(self, software: str, client_id: str = "") -> None:
+        """aiokafka sends no software name, but names itself by its client id unless it is told another."""
+        self.is_patient = software in PATIENT_CLIENTS or (not software and _AIOKAFKA.match(client_id) is not None)
 
     def limit(self, config: BrokerConfig, request: HeartbeatRequest, now: int) -> int:
         """How long this heartbeat may be held; 0: not at all."""

@@ -20,6 +20,7 @@ from equipoise.wire.records.batch import Buffer
 
 _log = logging.getLogger(__name__)
 _COPY_UP_TO = 64 << 10  # below this a copy by pread costs less than the page faults of a map
+_FORGET_AFTER = 16 << 20  # bytes read through a map: its pages stay in the system's cache, but count as ours no more
 _PARTS_A_CALL = 512  # IOV_MAX is 1024 on Linux
 fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
@@ -49,6 +50,7 @@ class FileStorage:
         self.created = False  # since its directory was last synced
         self._descriptor: _Descriptor | None = None
         self._map: mmap.mmap | None = None
+        self._read_through_map = 0
 
     def descriptor(self) -> _Descriptor:
         if self._descriptor is None:
@@ -94,7 +96,12 @@ class FileStorage:
     def views(self, start: int, end: int) -> list[memoryview]:
         if end - start <= _COPY_UP_TO:
             return [memoryview(self._copy(start, end - start))]
-        return [memoryview(self._mapped(end))[start:end]]
+        found = self._mapped(end)
+        self._read_through_map += end - start
+        if self._read_through_map >= _FORGET_AFTER and hasattr(mmap, "MADV_DONTNEED"):
+            self._read_through_map = 0
+            found.madvise(mmap.MADV_DONTNEED)
+        return [memoryview(found)[start:end]]
 
     def _mapped(self, end: int) -> mmap.mmap:
         """The file's map, renewed when the file has outgrown it. A map lives on while a view of it does."""

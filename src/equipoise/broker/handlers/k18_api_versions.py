@@ -19,7 +19,7 @@ VERSIONS = "0-4"
 
 def handle(server: Server, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
     call.connection.client_software = (request.client_software_name, request.client_software_version)
-    call.connection.holding.known_as(request.client_software_name)
+    call.connection.holding.known_as(request.client_software_name, call.client_id)
     return _answer(ErrorCode.NONE)
 
 
