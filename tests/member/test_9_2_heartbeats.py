@@ -87,6 +87,16 @@ def test_9_2_pauses_double_from_retry_backoff_to_its_maximum_and_begin_anew_afte
     assert solo.asked(JoinGroupRequest) is not None
 
 
+def test_9_2_a_pause_that_ends_with_nothing_to_do_is_over() -> None:
+    solo = Solo().joining()
+    solo.join(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    solo.learn(covered=frozenset({"t"}), t=3)
+    solo.subscribe(pattern="t.*")  # it joins when it knows all topics
+    solo.advance(10_000)
+    assert solo.silent
+    assert solo.member.heartbeats.next_deadline(can_send=True) > solo.now + 1_000_000
+
+
 def test_9_2_jitter_is_given_from_outside() -> None:
     solo = Solo().subscribe("t")
     solo.member._jitter = lambda: 1.2

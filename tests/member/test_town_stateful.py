@@ -41,6 +41,7 @@ SLOTS = st.integers(0, 3)
 TIMES = st.sampled_from([1, 2, 3, 5, 10, 100, 1_000, 3_000, 5_000, 11_000, 21_000])
 PAUSE_MS = 25_000  # at most
 PAUSES = st.sampled_from([1, 50, 2_000, 5_000, 11_000, PAUSE_MS])
+LOADING = st.sampled_from([0, 0, 5, 1_000, 5_000])
 SUBSCRIPTIONS = st.sampled_from([("t",), ("t", "u"), ("u",), None])  # None: the pattern of both
 
 
@@ -187,17 +188,17 @@ class TownMachine(RuleBasedStateMachine):
         self.town.topics[topic] = min(self.town.topics[topic] + 1, 8)
         self.town.tell_metadata()
 
-    @rule()
-    def crash(self) -> None:
+    @rule(loading_ms=LOADING)
+    def crash(self, loading_ms: int) -> None:
         if self.town.node_id:
-            self.town.crash()
+            self.town.crash(loading_ms)
 
-    @rule(ms=PAUSES)
-    def move(self, ms: int) -> None:
+    @rule(ms=PAUSES, loading_ms=LOADING)
+    def move(self, ms: int, loading_ms: int) -> None:
         if self.town.node_id:
             node_id = 3 - self.town.node_id
             self.town.unload()
-            self.town.at(self.town.now + ms, lambda: self.town.start(node_id))
+            self.town.at(self.town.now + ms, lambda: self.town.start(node_id, loading_ms))
 
     @rule(ms=TIMES)
     def wait(self, ms: int) -> None:
@@ -269,7 +270,7 @@ class TownMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "town"):
             return
-        self.town.advance(PAUSE_MS)
+        self.town.advance(2 * PAUSE_MS)
         for client in self.town.clients.values():
             client.connected, client.callback_ms, client.lose_next = True, 0, None
             client.poll()

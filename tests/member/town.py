@@ -13,7 +13,7 @@ from equipoise.assignors import Topic, assignor_named
 from equipoise.console import words
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.group import Group
-from equipoise.coordinator.shard import Shard
+from equipoise.coordinator.shard import Shard, Status
 from equipoise.coordinator.step import Caller
 from equipoise.coordinator.step import Step as ShardStep
 from equipoise.member import MemberConfig
@@ -79,19 +79,27 @@ class Town:
 
     # -- the coordinator's life
 
-    def start(self, node_id: int = 1) -> None:
-        """Reads back what was durable, perhaps on another broker."""
+    def start(self, node_id: int = 1, loading_ms: int = 0) -> None:
+        """Reads back what was durable, perhaps on another broker, which takes its time."""
         self.node_id = node_id
         self.shard = Shard(self._config, self._new_id)
         for key, value in self._durable:
             record = decode_record(key, value)
             assert isinstance(record, Record)
             self.shard.apply(record, self.now)
-        self._run_shard(self.shard.activate(self.now))
+        if loading_ms:
+            self.at(self.now + loading_ms, lambda shard=self.shard: self._activate(shard))  # type: ignore[misc]
+        else:
+            self._activate(self.shard)
 
-    def crash(self) -> None:
+    def _activate(self, shard: Shard) -> None:
+        """Unless it has gone elsewhere before it was read."""
+        if shard is self.shard and shard.status is Status.LOADING:
+            self._run_shard(shard.activate(self.now))
+
+    def crash(self, loading_ms: int = 0) -> None:
         """And a fresh start. Connections break."""
-        self.start(self.node_id)
+        self.start(self.node_id, loading_ms)
         for client in self.clients.values():
             client.cut()
 
