@@ -72,6 +72,7 @@ class Member:
                 self.may_assign.release(told["times"])
             case "pause":
                 self._pausing.set()
+                self.say("pausing")
             case "resume":
                 self._may_go_on.set()
             case "close":

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from equipoise.wire.errors import EquipoiseError
 
-PATIENCE_S = 60.0  # no step takes a tenth of it, unless a session has to end first; who has not done by then never will
+PATIENCE_S = 120.0  # no step takes a tenth of it, unless the machine is very busy; who has not done by then never will
 Place = tuple[str, int]  # topic, partition
 Row = tuple[str, int, int]  # topic, partition, offset
 
@@ -24,7 +24,8 @@ class MemberError(EquipoiseError):
 class Event(NamedTuple):
     at: float  # on the machine's monotonic clock, which all processes share
     member: str
-    kind: str  # assigned, revoked, lost, stopped, killed, closed, records, paused, committed, refused, assigning, error
+    # assigned, revoked, lost, stopped, killed, closed, records, pausing, paused, committed, refused, assigning, error
+    kind: str
     places: frozenset[Place] = frozenset()
     rows: tuple[Row, ...] = ()
     whole: bool = False  # assigned: this is all it has now

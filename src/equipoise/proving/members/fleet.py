@@ -166,7 +166,9 @@ class Members:
 
     def pause(self, name: str) -> None:
         """With the next records it reads, it stops: it commits and polls no more until `resume`."""
+        since = self.now
         self._tell(name, "pause")
+        self.wait_until(f"{name} has heard", lambda: bool(self.told(name, "pausing", since=since)))
 
     def resume(self, name: str) -> None:
         self._tell(name, "resume")

@@ -22,6 +22,9 @@ from equipoise.proving.scenarios.stage import Client, Stage, new_topic
 from equipoise.wire.errors import EquipoiseError
 
 AT_A_TIME = 10
+# Of kafka-python: a join that ends between two polls is thrown away, and a static member that joins once more may cause
+# a rebalance. So its polls are longer than a join takes on a busy machine.
+_POLL_MS = 3_000
 _LAST = "broker killed"  # of all clients at the same time, for there is one broker of each kind
 
 
@@ -108,7 +111,8 @@ class Theatre:
 
     def _stage(self, client: Client, restart_broker: Callable[[], None]) -> Stage:
         topic = new_topic()
-        members = Members.of(self.fleet, topic, group=f"group-of-{topic}", assignor=client.assignor)
+        settings = {"group": f"group-of-{topic}", "assignor": client.assignor, "poll_ms": _POLL_MS}
+        members = Members.of(self.fleet, topic, **settings)
         stage = Stage(client, self.fleet, members, topic, restart_broker)
         stage.create_topic(topic)
         return stage

@@ -17,7 +17,9 @@ _HEAD = """# Compatibility: real clients on Equipoise and on Apache Kafka
 
 Written by `equipoise.proving.scenarios`: each scenario is one program, played with every client on both brokers with
 the same settings, and what it notes must be the same on both: who owns how much, what is committed, what was read twice
-without need, how many generations it took, which error the application sees.
+without need, how many generations it took, which error the application sees. (Generations are not counted with
+kafka-python, which joins once more when a join ends between two of its polls; nor, but for confluent-kafka, when the
+broker is killed: clients may then join again of their own accord.)
 
 `ok ok`: it went well on Equipoise and on Kafka, with the same outcome. `-`: the client cannot do that; the reason
 stands below the table.

@@ -240,6 +240,7 @@ func main() {
 			go (&member{order: told}).commitAlone(os.Args[1])
 		case "pause":
 			members[told.Member].pausing.Store(true)
+			members[told.Member].say("pausing", nil)
 		case "resume":
 			members[told.Member].resumed <- struct{}{}
 		case "close":

@@ -62,7 +62,7 @@ final class Member implements ConsumerRebalanceListener {
             switch (told.get("do").asText()) {
                 case "join" -> new Thread(member::live, name).start();
                 case "commit alone" -> new Thread(member::commitAlone, name).start();
-                case "pause" -> member.pausing = true;
+                case "pause" -> member.pauseWithNextRecords();
                 case "resume" -> member.mayGoOn.release();
                 case "close" -> member.closing = true;
                 case "crash" -> Runtime.getRuntime().halt(KILLED);
@@ -70,6 +70,11 @@ final class Member implements ConsumerRebalanceListener {
             }
         }
         Runtime.getRuntime().halt(0); // whoever is still a member is so no more
+    }
+
+    private void pauseWithNextRecords() {
+        pausing = true;
+        say("pausing", Map.of());
     }
 
     private void live() {

@@ -95,6 +95,7 @@ async function commitAlone({ member, group, place: [topic, partition], offset })
 
 async function pause({ member }) {
   members.get(member).pausing = true
+  say(member, 'pausing')
 }
 
 async function resume({ member }) {
