@@ -122,6 +122,20 @@ def test_9_8_join_of_another_protocol_type_is_no_consumer_group() -> None:
     raises(solo, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
+def test_9_8_an_error_that_has_no_name_here_comes_out_of_poll_too() -> None:
+    solo = Solo().joining()
+    solo.join(error=9_999)  # type: ignore[arg-type]
+    raises(solo, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def test_9_8_what_went_wrong_with_joining_is_not_raised_when_the_consumer_has_unsubscribed() -> None:
+    solo = Solo().joining()
+    solo.join(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+    solo.do(solo.member.unsubscribe(solo.now))
+    solo.poll()
+    assert solo.failure is None
+
+
 # -- SyncGroup
 
 
@@ -278,6 +292,19 @@ def test_9_8_82_is_for_good(api: str) -> None:
     assert solo.asked(JoinGroupRequest) is solo.asked(HeartbeatRequest) is solo.asked(FindCoordinatorRequest) is None
     solo.do(solo.member.close(solo.now))
     assert solo.member.has_left
+
+
+def test_9_8_82_nothing_that_comes_later_outdoes_it() -> None:
+    solo = rejoining()
+    solo.commit(p0=1)
+    solo.advance(1)
+    solo.join(2)
+    solo.advance(HEARTBEAT)
+    solo.beat(GONE)
+    solo.advance(BACKOFF)
+    solo.sync(error=FENCED)
+    solo.find(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    raises(solo, FENCED)
 
 
 # -- FindCoordinator

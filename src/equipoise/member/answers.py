@@ -59,6 +59,14 @@ FIND_COORDINATOR = {
 }
 
 
+def error_of(number: int) -> ErrorCode:
+    """A newer broker may know errors that we have no name for."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def remedy(error: ErrorCode, api: str) -> str:
     """For errors that end in the application."""
     return f"{api} was answered {error.name}{_REMEDIES.get(error, '')}"

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from equipoise.member import answers
 from equipoise.member.errors import CommitFailedError, CommitFailure, RebalanceInProgressError
 from equipoise.member.heartbeats import NEVER
 from equipoise.member.partitions import NOTHING, Owned, TopicPartition, listed
@@ -164,7 +165,7 @@ class Commits:
             return
         self._request = None
         errors = {
-            TopicPartition(topic.name, row.partition_index): ErrorCode(row.error_code)
+            TopicPartition(topic.name, row.partition_index): answers.error_of(row.error_code)
             for topic in response.topics
             for row in topic.partitions
             if row.error_code != ErrorCode.NONE

@@ -128,7 +128,7 @@ def joined(member: Member, request: JoinGroupRequest, response: JoinGroupRespons
     if request is not joining.in_flight:
         return
     joining.in_flight = None
-    error = ErrorCode(response.error_code)
+    error = answers.error_of(response.error_code)
     if error is ErrorCode.NONE and response.protocol_type not in (None, PROTOCOL_TYPE):
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if error is ErrorCode.NONE:
@@ -210,7 +210,7 @@ def synced(member: Member, request: SyncGroupRequest, response: SyncGroupRespons
     if request is not joining.in_flight:
         return
     joining.in_flight = None
-    error = ErrorCode(response.error_code)
+    error = answers.error_of(response.error_code)
     if error is ErrorCode.NONE and not _is_ours(member, response):
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if error is ErrorCode.NONE:

@@ -171,6 +171,7 @@ class Member:
         self.subscription.clear()
         self.polls.stop()
         self.joining.cancel()
+        self.take_failure()  # of joining, which is no longer wanted
         self._drop_callbacks()
         return self._go_on(now)
 
@@ -293,7 +294,7 @@ class Member:
             return
         self._finding = None
         found = response.coordinators[0] if response.coordinators else response
-        error = ErrorCode(found.error_code)
+        error = answers.error_of(found.error_code)
         if error is ErrorCode.NONE:
             self.coordinator = Node(found.node_id, found.host, found.port)
             self.recover()
@@ -305,7 +306,7 @@ class Member:
             refusal = KafkaError(error, answers.remedy(error, "FindCoordinator"))
             self.commits.abandon(refusal)
             if self.subscription.is_active:
-                self.failure = refusal
+                self._raise(refusal)
 
     # -- going on
 
@@ -351,7 +352,7 @@ class Member:
         if request is not self.heartbeats.in_flight:
             return  # of an earlier generation, or coordinator
         self.heartbeats.in_flight = None
-        error = ErrorCode(response.error_code)
+        error = answers.error_of(response.error_code)
         if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             self.heartbeats.heard(now)
         if error is ErrorCode.NONE or (error is ErrorCode.REBALANCE_IN_PROGRESS and self.is_rebalancing):
@@ -381,7 +382,7 @@ class Member:
                 self.fail(error, api)
 
     def fail(self, error: ErrorCode, api: str) -> None:
-        self.failure = KafkaError(error, answers.remedy(error, api))
+        self._raise(KafkaError(error, answers.remedy(error, api)))
 
     def put_out(self, because: CommitFailure, now: int) -> None:
         """Out of its generation. What it owned it may not own any more: `_tell_of_loss`."""
@@ -397,8 +398,14 @@ class Member:
 
     def stumble(self, what: str, error: Exception) -> None:
         """Over something that neither side's state machine is to blame for: poll() raises it."""
-        self.failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: {error or type(error).__name__}")
-        self.failure.__cause__ = error
+        failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: {str(error) or type(error).__name__}")
+        failure.__cause__ = error
+        self._raise(failure)
+
+    def _raise(self, failure: KafkaError) -> None:
+        """At the next poll. Nothing outdoes being fenced."""
+        if not self.is_fenced:
+            self.failure = failure
 
     def commit_failure(self, now: int) -> KafkaError:
         """Why this member, which is part of no generation, cannot commit."""
