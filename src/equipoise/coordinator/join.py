@@ -174,7 +174,8 @@ class Joining:
     def resume(self, group: Group, member: Member, before: _Incarnation) -> None:
         """No rebalance: the member goes on where it was, once its new id is durable.
 
-        Parked until then: the next incarnation fences it, and a rebalance that comes first takes it along.
+        Parked until then: the next incarnation fences it, and a rebalance that comes first takes it along. What the
+        group is subscribed to stays what it was in the last join phase, also if the member has other topics now.
         """
         caller = self.caller
 
@@ -190,13 +191,11 @@ class Joining:
             if self.shard.timers.deadline(member.timer) is None:  # it came up during the wait and was passed over
                 self.rebalancer.arm_session(member, now)
 
-        group.update_subscribed_topics()
         self.step.write([group.record()], then)
 
     def go_back(self, group: Group, member: Member, before: _Incarnation, now: int) -> None:
         group.update(member, before.protocols, before.timeouts)
         self.rebalancer.rename(group, member, before.member_id, now)
-        group.update_subscribed_topics()
 
     # -- a join with a member id
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import select
 import socket
+import time
+from collections import deque
 from struct import Struct
 from types import TracebackType
 from typing import Self
@@ -23,7 +26,7 @@ class Closed(EquipoiseError):
 
 
 class Line:
-    """One request at a time, as Kafka reads them too: it does not look at the next before it has answered."""
+    """Answers come in the order of the requests; Kafka does not even look at the next before it has answered."""
 
     def __init__(self, port: int, client_id: str) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), _PATIENCE_S)
@@ -31,18 +34,18 @@ class Line:
         self._client_id = client_id
         self._received = bytearray()
         self._correlation_id = 0
-        self._asked: tuple[int, int] | None = None
+        self._asked: deque[tuple[int, int]] = deque()
         # Answered means: taken over from the listener. Before that a request could be overtaken by a later one.
         self.call(ApiVersionsRequest(), 0)
 
     @property
     def is_busy(self) -> bool:
-        return self._asked is not None
+        return bool(self._asked)
 
     def send(self, request: Message, version: int) -> None:
         """Also in a version that nobody knows: then with the body of the nearest one."""
         self._correlation_id += 1
-        self._asked = request.api_key, version
+        self._asked.append((request.api_key, version))
         body = request.encode(min(max(version, request.versions.first), request.versions.last))
         head = encode_request_header(request.api_key, version, self._correlation_id, self._client_id)
         self._socket.sendall(_SIZE.pack(len(head) + len(body)) + head + body)
@@ -62,6 +65,13 @@ class Line:
         finally:
             self._socket.settimeout(_PATIENCE_S)
         return True
+
+    def wait(self, seconds: float) -> Message | None:
+        """The answer, if it comes in time."""
+        deadline = time.monotonic() + seconds
+        while not self.has_frame() and time.monotonic() < deadline:
+            select.select([self._socket], [], [], max(deadline - time.monotonic(), 0))
+        return self.take()
 
     def call(self, request: Message, version: int) -> Message:
         self.send(request, version)
@@ -90,8 +100,7 @@ class Line:
         return frame
 
     def _decode(self, frame: bytes) -> Message:
-        assert self._asked is not None
-        (key, version), self._asked = self._asked, None
+        key, version = self._asked.popleft()
         _, pos = decode_response_header(frame, key, version)
         answer: Message = decoder(APIS[key].response, version)(frame, pos, TRUSTED)
         return answer

@@ -44,10 +44,11 @@ def _words(value: Any) -> str:
 
 @dataclass
 class Summary:
-    """All plays of a run. `drawn` among them, by the seed that is printed."""
+    """All plays of a run, random ones among them. Only the whole of it shows every listed difference."""
 
     played: Sequence[Played]
     seed: str
+    is_whole: bool = True
 
     def verdict(self, one: Played) -> str:
         if one.different:
@@ -60,7 +61,7 @@ class Summary:
     def unseen(self) -> list[str]:
         """Listed, and no script has shown them."""
         seen = {name for one in self.played for name in one.listed}
-        return [row.name for row in LISTED if row.name not in seen]
+        return [row.name for row in LISTED if self.is_whole and row.is_compared and row.name not in seen]
 
     @property
     def is_good(self) -> bool:

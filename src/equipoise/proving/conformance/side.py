@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from equipoise.proving.conformance.line import Closed, Line
-from equipoise.proving.conformance.listed import PARKED
+from equipoise.proving.conformance.listed import CLOSED, PARKED
 from equipoise.proving.conformance.normal import Names, group_of, plain
 from equipoise.proving.conformance.steps import (
     Ask,
@@ -33,9 +33,9 @@ from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequest
 from equipoise.wire.apis.k15_describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from equipoise.wire.schema import Message, Struct
 
-CLOSED = "connection closed"
 _KEYS = {api.name: api.key for api in APIS.values()}
 _POLL_S = 0.02
+_ANSWER_S = 20.0  # for what is never parked; large answers come in pieces
 _FETCH_VERSION, _DESCRIBE_VERSION = 7, 5
 
 Moment = dict[str, Any]  # what each open request has come to, and each group, after one step
@@ -48,6 +48,10 @@ class Open:
     label: str
     ask: Ask
     line: Line
+
+    @property
+    def may_be_parked(self) -> bool:
+        return self.ask.is_behind or self.ask.api in ("JoinGroup", "SyncGroup")
 
 
 class Side:
@@ -79,18 +83,18 @@ class Side:
         key = _KEYS[ask.api]
         request = build(APIS[key].request, self.names.resolve(dict(ask.fields), group_of(ask)))
         assert isinstance(request, Message)
-        line = self._idle_line(ask.who)
+        line = self._line(ask)
         self._sent += 1
         line.send(request, ask.version)
         self.open.append(Open(f"{self._sent} {ask.who} {ask.api} v{ask.version}", ask, line))
 
-    def _idle_line(self, who: str) -> Line:
-        """Another one where a request is parked: Kafka would not read the next on the same."""
-        lines = self._lines.setdefault(who, [])
+    def _line(self, ask: Ask) -> Line:
+        """An idle one: Kafka would not read the next request behind a parked one."""
+        lines = self._lines.setdefault(ask.who, [])
         for line in lines:
-            if not line.is_busy:
+            if line.is_busy is ask.is_behind:
                 return line
-        lines.append(Line(self._port, who.lower()))  # a static member's id begins with its instance id instead
+        lines.append(Line(self._port, ask.who.lower()))  # a static member's id begins with its instance id instead
         return lines[-1]
 
     def settle(self, step: Step) -> Moment:
@@ -121,7 +125,9 @@ class Side:
         if isinstance(step, UntilOffsets):
             return self._await(lambda: len(self._seen[step.group]["offsets"]) == step.count)
         if isinstance(step, UntilAnswered):
-            return self._await(lambda: self._is_answered(step.who))
+            answered = self._await(lambda: self._is_answered(step.who))
+            self._observe()  # the answer may be newer than what was seen of its group
+            return answered
         return True
 
     def _is_member(self, who: str, group: str) -> bool:
@@ -169,7 +175,7 @@ class Side:
 
     def _outcome(self, one: Open) -> Any:
         try:
-            answer = one.line.take()
+            answer = one.line.take() if one.may_be_parked else one.line.wait(_ANSWER_S)
         except Closed:
             self._lines[one.ask.who].remove(one.line)
             one.line.close()

@@ -51,9 +51,11 @@ class Ask:
     api: str
     version: int
     fields: Mapping[str, Any]
+    is_behind: bool = False  # on the connection where a request of the same member is parked
 
     def __str__(self) -> str:
-        return f"{self.who}: {self.api} v{self.version} {_words(self.fields)}"
+        where = " (on the same connection)" if self.is_behind else ""
+        return f"{self.who}: {self.api} v{self.version}{where} {_words(self.fields)}"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from equipoise.client import Admin
-from equipoise.proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
+from equipoise.proving.brokers import EquipoiseBroker, KafkaBroker
 from equipoise.proving.conformance.line import Line
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.apis.k15_describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -72,6 +72,11 @@ class World:
         return 100.0 if self.name == "expiry" else 30.0
 
     @property
+    def is_busy(self) -> bool:
+        """Whether its scripts compute rather than wait."""
+        return self.name == "main"
+
+    @property
     def is_quick(self) -> bool:
         """Whether the initial delay is so short that it is always waited for."""
         return SETTINGS[self.name]["group.initial.rebalance.delay.ms"] == 0
@@ -81,20 +86,20 @@ class World:
 def open_world(name: str) -> Iterator[World]:
     settings = {**_BOTH, **SETTINGS[name]}
     with KafkaBroker({**settings, **_KAFKA}) as kafka, EquipoiseBroker({**settings, **_OURS}) as ours:
-        yield World(name, _prepare(kafka), _prepare(ours))
+        yield World(name, prepare(kafka.name, kafka.port), prepare(ours.name, ours.port))
 
 
-def _prepare(broker: BrokerProcess) -> Place:
+def prepare(name: str, port: int) -> Place:
     """With the topics of the scripts, and `__consumer_offsets` made and loaded."""
-    with Admin(broker.bootstrap_servers) as admin:
+    with Admin(f"127.0.0.1:{port}") as admin:
         for topic, partitions in TOPICS.items():
             admin.create_topic(topic, partitions)
         while not (topic_ids := {topic.name: topic.topic_id for topic in admin.topics()}).keys() >= TOPICS.keys():
             time.sleep(_POLL_S)
-    with Line(broker.port, "preparing") as line:
+    with Line(port, "preparing") as line:
         while _is_starting(line):
             time.sleep(_POLL_S)
-    return Place(broker.name, broker.port, topic_ids)
+    return Place(name, port, topic_ids)
 
 
 def _is_starting(line: Line) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from equipoise.proving.conformance.steps import Protocol, Step, join, leave, simple_commit, subscription, sync
+from equipoise.proving.conformance.steps import Step, join, leave, simple_commit, subscription, sync
+
+Table = Mapping[str, Sequence[Step]]  # scripts by name
 
 OTHER = (("range", subscription("t", "u")),)  # other bytes than a member first came with
 MEMBER_ID_REQUIRED_FROM = 4
@@ -59,7 +62,3 @@ def reserved(who: str = "a") -> list[Step]:
 def simple() -> list[Step]:
     """Never had members; only offsets."""
     return [simple_commit("s")]
-
-
-def protocols(*names: str) -> tuple[Protocol, ...]:
-    return names

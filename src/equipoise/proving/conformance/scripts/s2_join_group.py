@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from equipoise.proving.conformance.scripts.groups import OTHER, assigned, completing, empty, enter, stable, synced
+from equipoise.proving.conformance.scripts.groups import (
+    OTHER,
+    Table,
+    assigned,
+    completing,
+    empty,
+    enter,
+    stable,
+    synced,
+)
 from equipoise.proving.conformance.steps import (
     Drop,
     Generation,
@@ -52,13 +61,18 @@ def scripts() -> Iterator[Script]:
     yield from _validation()
     yield from _protocols()
     yield from _rejoins()
-    yield from _generations()
-    yield from _pending()
-    yield from _odd()
+    yield from _scripts(_GENERATIONS)
+    yield from _scripts(_PENDING)
+    yield from _scripts(_ODD)
 
 
 def _script(name: str, *steps: Step) -> Script:
     return Script("2 JoinGroup", name, steps)
+
+
+def _scripts(table: Table) -> Iterator[Script]:
+    for name, steps in table.items():
+        yield _script(name, *steps)
 
 
 def _validation() -> Iterator[Script]:
@@ -115,9 +129,33 @@ def _voting(*lists: tuple[str, ...]) -> list[Step]:
     return [*steps, sync("a", protocol_name=None, v=4, assign=assigned("a", "b", "c")), describe("o")]
 
 
+_REORDERED = (("sticky", b"s"), ("range", b"r"))
+_BOTH = (("range", b"r"), ("sticky", b"s"))
+_REJOINS: Table = {
+    "a follower with protocols in another order": [
+        *completing("a", "b", protocols=_BOTH),
+        *synced("a", "b"),
+        join("b", protocols=_REORDERED),
+        join("a", protocols=_BOTH),
+    ],
+    "only timeouts differ": [*stable("a", "b"), join("b", session=7000, rebalance=9000), heartbeat("b")],
+    "a follower's SyncGroup is parked when it rejoins": [
+        *completing("a", "b"),
+        sync("b"),
+        join("b"),
+        sync("a", assign=assigned("a", "b")),
+    ],
+    "a follower's SyncGroup is parked, other bytes": [
+        *completing("a", "b"),
+        sync("b"),
+        join("b", protocols=OTHER),
+        join("a"),
+    ],
+    "a reason is taken": [*enter("a", reason="to see what happens"), *synced("a"), join("a", reason="x" * 300)],
+}
+
+
 def _rejoins() -> Iterator[Script]:
-    reordered = (("sticky", b"s"), ("range", b"r"))
-    both = (("range", b"r"), ("sticky", b"s"))
     for v in _VERSIONS:
         yield _script(
             f"the leader of a Stable group, v{v}", *stable("a", "b"), join("a", v), join("b", v), *synced("a", "b")
@@ -134,36 +172,11 @@ def _rejoins() -> Iterator[Script]:
         yield _script(
             f"other bytes in CompletingRebalance, v{v}", *completing("a", "b"), sync("b"), join("a", v, protocols=OTHER)
         )
-    yield _script(
-        "a follower with protocols in another order",
-        *completing("a", "b", protocols=both),
-        *synced("a", "b"),
-        join("b", protocols=reordered),
-        join("a", protocols=both),
-    )
-    yield _script("only timeouts differ", *stable("a", "b"), join("b", session=7000, rebalance=9000), heartbeat("b"))
-    yield _script(
-        "a follower's SyncGroup is parked when it rejoins",
-        *completing("a", "b"),
-        sync("b"),
-        join("b"),
-        sync("a", assign=assigned("a", "b")),
-    )
-    yield _script(
-        "a follower's SyncGroup is parked, other bytes",
-        *completing("a", "b"),
-        sync("b"),
-        join("b", protocols=OTHER),
-        join("a"),
-    )
-    yield _script(
-        "a reason is taken", *enter("a", reason="to see what happens"), *synced("a"), join("a", reason="x" * 300)
-    )
+    yield from _scripts(_REJOINS)
 
 
-def _generations() -> Iterator[Script]:
-    yield _script(
-        "each completed join is one more, also the one that leaves nobody",
+_GENERATIONS: Table = {
+    "each completed join is one more, also the one that leaves nobody": [
         *stable("a"),
         join("a"),
         *synced("a"),
@@ -172,15 +185,10 @@ def _generations() -> Iterator[Script]:
         heartbeat("b", generation=Generation(-1)),
         heartbeat("b", generation=Generation(1)),
         heartbeat("b"),
-    )
-    yield _script(
-        "after deletion from the beginning", *stable("a"), leave("a"), delete_groups("o"), *enter("b"), describe("o")
-    )
-    yield _script(
-        "after only offsets", simple_commit("s"), *enter("a"), *synced("a"), describe("o"), leave("a"), describe("o")
-    )
-    yield _script(
-        "an old generation in each request",
+    ],
+    "after deletion from the beginning": [*stable("a"), leave("a"), delete_groups("o"), *enter("b"), describe("o")],
+    "after only offsets": [simple_commit("s"), *enter("a"), *synced("a"), describe("o"), leave("a"), describe("o")],
+    "an old generation in each request": [
         *stable("a", "b"),
         join("a"),
         join("b", protocols=OTHER),
@@ -190,20 +198,16 @@ def _generations() -> Iterator[Script]:
         *synced("a", "b"),
         commit("b", generation=Generation(-1)),
         commit("b", generation=Generation(1)),
-    )
-    yield _script("the leader has gone", *stable("a", "b"), leave("a"), join("b"), *synced("b"), describe("o"))
-    yield _script(
-        "the leader of three has gone", *stable("a", "b", "c"), leave("a"), join("b"), join("c"), describe("o")
-    )
-    yield _script(
-        "the leader goes while all others wait",
+    ],
+    "the leader has gone": [*stable("a", "b"), leave("a"), join("b"), *synced("b"), describe("o")],
+    "the leader of three has gone": [*stable("a", "b", "c"), leave("a"), join("b"), join("c"), describe("o")],
+    "the leader goes while all others wait": [
         *stable("a", "b", "c"),
         join("b", protocols=OTHER),
         join("c"),
         leave("a"),
-    )
-    yield _script(
-        "three members",
+    ],
+    "three members": [
         *stable("a", "b", "c"),
         describe("o"),
         commit("c"),
@@ -211,76 +215,60 @@ def _generations() -> Iterator[Script]:
         join("a"),
         join("c"),
         *synced("a", "c"),
-    )
+    ],
+}
 
 
-def _pending() -> Iterator[Script]:
-    yield _script(
-        "a reserved id holds up a rebalance",
-        *stable("a"),
-        join("b", member_id=""),
-        join("a"),
-        heartbeat("a"),
-        join("b"),
-    )
-    yield _script("a reserved id that leaves", *stable("a"), join("b", member_id=""), join("a"), leave("b"))
-    yield _script(
-        "a reserved id is no member", *stable("a"), join("b", member_id=""), heartbeat("b"), sync("b"), commit("b")
-    )
-    yield _script(
-        "a reserved id with an instance",
+_PENDING: Table = {
+    "a reserved id holds up a rebalance": [*stable("a"), join("b", member_id=""), join("a"), heartbeat("a"), join("b")],
+    "a reserved id that leaves": [*stable("a"), join("b", member_id=""), join("a"), leave("b")],
+    "a reserved id is no member": [*stable("a"), join("b", member_id=""), heartbeat("b"), sync("b"), commit("b")],
+    "a reserved id with an instance": [
         *stable("a"),
         join("b", member_id=""),
         join("b", instance="B", member_id=Id("b")),
         heartbeat("a"),
         join("b"),
-    )
-    yield _script(
-        "two reserved ids",
+    ],
+    "two reserved ids": [
         join("a", member_id=""),
         join("a", member_id=""),
         join("a", member_id=Id("a", 1)),
         leave("a", member_id=Id("a", 2)),
-    )
-    yield _script("reserved ids only, then deletion", join("a", member_id=""), delete_groups("o"), join("a"))
-    yield _script("a reserved id used twice", join("a", member_id=""), join("a"), join("a"), *synced("a"), join("a"))
-    yield _script("a reserved id in an older version", join("a", member_id=""), join("a", 3), *synced("a"))
+    ],
+    "reserved ids only, then deletion": [join("a", member_id=""), delete_groups("o"), join("a")],
+    "a reserved id used twice": [join("a", member_id=""), join("a"), join("a"), *synced("a"), join("a")],
+    "a reserved id in an older version": [join("a", member_id=""), join("a", 3), *synced("a")],
+}
 
 
-def _odd() -> Iterator[Script]:
-    yield _script(
-        "another group's id", *stable("a"), join("a", group=GroupId("h")), *enter("b", group=GroupId("h")), join("b")
-    )
-    yield _script(
-        "a client that has gone while it waited",
+_ODD: Table = {
+    "another group's id": [*stable("a"), join("a", group=GroupId("h")), *enter("b", group=GroupId("h")), join("b")],
+    "a client that has gone while it waited": [
         *stable("a", "b"),
         join("b", protocols=OTHER),
         Drop("b"),
         join("a"),
         heartbeat("a"),
-    )
-    yield _script(
-        "a new client that has gone while it waited",
+    ],
+    "a new client that has gone while it waited": [
         *stable("a"),
         join("b", 3, member_id=""),
         Drop("b"),
         join("a"),
         describe("o"),
-    )
-    yield _script(
-        "it reconnects and asks again",
+    ],
+    "it reconnects and asks again": [
         *stable("a", "b"),
         join("b", protocols=OTHER),
         Drop("b"),
         join("b", protocols=OTHER),
         join("a"),
-    )
-    yield _script(
-        "topics of other names",
+    ],
+    "topics of other names": [
         *enter("a", protocols=(("range", subscription("none", "t")),)),
         *synced("a"),
         describe("o"),
-    )
-    yield _script(
-        "a group id with blanks", join("a", group=" "), join("a", group="a b/c"), simple_commit("s", group=" ")
-    )
+    ],
+    "a group id with blanks": [join("a", group=" "), join("a", group="a b/c"), simple_commit("s", group=" ")],
+}

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from equipoise.proving.conformance.scripts.groups import OTHER, assigned, completing, enter, stable, synced
+from equipoise.proving.conformance.scripts.groups import OTHER, Table, assigned, completing, enter, stable, synced
 from equipoise.proving.conformance.steps import (
     Id,
     Script,
     Step,
     commit,
+    delete_offsets,
     describe,
     heartbeat,
     join,
     leave,
+    subscription,
     sync,
 )
 
@@ -29,6 +31,11 @@ def scripts() -> Iterator[Script]:
 
 def _script(name: str, *steps: Step) -> Script:
     return Script("2.10 static members", name, steps)
+
+
+def _scripts(table: Table) -> Iterator[Script]:
+    for name, steps in table.items():
+        yield _script(name, *steps)
 
 
 def _in_version(v: int) -> Iterator[Script]:
@@ -93,6 +100,21 @@ def _in_version(v: int) -> Iterator[Script]:
     )
 
 
+_FENCED: Table = {
+    "an instance in the place of a dynamic member": [
+        *stable("a", "b"),
+        heartbeat("a", instance="A", member_id=Id("a")),
+        join("a", instance="A", member_id=Id("a")),
+    ],
+    "a static member as a dynamic one": [
+        *stable("A", "b"),
+        heartbeat("A", instance=None, member_id=Id("A")),
+        join("A", instance=None, member_id=Id("A")),
+        join("b"),
+    ],
+}
+
+
 def _fenced() -> Iterator[Script]:
     old = Id("A", 1)
     replaced = [*stable("A", "b"), join("A", member_id="")]
@@ -124,50 +146,30 @@ def _fenced() -> Iterator[Script]:
         yield _script(
             f"{name} of the new incarnation, which names no instance", *replaced, ask, heartbeat("A"), heartbeat("b")
         )
-    yield _script(
-        "an instance in the place of a dynamic member",
-        *stable("a", "b"),
-        heartbeat("a", instance="A", member_id=Id("a")),
-        join("a", instance="A", member_id=Id("a")),
-    )
-    yield _script(
-        "a static member as a dynamic one",
-        *stable("A", "b"),
-        heartbeat("A", instance=None, member_id=Id("A")),
-        join("A", instance=None, member_id=Id("A")),
-        join("b"),
-    )
+    yield from _scripts(_FENCED)
 
 
-def _protocol_changes() -> Iterator[Script]:
-    both, turned = ("range", "sticky"), ("sticky", "range")
-    yield _script(
-        "back, and the choice changes",
-        *stable("A", protocols=both),
-        join("A", member_id="", protocols=turned),
+_BOTH, _TURNED = ("range", "sticky"), ("sticky", "range")
+_PROTOCOL_CHANGES: Table = {
+    "back, and the choice changes": [
+        *stable("A", protocols=_BOTH),
+        join("A", member_id="", protocols=_TURNED),
         sync("A", protocol_name="sticky", assign=assigned("A")),
-    )
-    yield _script(
-        "back, and the choice stays",
-        *stable("A", "B", protocols=both),
-        join("B", member_id="", protocols=both),
+    ],
+    "back, and the choice stays": [
+        *stable("A", "B", protocols=_BOTH),
+        join("B", member_id="", protocols=_BOTH),
         sync("B"),
-    )
-    yield _script(
-        "back without a common protocol",
+    ],
+    "back without a common protocol": [
         *stable("A", "B"),
         join("B", member_id="", protocols=("sticky",)),
         heartbeat("B"),
         heartbeat("A"),
-    )
-    yield _script(
-        "alone and with another protocol", *stable("A"), join("A", member_id="", protocols=("sticky",)), heartbeat("A")
-    )
-    yield _script(
-        "alone and with another type", *stable("A"), join("A", member_id="", protocol_type="connect"), heartbeat("A")
-    )
-    yield _script(
-        "new static members join one by one",
+    ],
+    "alone and with another protocol": [*stable("A"), join("A", member_id="", protocols=("sticky",)), heartbeat("A")],
+    "alone and with another type": [*stable("A"), join("A", member_id="", protocol_type="connect"), heartbeat("A")],
+    "new static members join one by one": [
         *enter("A"),
         *enter("B"),
         join("A"),
@@ -175,11 +177,20 @@ def _protocol_changes() -> Iterator[Script]:
         join("A"),
         join("B"),
         *synced("A", "B", "C"),
-    )
-    yield _script(
-        "timeouts of the new incarnation",
+    ],
+    "timeouts of the new incarnation": [
         *stable("A", "b"),
         join("A", member_id="", session=7000, rebalance=8000),
         describe("o"),
         heartbeat("A"),
-    )
+    ],
+}
+
+
+def _protocol_changes() -> Iterator[Script]:
+    narrow, wide = (("range", subscription("t")),), (("range", subscription("t", "u")),)
+    for name, before, after in (("fewer", wide, narrow), ("more", narrow, wide)):
+        asked = delete_offsets("o", {"t": [0], "u": [0]})
+        back = join("A", member_id="", protocols=after)
+        yield _script(f"back with {name} topics", *stable("A", protocols=before), back, asked, join("A"), asked)
+    yield from _scripts(_PROTOCOL_CHANGES)

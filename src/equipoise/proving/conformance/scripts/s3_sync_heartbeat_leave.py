@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from equipoise.proving.conformance.scripts.groups import OTHER, assigned, completing, enter, preparing, stable, synced
+from equipoise.proving.conformance.scripts.groups import (
+    OTHER,
+    Table,
+    assigned,
+    completing,
+    enter,
+    preparing,
+    stable,
+    synced,
+)
 from equipoise.proving.conformance.steps import (
     Drop,
     Id,
@@ -23,13 +32,18 @@ def scripts() -> Iterator[Script]:
     for v in range(6):
         yield from _sync_in_version(v)
         yield from _leave_in_version(v)
-    yield from _sync()
+    yield from _scripts(_SYNC)
     yield from _leave()
     yield from _heartbeat()
 
 
 def _script(name: str, *steps: Step) -> Script:
     return Script("3 sync, heartbeat, leave", name, steps)
+
+
+def _scripts(table: Table) -> Iterator[Script]:
+    for name, steps in table.items():
+        yield _script(name, *steps)
 
 
 def _sync_in_version(v: int) -> Iterator[Script]:
@@ -66,7 +80,7 @@ def _sync_in_version(v: int) -> Iterator[Script]:
         sync("a", v, protocol_type=None, assign=assigned("a")),
         describe("o"),
     )
-    yield _script(f"no group id, v{v}", sync("a", v, group=""), sync("a", v, group="", protocol_name=None))
+    yield _script(f"sync without a group id, v{v}", sync("a", v, group=""), sync("a", v, group="", protocol_name=None))
     yield _script(
         f"another generation and another protocol, v{v}",
         *completing("a"),
@@ -78,49 +92,40 @@ def _sync_in_version(v: int) -> Iterator[Script]:
     yield _script(f"another protocol in Stable, v{v}", *stable("a"), sync("a", v, protocol_name="sticky"))
 
 
-def _sync() -> Iterator[Script]:
-    yield _script(
-        "some are not assigned", *completing("a", "b"), sync("b"), sync("a", assign={"a": "all"}), describe("o")
-    )
-    yield _script("nobody is assigned", *completing("a"), sync("a"), describe("o"))
-    yield _script("strangers are assigned", *completing("a"), sync("a", assign={"a": "1", "z": "2"}), describe("o"))
-    yield _script(
-        "a member is assigned twice: by its newest entry",
+_SYNC: Table = {
+    "some are not assigned": [*completing("a", "b"), sync("b"), sync("a", assign={"a": "all"}), describe("o")],
+    "nobody is assigned": [*completing("a"), sync("a"), describe("o")],
+    "strangers are assigned": [*completing("a"), sync("a", assign={"a": "1", "z": "2"}), describe("o")],
+    "a member is assigned twice: by its newest entry": [
         *completing("a"),
         sync("a", assign={"a": "1"}),
         sync("a", assign={"a": "2"}),
         describe("o"),
-    )
-    yield _script(
-        "a follower's assignments do not count",
+    ],
+    "a follower's assignments do not count": [
         *completing("a", "b"),
         sync("b", assign={"b": "all"}),
         sync("a", assign=assigned("a", "b")),
-    )
-    yield _script(
-        "the leader assigns again in Stable",
+    ],
+    "the leader assigns again in Stable": [
         *stable("a", "b"),
         sync("a", assign={"a": "other"}),
         sync("b"),
         describe("o"),
-    )
-    yield _script("a newcomer ends the wait", *completing("a", "b"), sync("b"), *enter("c"), join("a"), join("b"))
-    yield _script(
-        "a member that goes ends the wait", *completing("a", "b", "c"), sync("b"), leave("c"), join("a"), join("b")
-    )
-    yield _script("the leader goes", *completing("a", "b"), sync("b"), leave("a"), join("b"), *synced("b"))
-    yield _script("who waits goes", *completing("a", "b"), sync("b"), leave("b"), join("a"), *synced("a"))
-    yield _script("asked twice", *completing("a", "b"), sync("b"), sync("b"), sync("a", assign=assigned("a", "b")))
-    yield _script(
-        "the client that waited has gone",
+    ],
+    "a newcomer ends the wait": [*completing("a", "b"), sync("b"), *enter("c"), join("a"), join("b")],
+    "a member that goes ends the wait": [*completing("a", "b", "c"), sync("b"), leave("c"), join("a"), join("b")],
+    "the leader goes": [*completing("a", "b"), sync("b"), leave("a"), join("b"), *synced("b")],
+    "who waits goes": [*completing("a", "b"), sync("b"), leave("b"), join("a"), *synced("a")],
+    "asked twice": [*completing("a", "b"), sync("b"), sync("b"), sync("a", assign=assigned("a", "b"))],
+    "the client that waited has gone": [
         *completing("a", "b"),
         sync("b"),
         Drop("b"),
         sync("a", assign=assigned("a", "b")),
         sync("b"),
-    )
-    yield _script(
-        "assignments go when the next rebalance is overtaken",
+    ],
+    "assignments go when the next rebalance is overtaken": [
         *stable("a", "b"),
         join("a"),
         join("b"),
@@ -128,20 +133,20 @@ def _sync() -> Iterator[Script]:
         join("b", protocols=OTHER),
         describe("o"),
         sync("a"),
-    )
-    yield _script(
-        "instance ids are checked",
+    ],
+    "instance ids are checked": [
         *completing("A", "B"),
         sync("A", instance="B", member_id=Id("A")),
         sync("A", instance="X", member_id=Id("A")),
-    )
+    ],
+}
 
 
 def _leave_in_version(v: int) -> Iterator[Script]:
     yield _script(f"the last one, v{v}", *stable("a"), leave("a", v), describe("o"), heartbeat("a"))
     yield _script(f"one of two, v{v}", *stable("a", "b"), leave("b", v), heartbeat("a"), join("a"))
     yield _script(f"twice, v{v}", *stable("a", "b"), leave("b", v), leave("b", v))
-    yield _script(f"no group id, v{v}", leave("a", v, group="", member_id="nobody"))
+    yield _script(f"leave without a group id, v{v}", leave("a", v, group="", member_id="nobody"))
     yield _script(
         f"while its own join waits, v{v}", *stable("a", "b"), join("b", protocols=OTHER), leave("b", v), heartbeat("a")
     )
@@ -205,7 +210,7 @@ def _heartbeat() -> Iterator[Script]:
             leave("a"),
             heartbeat("a", v),
         )
-        yield _script(f"no group id, v{v}", heartbeat("a", v, group=""))
+        yield _script(f"heartbeat without a group id, v{v}", heartbeat("a", v, group=""))
         yield _script(
             f"another generation of nobody, v{v}", *stable("a"), heartbeat("a", v, member_id="nobody", generation=9)
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from equipoise.proving.conformance.scripts.groups import (
     OTHER,
+    Table,
     assigned,
     completing,
     empty,
@@ -43,13 +44,18 @@ def scripts() -> Iterator[Script]:
         yield from _commit_in_version(v)
     for v in _FETCH_VERSIONS:
         yield from _fetch_in_version(v)
-    yield from _commit()
+    yield from _scripts(_COMMIT)
     yield from _metadata()
-    yield from _delete()
+    yield from _scripts(_DELETE)
 
 
 def _script(name: str, *steps: Step) -> Script:
     return Script("4 offsets", name, steps)
+
+
+def _scripts(table: Table) -> Iterator[Script]:
+    for name, steps in table.items():
+        yield _script(name, *steps)
 
 
 def _commit_in_version(v: int) -> Iterator[Script]:
@@ -133,9 +139,8 @@ def _fetch_in_version(v: int) -> Iterator[Script]:
         yield _script(f"no groups, v{v}", fetch("s", v=v, groups=[]))
 
 
-def _commit() -> Iterator[Script]:
-    yield _script(
-        "outside and inside by turns",
+_COMMIT: Table = {
+    "outside and inside by turns": [
         simple_commit("s"),
         *stable("a"),
         simple_commit("s"),
@@ -143,16 +148,14 @@ def _commit() -> Iterator[Script]:
         leave("a"),
         simple_commit("s", {("t", 2): 8}),
         fetch("s"),
-    )
-    yield _script(
-        "from outside while an id is reserved",
+    ],
+    "from outside while an id is reserved": [
         join("a", member_id=""),
         simple_commit("s"),
         join("a"),
         simple_commit("s"),
-    )
-    yield _script(
-        "through a rebalance",
+    ],
+    "through a rebalance": [
         *stable("a", "b"),
         commit("b", {("t", 0): 1}),
         join("b", protocols=OTHER),
@@ -164,25 +167,22 @@ def _commit() -> Iterator[Script]:
         commit("b", {("t", 0): 5}),
         sync("a", assign=assigned("a", "b")),
         commit("b", {("t", 0): 6}),
-    )
-    yield _script(
-        "after it has left",
+    ],
+    "after it has left": [
         *stable("a", "b"),
         leave("b"),
         commit("b"),
         leave("a"),
         commit("a"),
         commit("a", generation=-1),
-    )
-    yield _script(
-        "of an Empty group, with whatever id",
+    ],
+    "of an Empty group, with whatever id": [
         *empty(),
         simple_commit("s", member_id="nobody"),
         simple_commit("s", instance="X"),
         commit("s", member_id="nobody", generation=2),
-    )
-    yield _script(
-        "offsets outlive members",
+    ],
+    "offsets outlive members": [
         *stable("a"),
         commit("a"),
         leave("a"),
@@ -190,9 +190,8 @@ def _commit() -> Iterator[Script]:
         *enter("b"),
         *synced("b"),
         fetch("b"),
-    )
-    yield _script(
-        "offsets go with the group",
+    ],
+    "offsets go with the group": [
         *stable("a"),
         commit("a"),
         leave("a"),
@@ -200,23 +199,22 @@ def _commit() -> Iterator[Script]:
         fetch("s"),
         *enter("b"),
         fetch("b"),
-    )
-    yield _script(
-        "the same partition twice",
+    ],
+    "the same partition twice": [
         simple_commit("s", {("t", 0): 1}),
         simple_commit("s", {("t", 0): 1}),
         simple_commit("s", {("t", 0): 0}),
-    )
-    yield _script("a large offset", simple_commit("s", {("t", 0): 2**63 - 1, ("t", 1): 2**40}), fetch("s"))
-    yield _script(
-        "a commit for another type of group",
+    ],
+    "a large offset": [simple_commit("s", {("t", 0): 2**63 - 1, ("t", 1): 2**40}), fetch("s")],
+    "a commit for another type of group": [
         *enter("a", protocol_type="connect", protocols=("x",)),
         sync("a", protocol_type="connect", protocol_name="x"),
         commit("a"),
         simple_commit("s"),
         leave("a"),
         simple_commit("s"),
-    )
+    ],
+}
 
 
 def _metadata() -> Iterator[Script]:
@@ -236,67 +234,55 @@ def _metadata() -> Iterator[Script]:
     yield _script("metadata too long and not allowed", *completing("a"), commit("a", metadata="x" * 5000))
 
 
-def _delete() -> Iterator[Script]:
-    gone = {"t": [0, 3, 9], "u": [1, 0], "none": [0]}
-    yield _script("delete of no group", delete_offsets("o", gone))
-    yield _script("delete with no group id", delete_offsets("o", gone, group=""))
-    yield _script("delete nothing", simple_commit("s"), delete_offsets("o", {}), delete_offsets("o", {"t": []}))
-    yield _script("delete nothing of no group", delete_offsets("o", {}))
-    yield _script(
-        "delete of a group of offsets", simple_commit("s", _SOME), delete_offsets("o", gone), fetch("s"), describe("o")
-    )
-    yield _script(
-        "delete of an Empty group", *stable("a"), commit("a", _SOME), leave("a"), delete_offsets("o", gone), fetch("s")
-    )
-    yield _script("delete of a live group", *stable("a"), commit("a", _SOME), delete_offsets("o", gone), fetch("s"))
-    yield _script("delete during the join", *preparing("a", "b"), commit("a", _SOME), delete_offsets("o", gone))
-    yield _script("delete during the sync", *stable("a"), commit("a", _SOME), join("a"), delete_offsets("o", gone))
-    yield _script(
-        "delete before the first generation is assigned",
+_GONE = {"t": [0, 3, 9], "u": [1, 0], "none": [0]}
+_DELETE: Table = {
+    "delete of no group": [delete_offsets("o", _GONE)],
+    "delete with no group id": [delete_offsets("o", _GONE, group="")],
+    "delete nothing": [simple_commit("s"), delete_offsets("o", {}), delete_offsets("o", {"t": []})],
+    "delete nothing of no group": [delete_offsets("o", {})],
+    "delete of a group of offsets": [simple_commit("s", _SOME), delete_offsets("o", _GONE), fetch("s"), describe("o")],
+    "delete of an Empty group": [*stable("a"), commit("a", _SOME), leave("a"), delete_offsets("o", _GONE), fetch("s")],
+    "delete of a live group": [*stable("a"), commit("a", _SOME), delete_offsets("o", _GONE), fetch("s")],
+    "delete during the join": [*preparing("a", "b"), commit("a", _SOME), delete_offsets("o", _GONE)],
+    "delete during the sync": [*stable("a"), commit("a", _SOME), join("a"), delete_offsets("o", _GONE)],
+    "delete before the first generation is assigned": [
         simple_commit("s", _SOME),
         *completing("a"),
-        delete_offsets("o", gone),
-    )
-    yield _script(
-        "delete while an id is reserved", simple_commit("s", _SOME), join("a", member_id=""), delete_offsets("o", gone)
-    )
-    yield _script(
-        "delete twice", simple_commit("s", _SOME), delete_offsets("o", {"u": [1]}), delete_offsets("o", {"u": [1]})
-    )
-    yield _script("delete one partition twice", simple_commit("s", _SOME), delete_offsets("o", {"u": [1, 1]}))
-    yield _script(
-        "delete of another type of group",
+        delete_offsets("o", _GONE),
+    ],
+    "delete while an id is reserved": [simple_commit("s", _SOME), join("a", member_id=""), delete_offsets("o", _GONE)],
+    "delete twice": [simple_commit("s", _SOME), delete_offsets("o", {"u": [1]}), delete_offsets("o", {"u": [1]})],
+    "delete one partition twice": [simple_commit("s", _SOME), delete_offsets("o", {"u": [1, 1]})],
+    "delete of another type of group": [
         simple_commit("s", _SOME),
         *enter("a", protocol_type="connect", protocols=("x",)),
-        delete_offsets("o", gone),
+        delete_offsets("o", _GONE),
         leave("a"),
-        delete_offsets("o", gone),
-    )
-    yield _script(
-        "subscriptions that cannot be read",
+        delete_offsets("o", _GONE),
+    ],
+    "subscriptions that cannot be read": [
         simple_commit("s", _SOME),
         *enter("a", protocols=(("range", b"?"),)),
         *synced("a"),
-        delete_offsets("o", gone),
-    )
-    yield _script(
-        "subscriptions of several",
+        delete_offsets("o", _GONE),
+    ],
+    "subscriptions of several": [
         simple_commit("s", _SOME),
         *enter("a", protocols=(("range", subscription("t")),)),
         *enter("b", protocols=(("range", subscription("u")),)),
         join("a", protocols=(("range", subscription("t")),)),
         *synced("a", "b"),
-        delete_offsets("o", gone),
+        delete_offsets("o", _GONE),
         leave("b"),
-        delete_offsets("o", gone),
+        delete_offsets("o", _GONE),
         join("a", protocols=(("range", subscription("t")),)),
-        delete_offsets("o", gone),
-    )
-    yield _script(
-        "the last offset goes, the group stays",
+        delete_offsets("o", _GONE),
+    ],
+    "the last offset goes, the group stays": [
         simple_commit("s"),
         delete_offsets("o", {"t": [0]}),
         describe("o"),
         list_groups("o"),
         heartbeat("s"),
-    )
+    ],
+}

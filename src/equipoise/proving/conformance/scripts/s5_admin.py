@@ -89,9 +89,11 @@ def _list() -> Iterator[Script]:
     }
     life = [*stable("a"), simple_commit("s", group=_H)]
     for name, (states, types) in filters.items():
-        yield _script("1.4 admin", f"list: {name}", [*life, list_groups("o", 5, states=states, types=types)])
+        yield _script(
+            "1.4 admin", f"list v5, filtered: {name}", [*life, list_groups("o", 5, states=states, types=types)]
+        )
         if not types:
-            yield _script("1.4 admin", f"list v4: {name}", [*life, list_groups("o", 4, states=states)])
+            yield _script("1.4 admin", f"list v4, filtered: {name}", [*life, list_groups("o", 4, states=states)])
 
 
 def _delete() -> Iterator[Script]:

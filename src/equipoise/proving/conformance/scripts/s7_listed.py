@@ -1,0 +1,39 @@
+"""Where we mean to differ from Kafka: one script for each row of docs/differences.md that no other script meets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from equipoise.proving.conformance.scripts.groups import OTHER, completing, stable
+from equipoise.proving.conformance.steps import (
+    Ask,
+    Script,
+    Step,
+    delete_groups,
+    find,
+    heartbeat,
+    join,
+    leave,
+    sync,
+)
+
+
+def scripts() -> Iterator[Script]:
+    yield _script("transactions have no coordinator", find("o", keys=["x"], key_type=1))
+    yield _script("transactions have no coordinator, v3", find("o", 3, keys=["x"], key_type=1))
+    yield _script("DeleteGroups v3", delete_groups("o", 3))
+    waiting = join("b", protocols=OTHER)
+    yield _script("behind a parked join: leave", *stable("a", "b"), waiting, _behind(leave("b")))
+    yield _script("behind a parked join: heartbeat", *stable("a", "b"), waiting, _behind(heartbeat("b")), join("a"))
+    yield _script("behind a parked sync: leave", *completing("a", "b"), sync("b"), _behind(leave("b")))
+    yield _script("a parked sync of one that leaves", *completing("a", "b"), sync("b"), leave("b"))
+    yield _script("asked again", *stable("a", "b"), waiting, waiting, join("a"))
+
+
+def _script(name: str, *steps: Step) -> Script:
+    return Script("7 listed", name, steps)
+
+
+def _behind(ask: Ask) -> Ask:
+    """On the connection on which the same member has a request parked."""
+    return Ask(ask.who, ask.api, ask.version, ask.fields, is_behind=True)
