@@ -54,7 +54,7 @@ class Columns:
         parts: list[_Part] = []
         left = max_records
         while left > 0:
-            turns = self._turns(left, raises=left == max_records)
+            turns = self._fetched.turns(left, _GROUP_BYTES, raises=left == max_records)
             if not turns:
                 break
             self._decode(turns)
@@ -63,19 +63,6 @@ class Columns:
                 left -= part.end - part.begin
                 _append(parts, part)
         return _table(parts)
-
-    def _turns(self, records: int, *, raises: bool) -> list[Turn]:
-        """The next chunks, a partition's first only, that together have so many records or fill a group."""
-        turns: list[Turn] = []
-        size = 0
-        while records > 0 and size < _GROUP_BYTES:
-            turn = self._fetched.next_turn(raises=raises and not turns)
-            if turn is None or any(turn.chunk is other.chunk for other in turns):
-                break
-            turns.append(turn)
-            records -= sum(header.record_count for _, header in turn.chunk.batches)
-            size += turn.chunk.size
-        return turns
 
     def _take_from(self, turn: Turn, limit: int) -> _Part:
         decoded = turn.chunk.decoded

@@ -5,7 +5,7 @@ Partitions have their turns one after another, so that none waits for ever behin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.client.chunks import Chunk
@@ -44,10 +44,11 @@ class Fetched:
         """Up to so many records, none if there are none. Raises what is the matter with a partition, in its turn."""
         taken: list[ConsumerRecord] = []
         while len(taken) < max_records:
-            turn = self.next_turn(raises=not taken)
-            if turn is None:
+            turns = self.turns(max_records - len(taken), raises=not taken)
+            if not turns:
                 break
-            taken += self._take_from(turn, max_records - len(taken))
+            for turn in turns:
+                taken += self._take_from(turn, max_records - len(taken))
         self._signal_room()
         return taken
 
@@ -62,6 +63,8 @@ class Fetched:
         return table
 
     def _take_from(self, turn: Turn, limit: int) -> list[ConsumerRecord]:
+        if not limit:
+            return []
         reading = turn.chunk.decoded
         if not isinstance(reading, Reading):
             reading = Reading(turn.tracked.partition, turn.chunk, turn.position, self._check_crcs)
@@ -72,18 +75,24 @@ class Fetched:
 
     # -- turns
 
-    def next_turn(self, *, raises: bool) -> Turn | None:
-        """The next partition with a chunk; it goes to the end of the line. A failure is raised, or waits for that."""
+    def turns(self, records: int, size: int = 1 << 62, *, raises: bool) -> list[Turn]:
+        """Whose turn it is, as many as make up so many records or bytes; they go to the end of the line.
+
+        One chunk of each partition, then the second of each, and so on. If the first has failed, its failure is raised,
+        or waits for that.
+        """
         positions = self._positions
         with positions.lock:
-            tracked = next((one for one in positions.ready.values() if one.is_ready), None)
-            if tracked is None or not (tracked.chunks or raises):
-                return None
-            positions.ready[tracked.partition] = positions.ready.pop(tracked.partition)
-            if tracked.chunks:
-                assert tracked.position is not None
-                return Turn(tracked, tracked.chunks[0], tracked.epoch, tracked.position)
-            failure = positions.told(tracked)
+            ready = [tracked for tracked in positions.ready.values() if tracked.is_ready]
+            if not ready or not (ready[0].chunks or raises):
+                return []
+            if ready[0].chunks:
+                turns = _rounds(ready, records, size)
+                for tracked in dict.fromkeys(turn.tracked for turn in turns):
+                    positions.ready[tracked.partition] = positions.ready.pop(tracked.partition)
+                return turns
+            positions.ready[ready[0].partition] = positions.ready.pop(ready[0].partition)
+            failure = positions.told(ready[0])
         if failure.passes:
             positions.on_change()
         raise failure.error
@@ -108,3 +117,19 @@ class Fetched:
             self._positions.is_short_of_room = False
             self.on_room()
         self._has_made_room = False
+
+
+def _rounds(ready: Sequence[Tracked], records: int, size: int) -> list[Turn]:
+    turns: list[Turn] = []
+    for depth in range(max(len(tracked.chunks) for tracked in ready)):
+        for tracked in ready:
+            if depth >= len(tracked.chunks):
+                continue
+            assert tracked.position is not None
+            chunk = tracked.chunks[depth]
+            turns.append(Turn(tracked, chunk, tracked.epoch, tracked.position))
+            records -= sum(header.record_count for _, header in chunk.batches)
+            size -= chunk.size
+            if records <= 0 or size <= 0:
+                return turns
+    return turns
