@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import click
@@ -131,6 +132,38 @@ def bench_handover(as_json: bool, quick: bool) -> None:
 
 
 @app.group()
+def prove() -> None:
+    """Put the same questions to Apache Kafka and to Equipoise. Needs a JDK, and Maven the first time."""
+
+
+@prove.command("conformance")
+@click.option("--seed", envvar="EQUIPOISE_SEED", help="Of the random scripts; a new one each time.")
+@click.option("--steps", type=int, default=2000, show_default=True, help="Random steps at least.")
+@click.option("--only", default="", help="The scripts with this in their name.")
+def prove_conformance(seed: str | None, steps: int, only: str) -> None:
+    """Group requests, step by step, every answer compared field by field."""
+    from equipoise.proving.conformance.run import run as compare
+
+    summary = compare(seed, steps, only)
+    print(summary.text())
+    sys.exit(not summary.is_good)
+
+
+@prove.command("scenarios")
+@click.option("--client", "clients", metavar="CLIENT", multiple=True, help="Only this one; repeatable.")
+@click.option("--scenario", "scenarios", metavar="SCENARIO", multiple=True, help="The same.")
+@click.option("--write", "page", metavar="FILE", type=click.Path(path_type=Path), help="Write a page of Markdown too.")
+def prove_scenarios(clients: tuple[str, ...], scenarios: tuple[str, ...], page: Path | None) -> None:
+    """Groups of real clients through joins, crashes, restarts and more, on both brokers."""
+    from equipoise.proving.scenarios import run as play
+    from equipoise.proving.scenarios.clients import CLIENTS
+    from equipoise.proving.scenarios.plays import SCENARIOS
+
+    chosen = choose("--client", clients, CLIENTS), choose("--scenario", scenarios, SCENARIOS)
+    sys.exit(not play(page, *chosen))
+
+
+@app.group()
 def topics() -> None:
     """List, create, describe and delete topics, on any Kafka cluster."""
 
@@ -179,6 +212,14 @@ def topics_delete(names: tuple[str, ...], bootstrap_servers: str) -> None:
     from equipoise.console.topics import delete_topics
 
     delete_topics(bootstrap_servers, list(names))
+
+
+def choose(option: str, names: tuple[str, ...], known: Collection[str]) -> tuple[str, ...]:
+    """Those named, or all."""
+    unknown = set(names) - set(known)
+    if unknown:
+        raise UsageError(f"{option} {min(unknown)}: there are {', '.join(known)}")
+    return names or tuple(known)
 
 
 def parse_pairs(option: str, pairs: tuple[str, ...]) -> dict[str, str]:
