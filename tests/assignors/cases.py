@@ -110,16 +110,17 @@ def owning(topics: Sequence[str], owned: Partitions, generation_id: int = NO_GEN
 
 @st.composite
 def groups(draw: st.DrawFn, alike: bool = False, racks: bool = False) -> Group:
-    """Small enough for brute force. Some owners are not there any more, or not subscribed."""
-    replicas = st.frozensets(st.sampled_from(RACKS), min_size=1)
+    """Small enough for brute force. Some owners are not there any more, or not subscribed; some own most."""
+    replicas = draw(st.lists(st.frozensets(st.sampled_from(RACKS), min_size=1), min_size=1, max_size=3))
     known = {
-        f"t{number}": Topic(count, tuple(draw(replicas) for _ in range(count)) if racks else ())
-        for number, count in enumerate(draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
+        f"t{number}": Topic(count, tuple(draw(st.sampled_from(replicas)) for _ in range(count)) if racks else ())
+        for number, count in enumerate(draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
     }
     names = [f"m{number}" for number in range(draw(st.integers(1, 5)))]
     wanted = st.sets(st.sampled_from([*known, "unknown"])).map(sorted)
-    topics = dict.fromkeys(names, draw(wanted)) if alike else {name: draw(wanted) for name in names}
-    owner = st.sampled_from([*names, "gone"])
+    choices = draw(st.lists(wanted, min_size=1, max_size=1 if alike else 4))
+    topics = {name: draw(st.sampled_from(choices)) for name in names}
+    owner = st.sampled_from([*draw(st.sets(st.sampled_from(names))), "gone"])
     owned = {key: draw(owner) for key in Group(known, topics).partitions()}
     rack = st.sampled_from([None, *RACKS])
     return Group(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from equipoise.assignors import Cluster, CooperativeStickyAssignor, Members, StickyAssignor
-from equipoise.assignors.assignor import GroupMember
+from equipoise.assignors import Cluster, CooperativeStickyAssignor, GroupMember, Members, StickyAssignor, Topic, mixed
 from equipoise.wire.consumer_protocol import (
     Assignment,
     Partitions,
@@ -16,7 +15,7 @@ from equipoise.wire.consumer_protocol import (
     encode_sticky_user_data,
 )
 from tests.assignors.brute_force import optimum
-from tests.assignors.cases import Group, check_valid, cluster, groups, owners, owning, partitions_of
+from tests.assignors.cases import Group, check_valid, cluster, groups, owners, owning, partitions_of, random_groups
 
 
 def sticky(topics: Cluster, members: Members) -> dict[str, Partitions]:
@@ -132,6 +131,49 @@ class TestMixedSubscriptions:
         without = Group(group.cluster, {name: topics[name] for name in topics if name != "m000"}, owners(first))
         second = sticky(without.cluster, without.sticky())
         assert without.score(second)[-1] == 30
+
+    def test_in_very_large_groups(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """There, members are never looked at one by one: balance is the same, and two rounds are enough."""
+        cases = random_groups(60, seed=7)
+        best = [sticky(group.cluster, group.sticky()) for group in cases]
+        monkeypatch.setattr(mixed, "_SMALL", 0)
+        for group, expected in zip(cases, best, strict=True):
+            assert group.score(sticky(group.cluster, group.sticky()))[0] == group.score(expected)[0]
+            first = owners(cooperative(group.cluster, group.cooperative()))
+            second = cooperative(group.cluster, group._replace(owned=first).cooperative())
+            check_valid(group.cluster, group.cooperative(), second)
+
+
+class TestRacks:
+    def test_near_comes_before_moves(self) -> None:
+        topics = {"t": Topic(2, ({"x"}, {"y"}))}
+        owned = {("t", 0): "a", ("t", 1): "b"}
+        group = Group(topics, alike("ab", "t"), owned, {"a": "y", "b": "x"})
+        assert sticky(topics, group.sticky()) == {"a": {"t": [1]}, "b": {"t": [0]}}
+
+    def test_balance_comes_before_near(self) -> None:
+        topics = {"t": Topic(4, ({"x"}, {"x"}, {"x"}, {"y"}))}
+        group = Group(topics, alike("ab", "t"), racks={"a": "x", "b": "y"})
+        assert loads(sticky(topics, group.sticky())) == {"a": 2, "b": 2}
+
+    def test_topics_without_known_racks_are_far_from_all(self) -> None:
+        topics = {"t": Topic(1, ({"x"},)), "u": Topic(1)}
+        group = Group(topics, alike("ab", "t", "u"), {("t", 0): "b", ("u", 0): "a"}, {"a": "x", "b": "y"})
+        assert sticky(topics, group.sticky()) == {"a": {"t": [0]}, "b": {"u": [0]}}
+
+    def test_members_are_looked_at_one_by_one(self) -> None:
+        """Two moves are enough if m2 gives the right one of its three away, which its class as a whole cannot tell."""
+        racks = {1: frozenset("123"), 2: frozenset("13"), 3: frozenset("23")}
+        topics = {
+            "t": Topic(5, (racks[1], racks[2], racks[1], racks[3], racks[2])),
+            "u": Topic(1, (racks[2],)),
+            "v": Topic(2, (racks[1], racks[2])),
+        }
+        of = {"t": ["m2", "m1", "m0", "m2", "m2"], "u": ["m3"], "v": ["m0", "m4"]}
+        owned = {(topic, number): name for topic, names in of.items() for number, name in enumerate(names)}
+        members = {f"m{number}": ["t", "u", "v"] for number in range(5)}
+        group = Group(topics, members, owned, {"m1": "2", "m2": "3", "m4": "3"})
+        assert group.score(sticky(topics, group.sticky())) == optimum(group) == (14, 0, 2)
 
 
 class TestClaims:

@@ -137,7 +137,7 @@ def _shares(terms: _Terms, owner: Ints, kept: Ints) -> Ints:
     first_layer = first_class + classes
     network = Network(first_layer + len(terms.larger))
     begun = terms.cells(kept)
-    can_stay = np.where(terms.near, begun, terms.cells(owner))
+    can_stay = np.where(terms.near & (terms.size > 1), begun, terms.cells(owner))
     far = len(owner) + 1
     for bundle, (supply, flow) in enumerate(zip(terms.supply.tolist(), begun.sum(1).tolist(), strict=True)):
         network.add(_SOURCE, 2 + bundle, supply, flow=flow)
@@ -154,15 +154,18 @@ def _shares(terms: _Terms, owner: Ints, kept: Ints) -> Ints:
 
 
 def _add_quotas(network: Network, terms: _Terms, kept: Ints, first_class: int, first_layer: int) -> None:
-    """From classes to the sink: the least directly, the one more of some members through the layer."""
+    """From classes to the sink: the least directly, the one more of some members through the layer. A class of several
+    that loses one of these again lets go of one partition more than the flow can see."""
     held = holdings(kept, len(terms.class_of))
     more = np.bincount(terms.class_of, held > terms.least[terms.class_of], len(terms.size)).astype(np.int64)
+    unseen = int(terms.size.max() > 1)
     held_by_class = np.bincount(terms.class_of, held, len(terms.size)).astype(np.int64)
     for number, layer in enumerate(terms.layer_of.tolist()):
         node, plus = first_class + number, int(more[number])
         least = int(terms.least[number] * terms.size[number])
         network.add(node, _SINK, least, flow=int(held_by_class[number]) - plus)
-        network.add(node, first_layer + layer, int(terms.size[number]), flow=plus)
+        network.add(node, first_layer + layer, plus, flow=plus)
+        network.add(node, first_layer + layer, int(terms.size[number]) - plus, unseen)
     for layer, larger in enumerate(terms.larger.tolist()):
         network.add(first_layer + layer, _SINK, larger, flow=int(more[terms.layer_of == layer].sum()))
 
