@@ -159,6 +159,8 @@ def test_lists_are_added_to_and_taken_from(client: RawClient) -> None:
 REFUSED: dict[str, tuple[tuple[str, int, str | None], ErrorCode]] = {
     "an unknown name": (("retention.mss", SET, "1"), ErrorCode.INVALID_CONFIG),
     "no number": (("retention.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
+    "no number, without effect": (("flush.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
+    "neither true nor false": (("preallocate", SET, "perhaps"), ErrorCode.INVALID_CONFIG),
     "out of bounds": (("retention.ms", SET, "-5"), ErrorCode.INVALID_CONFIG),
     "no value": (("retention.ms", SET, None), ErrorCode.INVALID_CONFIG),
     "adding to what is no list": (("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from equipoise.broker.config import DOCUMENT, BrokerConfig, rows
 from equipoise.log.config import LogConfig
-from equipoise.settings import INT_MAX, kafka_name, nearest, parse_value, render
+from equipoise.settings import INT_MAX, convert, kafka_name, nearest, parse_value, render
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 TOPIC_ROWS: dict[str, dataclasses.Field[Any]] = {
@@ -18,6 +18,9 @@ TOPIC_ROWS: dict[str, dataclasses.Field[Any]] = {
 
 # Accepted and described, because tools set them; nothing here depends on them.
 NO_EFFECT: dict[str, str] = {
+    "compression.gzip.level": "-1",
+    "compression.lz4.level": "9",
+    "compression.zstd.level": "3",
     "file.delete.delay.ms": "60000",
     "flush.messages": "9223372036854775807",
     "flush.ms": "9223372036854775807",
@@ -61,14 +64,15 @@ def effective(defaults: BrokerConfig, configs: Mapping[str, str]) -> BrokerConfi
     """The settings in force for a topic with these configs. KafkaError(INVALID_CONFIG) names the one at fault."""
     values = {}
     for name, text in configs.items():
-        if name in NO_EFFECT:
-            continue
         row = TOPIC_ROWS.get(name)
-        if row is None:
+        if row is None and name not in NO_EFFECT:
             known = [*TOPIC_ROWS, *NO_EFFECT]
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"unknown topic config {name!r}{nearest(name, known, DOCUMENT)}")
         try:
-            values[row.name] = parse_value(name, text, row)
+            if row is None:
+                convert(name, text, bool if _is_boolean(NO_EFFECT[name]) else int)
+            else:
+                values[row.name] = parse_value(name, text, row)
         except UsageError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return dataclasses.replace(defaults, **values)
@@ -103,7 +107,7 @@ def describe(defaults: BrokerConfig, configs: Mapping[str, str]) -> list[ConfigR
     for name, default in NO_EFFECT.items():
         source = Source.DYNAMIC_TOPIC if name in configs else Source.DEFAULT
         value = configs.get(name, default)
-        kind = ConfigType.BOOLEAN if default in ("true", "false") else ConfigType.LONG
+        kind = ConfigType.BOOLEAN if _is_boolean(default) else ConfigType.LONG
         described.append(ConfigRow(name, value, source, False, kind, "Without effect here.", ((name, value, source),)))
     return sorted(described)
 
@@ -121,6 +125,10 @@ def _broker_synonyms(config: BrokerConfig, row: dataclasses.Field[Any]) -> tuple
     name, value = kafka_name(row.name), getattr(config, row.name)
     default = (name, render(row.default), Source.DEFAULT)
     return (default,) if value == row.default else ((name, render(value), Source.STATIC_BROKER), default)
+
+
+def _is_boolean(default: str) -> bool:
+    return default in ("true", "false")
 
 
 def _type(row: dataclasses.Field[Any]) -> ConfigType:
