@@ -51,9 +51,11 @@ class TownMachine(RuleBasedStateMachine):
         statics=st.sets(SLOTS),
         first=st.integers(1, 4),
         delay=st.sampled_from([0, 3_000]),
+        hold_ms=st.sampled_from([0, 2_700]),
     )
-    def begin(self, temper: list[tuple[str, ...]], statics: set[int], first: int, delay: int) -> None:
+    def begin(self, temper: list[tuple[str, ...]], statics: set[int], first: int, delay: int, hold_ms: int) -> None:
         self.town = Town({"t": 4, "u": 2}, group_initial_rebalance_delay_ms=delay)
+        self.town.hold_ms = hold_ms
         self.town.is_silent = True
         self.town.watch, self.town.note = self.check, self.note
         self.temper, self.statics = temper, statics

@@ -43,6 +43,7 @@ class Town:
         self.answers: dict[type[Message], Callable[[Any], Message | None]] = {}  # instead of the coordinator's
         self.watch: Callable[[], None] = lambda: None  # after every event
         self.note: Callable[[Exchange, Message], None] = lambda exchange, response: None  # at every reply
+        self.hold_ms = 0  # how long the coordinator keeps a heartbeat, to answer it when there is news
         self.node_id = 1  # where the coordinator is; 0: nowhere
         self._config = GroupConfig(
             **{"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 0, **config}  # type: ignore[arg-type]
@@ -182,7 +183,7 @@ class Town:
             case SyncGroupRequest():
                 return shard.sync_group(request, caller, self.now)
             case HeartbeatRequest():
-                return shard.heartbeat(request, caller, self.now)
+                return shard.heartbeat(request, caller, self.now, self.hold_ms)
             case LeaveGroupRequest():
                 return shard.leave_group(request, caller, self.now)
             case OffsetCommitRequest():
