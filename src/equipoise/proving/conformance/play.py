@@ -10,14 +10,14 @@ import itertools
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from equipoise.proving.conformance.generate import LENGTH, Drawing
 from equipoise.proving.conformance.listed import Found, listed
 from equipoise.proving.conformance.side import Moment, Side
-from equipoise.proving.conformance.steps import Ask, Script, Step
+from equipoise.proving.conformance.steps import Ask, Restart, Script, Step
 from equipoise.proving.conformance.worlds import World
 
 _ATTEMPTS = 16
@@ -87,6 +87,18 @@ def play_drawn(name: str, world: World) -> Played:
     return played
 
 
+def play_across_restart(scripts: Sequence[Script], world: World) -> list[Played]:
+    """All up to where they restart the brokers, which is done once; then all to their ends."""
+    with ExitStack() as opened:
+        plays = [_Play(script, *opened.enter_context(_sides(script, world))) for script in scripts]
+        halves = [list(script.steps) for script in scripts]
+        cuts = [steps.index(Restart()) for steps in halves]
+        for one, steps, cut in zip(plays, halves, cuts, strict=True):
+            one.run(steps[:cut])
+        world.restart()
+        return [one.run(steps[cut:]) for one, steps, cut in zip(plays, halves, cuts, strict=True)]
+
+
 def _play(script: Script, world: World) -> Played:
     with _sides(script, world) as (kafka, ours):
         return _Play(script, kafka, ours).run(script.steps)
@@ -117,7 +129,7 @@ class _Play:
     def run(self, steps: Iterable[Step]) -> Played:
         played, brisk = self.played, self._script.brisk_ms / 1000
         waited = time.monotonic()
-        for step in steps:
+        for step in () if played.different or played.again else steps:
             self.play(step)
             if not isinstance(step, Ask):
                 waited = time.monotonic()
@@ -161,7 +173,8 @@ class _Play:
         for group in self._groups:
             kafka, ours = _joined(page.kafka), _joined(page.ours)
             leader, joined = self._leaders[group], kafka.keys()
-            if joined != ours.keys() or len(joined) < 2 or kafka == ours:
+            alone = len(page.kafka[group]["members"]) < 2  # who waited on a connection that is gone counts too
+            if joined != ours.keys() or alone or kafka == ours:
                 continue
             if leader is None or not _is_among(leader, joined):
                 return True

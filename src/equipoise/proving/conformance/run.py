@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from equipoise.proving.conformance.play import Played, play, play_drawn
+from equipoise.proving.conformance.play import Played, play, play_across_restart, play_drawn
 from equipoise.proving.conformance.report import Summary
 from equipoise.proving.conformance.scripts import all_scripts
 from equipoise.proving.conformance.shrink import shrink
@@ -37,6 +37,8 @@ def run(seed: str | None = None, steps: int = STEPS, only: str = "") -> Summary:
 
 def _in_world(name: str, scripts: Sequence[Script], seed: str, steps: int) -> list[Played]:
     with open_world(name) as world, ThreadPoolExecutor(_BUSY if world.is_busy else _WAITING) as pool:
+        if name == "restart":
+            return play_across_restart(scripts, world)
         played = list(pool.map(lambda script: play(script, world), scripts))
         return played + _drawn(world, pool, seed, steps)
 

@@ -21,6 +21,7 @@ from equipoise.proving.conformance.normal import Names, group_of, plain
 from equipoise.proving.conformance.steps import (
     Ask,
     Drop,
+    Restart,
     Step,
     Until,
     UntilAnswered,
@@ -78,6 +79,11 @@ class Side:
             for line in self._lines.pop(step.who, []):
                 line.close()
             self.open = [one for one in self.open if one.ask.who != step.who]
+        elif isinstance(step, Restart):
+            self.close()
+            self._lines.clear()
+            self.open.clear()
+            self._observer = Line(self._port, "observer")
 
     def _send(self, ask: Ask) -> None:
         key = _KEYS[ask.api]

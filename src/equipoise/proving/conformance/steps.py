@@ -111,7 +111,15 @@ class UntilAnswered:
         return f"until {self.who} is answered"
 
 
-Step = Ask | Drop | Until | UntilGone | UntilOffsets | UntilAnswered
+@dataclass(frozen=True)
+class Restart:
+    """Both brokers are killed and started again. All scripts that have one share it."""
+
+    def __str__(self) -> str:
+        return "both brokers are killed and started again"
+
+
+Step = Restart | Ask | Drop | Until | UntilGone | UntilOffsets | UntilAnswered
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from equipoise.client import Admin
-from equipoise.proving.brokers import EquipoiseBroker, KafkaBroker
+from equipoise.proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
 from equipoise.proving.conformance.line import Line
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.apis.k15_describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -27,13 +27,16 @@ _KAFKA = {
     "group.coordinator.threads": 1,
     "group.coordinator.append.linger.ms": 0,
     "log.cleaner.enable": "false",
+    # It believes sooner that it is itself that comes back.
+    "broker.session.timeout.ms": 1000,
+    "broker.heartbeat.interval.ms": 200,
 }
 # Our additions change the timing, which is compared.
 _OURS = {"group.initial.rebalance.delay.early": "false", "group.heartbeat.hold.max.ms": 0, "flush": "never"}
 
 SETTINGS: dict[str, Mapping[str, object]] = {
-    # Everything in which time plays no part.
-    "main": {"group.initial.rebalance.delay.ms": 0},
+    # Everything in which time plays no part. The limit of members is for random scripts to run into.
+    "main": {"group.initial.rebalance.delay.ms": 0, "group.max.size": 4},
     # Timers and limits.
     "timed": {
         "group.initial.rebalance.delay.ms": 2000,
@@ -42,6 +45,8 @@ SETTINGS: dict[str, Mapping[str, object]] = {
         "group.max.size": 2,
         "offset.metadata.max.bytes": 10,
     },
+    # Killed once, in the middle of every script.
+    "restart": {"group.initial.rebalance.delay.ms": 0},
     # The sweep that forgets offsets and empty groups; it would disturb all others.
     "expiry": {
         "group.initial.rebalance.delay.ms": 0,
@@ -65,6 +70,14 @@ class World:
     name: str
     kafka: Place
     ours: Place
+    brokers: Sequence[BrokerProcess] = ()
+
+    def restart(self) -> None:
+        """Both are killed; it returns when their groups are loaded again."""
+        for broker in self.brokers:
+            broker.kill()
+            broker.start()
+            _await_groups(broker.port)
 
     @property
     def wait_s(self) -> float:
@@ -86,7 +99,7 @@ class World:
 def open_world(name: str) -> Iterator[World]:
     settings = {**_BOTH, **SETTINGS[name]}
     with KafkaBroker({**settings, **_KAFKA}) as kafka, EquipoiseBroker({**settings, **_OURS}) as ours:
-        yield World(name, prepare(kafka.name, kafka.port), prepare(ours.name, ours.port))
+        yield World(name, prepare(kafka.name, kafka.port), prepare(ours.name, ours.port), (kafka, ours))
 
 
 def prepare(name: str, port: int) -> Place:
@@ -96,10 +109,14 @@ def prepare(name: str, port: int) -> Place:
             admin.create_topic(topic, partitions)
         while not (topic_ids := {topic.name: topic.topic_id for topic in admin.topics()}).keys() >= TOPICS.keys():
             time.sleep(_POLL_S)
+    _await_groups(port)
+    return Place(name, port, topic_ids)
+
+
+def _await_groups(port: int) -> None:
     with Line(port, "preparing") as line:
         while _is_starting(line):
             time.sleep(_POLL_S)
-    return Place(name, port, topic_ids)
 
 
 def _is_starting(line: Line) -> bool:
