@@ -50,6 +50,7 @@ class FakeCluster:
         self._servers: dict[int, asyncio.Server] = {}
         self._ports: dict[int, int] = {}
         self._writers: set[asyncio.StreamWriter] = set()
+        self._serving: set[asyncio.Task[None] | None] = set()
 
     async def __aenter__(self) -> FakeCluster:
         for node_id in self.node_ids:
@@ -60,7 +61,7 @@ class FakeCluster:
         for server in self._servers.values():
             server.close()
         self.disconnect()
-        await asyncio.sleep(0)
+        await asyncio.gather(*(task for task in self._serving if task is not None))
 
     @property
     def bootstrap_servers(self) -> str:
@@ -76,6 +77,7 @@ class FakeCluster:
 
     async def _serve(self, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
+        self._serving.add(asyncio.current_task())
         try:
             while True:
                 (size,) = struct.unpack(">i", await reader.readexactly(4))

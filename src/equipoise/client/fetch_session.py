@@ -25,6 +25,11 @@ class Asked(NamedTuple):
     topic_id: bytes
 
     @property
+    def is_current(self) -> bool:
+        """Whether nothing has happened to the partition since."""
+        return self.tracked.epoch == self.epoch and self.tracked.fetch_offset == self.offset
+
+    @property
     def wire(self) -> tuple[int, int, bytes]:
         """What the broker is told."""
         return self.offset, self.leader_epoch, self.topic_id

@@ -102,9 +102,9 @@ class Fetcher:
         for node_id, plan in self._plan().items():
             node = self._nodes.setdefault(node_id, _Node(node_id))
             if node.long is None and node.aside is None:
-                node.long = self._begin(self._fetch(node, plan, is_long=True))
+                node.long = self._begin(self._fetch(node, self._ask(plan), is_long=True))
             elif node.long is not None and node.aside is None:
-                node.aside = self._begin(self._fetch(node, plan, is_long=False))
+                node.aside = self._begin(self._fetch(node, self._ask(plan), is_long=False))
         self._resets.begin()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -153,8 +153,7 @@ class Fetcher:
 
     # -- one fetch
 
-    async def _fetch(self, node: _Node, plan: Sequence[Tracked], *, is_long: bool) -> None:
-        asking = self._ask(plan)
+    async def _fetch(self, node: _Node, asking: Asking, *, is_long: bool) -> None:
         try:
             purpose = Purpose.FETCH if is_long else Purpose.FETCH_ASIDE
             connection = await self._cluster.connection(node.node_id, purpose)
@@ -175,6 +174,7 @@ class Fetcher:
             self._pump()
 
     def _ask(self, plan: Sequence[Tracked]) -> Asking:
+        """Before anything else is planned: from here on these are under way."""
         asking = {}
         with self._positions.lock:
             for tracked in plan:
@@ -237,7 +237,7 @@ class Fetcher:
                 name = topic.topic or names.get(topic.topic_id, "")
                 for data in topic.partitions:
                     asked = asking.get(TopicPartition(name, data.partition_index))
-                    if asked is not None and asked.tracked.epoch == asked.epoch:
+                    if asked is not None and asked.is_current:
                         has_news |= self._take_in_partition(asked, data)
         if has_news:
             self._on_data()
