@@ -120,13 +120,13 @@ def test_two_on_one_loop_hand_over(broker: Broker, strategy: str) -> None:
             second.subscribe(topic, told[1])
 
             def both() -> bool:
-                return len(first.assignment()) == 2 and len(second.assignment()) == 1
+                return sorted((len(first.assignment()), len(second.assignment()))) == [1, 2]
 
             await asyncio.gather(wait(first, both), wait(second, both))
             await second.close()
             await wait(first, lambda: len(first.assignment()) == 3)
         revoked = [numbers for kind, numbers in told[0].events[:-1] if kind == "revoked"]
-        assert [len(numbers) for numbers in revoked] == ([1] if strategy == "cooperative-sticky" else [3, 2])
+        assert sorted(map(len, revoked)) in ([[1], [2]] if strategy == "cooperative-sticky" else [[1, 3], [2, 3]])
         assert told[1].events[-1][0] == "revoked"
 
     run(main())

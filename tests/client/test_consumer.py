@@ -197,13 +197,13 @@ def test_two_share_and_hand_over(topic: str, consumer: Callable[..., Consumer], 
     wait(first, lambda: len(first.assignment()) == 3)
     second.subscribe(topic, told[1])
     with polling(first):
-        wait(second, lambda: len(second.assignment()) == 1 and len(first.assignment()) == 2)
+        wait(second, lambda: sorted((len(first.assignment()), len(second.assignment()))) == [1, 2])
     assert first.assignment() | second.assignment() == {TopicPartition(topic, number) for number in range(3)}
     second.close()
     wait(first, lambda: len(first.assignment()) == 3)
     revoked = [numbers for kind, numbers in told[0].events if kind == "revoked"]
     if strategy == "cooperative-sticky":
-        assert [len(numbers) for numbers in revoked] == [1]
+        assert [len(numbers) for numbers in revoked] in ([1], [2])
     else:
         assert {0, 1, 2} in revoked
     assert told[1].events[-1][0] == "revoked"
