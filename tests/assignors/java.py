@@ -20,7 +20,8 @@ class JavaAssignors:
     """A JVM that assigns what it is given, until it is closed."""
 
     def __init__(self) -> None:
-        command = [java(), "-cp", f"{jars('kafka')}/*", "-Xmx512m", str(SOURCE)]
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        command = [java(), "-cp", f"{jars('kafka')}/*", "-Xmx512m", quiet, str(SOURCE)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def assign(self, assignor: str, cases: Sequence[tuple[Cluster, Members]]) -> list[dict[str, Partitions]]:
