@@ -34,8 +34,8 @@ class Names:
         self.groups = groups
         self.port = port
         self._group_names = {group_id: name for name, group_id in groups.items()}
-        self._topic_ids = topic_ids
-        self._topics = {topic_id: name for name, topic_id in topic_ids.items()}
+        self._topic_ids = {name: [topic_id] for name, topic_id in topic_ids.items()}
+        self._own_topics: dict[str, str] = {}
         self._ids: dict[str, list[str]] = {}
         self.generations: dict[str, int] = {}
 
@@ -56,7 +56,21 @@ class Names:
         return group_id in self._group_names
 
     def topic(self, topic_id: bytes) -> str:
-        return "none" if topic_id == ZERO_UUID else self._topics.get(topic_id, topic_id.hex())
+        if topic_id == ZERO_UUID:
+            return "none"
+        known = (
+            f"{name}#{ids.index(topic_id) + 1}" if len(ids) > 1 else name
+            for name, ids in self._topic_ids.items()
+            if topic_id in ids
+        )
+        return next(known, topic_id.hex())
+
+    def made_topic(self, name: str, actual: str, topic_id: bytes) -> None:
+        self._own_topics[name] = actual
+        self._topic_ids.setdefault(name, []).append(topic_id)
+
+    def topic_name(self, actual: str) -> str:
+        return next((name for name, one in self._own_topics.items() if one == actual), actual)
 
     def id_of(self, wanted: Id) -> str:
         known = self._ids.get(wanted.prefix, [])
@@ -71,12 +85,17 @@ class Names:
         if isinstance(value, Generation):
             return self.generations.get(group, 0) + value.plus
         if isinstance(value, TopicId):
-            return self._topic_ids.get(value.topic, value.topic.encode().ljust(16, b"?")[:16])
+            ids = self._topic_ids.get(value.topic, [value.topic.encode().ljust(16, b"?")[:16]])
+            return ids[value.nth - 1]
         if isinstance(value, GroupId):
             return self.groups[value.name]
         if isinstance(value, Mapping):
-            return {name: self.resolve(one, group) for name, one in value.items()}
+            return {name: self.resolve(one, group) for name, one in value.items()} | self._named(value)
         return [self.resolve(one, group) for one in value] if isinstance(value, list) else value
+
+    def _named(self, row: Mapping[str, Any]) -> dict[str, str]:
+        """The topic of a row, if it was made here."""
+        return {"name": self._own_topics[row["name"]]} if row.get("name") in self._own_topics else {}
 
 
 def group_of(ask: Ask) -> str:
@@ -106,6 +125,8 @@ def _value(api: str, version: int, name: str, value: Any, names: Names) -> Any:
         return names.member(value)
     if name in ("group_id", "key"):
         return names.group(value)
+    if name == "name":
+        return names.topic_name(value)
     if name == "topic_id":
         return names.topic(value)
     if name == "port":

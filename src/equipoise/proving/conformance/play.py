@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from equipoise.proving.conformance.generate import LENGTH, Drawing
 from equipoise.proving.conformance.listed import Found, listed
 from equipoise.proving.conformance.side import Moment, Side
-from equipoise.proving.conformance.steps import Ask, Restart, Script, Step
+from equipoise.proving.conformance.steps import Ask, DropTopic, Restart, Script, Step
 from equipoise.proving.conformance.worlds import World
 
 _ATTEMPTS = 16
@@ -121,7 +121,6 @@ class _Play:
         self._groups = script.groups
         self._leaders: dict[str, str | None] = dict.fromkeys(self._groups)  # None: gone, or none yet
         self._forgiven: set[str] = set()
-        # Then only a wait makes certain what has been swept, and groups are compared behind waits.
         self._sweeps = script.world == "expiry"
         self._history: list[Step] = []
         self._is_over = False
@@ -149,9 +148,13 @@ class _Play:
             return
         self._history.append(step)
         for found in differences(self._script, self._history, page):
-            if not (self._sweeps and isinstance(step, Ask) and found.key in self._groups):
+            if found.key not in self._groups or self._is_certain(step):
                 self._judge(found)
         self._follow_leaders(page.kafka)
+
+    def _is_certain(self, step: Step) -> bool:
+        """Whether what is seen of groups is. Sweeps and deleted topics take their time: a wait must follow."""
+        return not isinstance(step, DropTopic) and not (self._sweeps and isinstance(step, Ask))
 
     def _judge(self, found: Found) -> None:
         if found.key in self._forgiven:

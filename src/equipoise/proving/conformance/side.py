@@ -15,12 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from equipoise.client import Admin
 from equipoise.proving.conformance.line import Closed, Line
 from equipoise.proving.conformance.listed import CLOSED, PARKED
 from equipoise.proving.conformance.normal import Names, group_of, plain
 from equipoise.proving.conformance.steps import (
     Ask,
     Drop,
+    DropTopic,
+    MakeTopic,
     Restart,
     Step,
     Until,
@@ -79,11 +82,24 @@ class Side:
             for line in self._lines.pop(step.who, []):
                 line.close()
             self.open = [one for one in self.open if one.ask.who != step.who]
+        elif isinstance(step, MakeTopic | DropTopic):
+            self._change_topic(step)
         elif isinstance(step, Restart):
             self.close()
             self._lines.clear()
             self.open.clear()
             self._observer = Line(self._port, "observer")
+
+    def _change_topic(self, step: MakeTopic | DropTopic) -> None:
+        actual = f"{step.topic}-{'-'.join(self.names.groups.values())}"
+        with Admin(f"127.0.0.1:{self._port}") as admin:
+            if isinstance(step, DropTopic):
+                admin.delete_topic(actual)
+                return
+            admin.create_topic(actual, 2)
+            while not (made := [topic.topic_id for topic in admin.topics() if topic.name == actual]):
+                time.sleep(_POLL_S)
+        self.names.made_topic(step.topic, actual, made[0])
 
     def _send(self, ask: Ask) -> None:
         key = _KEYS[ask.api]

@@ -34,7 +34,10 @@ class Generation(NamedTuple):
 
 
 class TopicId(NamedTuple):
+    """Of a topic that all scripts share, or of one made here: then of the `nth` of that name, or the newest."""
+
     topic: str
+    nth: int = 0
 
 
 class GroupId(NamedTuple):
@@ -112,6 +115,24 @@ class UntilAnswered:
 
 
 @dataclass(frozen=True)
+class MakeTopic:
+    """A topic of the script's own. Over when the broker shows it."""
+
+    topic: str
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} is made"
+
+
+@dataclass(frozen=True)
+class DropTopic:
+    topic: str
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} is deleted"
+
+
+@dataclass(frozen=True)
 class Restart:
     """Both brokers are killed and started again. All scripts that have one share it."""
 
@@ -119,7 +140,7 @@ class Restart:
         return "both brokers are killed and started again"
 
 
-Step = Restart | Ask | Drop | Until | UntilGone | UntilOffsets | UntilAnswered
+Step = MakeTopic | DropTopic | Restart | Ask | Drop | Until | UntilGone | UntilOffsets | UntilAnswered
 
 
 @dataclass(frozen=True)
