@@ -39,6 +39,9 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/equipoise bench broker
 	$(BIN)/equipoise bench coordinator
+	$(BIN)/equipoise bench assignors
+	$(BIN)/equipoise bench consumer
+	$(BIN)/equipoise bench handover
 
 soak: $(STAMP)
 	@tools/foreign-clients
