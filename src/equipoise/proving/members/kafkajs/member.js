@@ -38,9 +38,19 @@ async function join(told) {
     }),
   })
   members.set(member, { consumer, pausing: false, goOn: null })
-  const { GROUP_JOIN, REBALANCING, CRASH } = consumer.events
-  consumer.on(GROUP_JOIN, ({ payload }) => say(member, 'assigned', { places: placesOf(payload.memberAssignment), whole: true }))
-  consumer.on(REBALANCING, () => say(member, 'stopped'))
+  const { GROUP_JOIN, REBALANCING, REQUEST, CRASH } = consumer.events
+  let owns = false
+  const stop = () => {
+    if (owns) say(member, 'stopped')
+    owns = false
+  }
+  consumer.on(GROUP_JOIN, ({ payload }) => {
+    owns = true
+    say(member, 'assigned', { places: placesOf(payload.memberAssignment), whole: true })
+  })
+  consumer.on(REBALANCING, stop)
+  // When it finds its metadata stale, it joins again without a word.
+  consumer.on(REQUEST, ({ payload }) => payload.apiName === 'JoinGroup' && stop())
   // What it holds to be temporary it survives by starting anew, as another member.
   consumer.on(CRASH, ({ payload: { error, restart } }) => say(member, restart ? 'stopped' : 'error', { error: String(error) }))
   await consumer.connect()
