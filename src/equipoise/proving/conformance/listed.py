@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from equipoise.proving.conformance.steps import Ask, Script, Step
@@ -10,6 +10,7 @@ from equipoise.proving.conformance.steps import Ask, Script, Step
 PARKED = "parked"
 CLOSED = "connection closed"
 _TRANSACTION = 1
+_LONGEST_STRING = 32_767
 
 
 class Found(NamedTuple):
@@ -49,6 +50,14 @@ def _only_we_answer(found: Found, apis: tuple[str, ...], error: str) -> bool:
 def _names_a_protocol_twice(found: Found) -> bool:
     rows = found.last.fields.get("protocols", ()) if found.last else ()
     return len({row["name"] for row in rows}) < len(rows)
+
+
+def _has_a_long_string(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_a_long_string, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_a_long_string, value))
+    return isinstance(value, str) and len(value.encode()) > _LONGEST_STRING
 
 
 def _is_transaction(found: Found) -> bool:
@@ -100,6 +109,14 @@ LISTED = (
         "v3 is served.",
         "Its clients are there already.",
         lambda found: found.kafka == CLOSED and found.key.endswith(" DeleteGroups v3"),
+    ),
+    Listed(
+        "strings longer than 32,767 bytes",
+        "In the versions that can carry them the connection is closed.",
+        "Answered: INVALID_GROUP_ID or INVALID_REQUEST where it would have to be written down, else as any other.",
+        "An error says more than a closed connection, after which a client only tries again.",
+        lambda found: found.last is not None and _has_a_long_string(found.last.fields),
+        ends=True,
     ),
     Listed(
         "SyncGroup while groups are loaded",

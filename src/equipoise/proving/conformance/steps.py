@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, Subscription, encode_subscription
 
 SESSION_MS = 600_000  # far beyond any script: where time plays a part it is given
-LEAVE_BATCHED, FETCH_BATCHED, FIND_BATCHED, FIRST_WITH_TOPIC_IDS = 3, 8, 4, 10
+_LONGEST_WORD = 200
 
 Protocol = str | tuple[str, bytes]
 Offsets = Mapping[tuple[str, int], int]
@@ -405,4 +405,4 @@ def _words(value: Any) -> str:
         return value[0]
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return "[" + ", ".join(_words(one) for one in value) + "]"
-    return value.hex() if isinstance(value, bytes) else str(value)
+    return (value.hex() if isinstance(value, bytes) else str(value))[:_LONGEST_WORD]

@@ -10,12 +10,15 @@ from equipoise.proving.conformance.steps import (
     Script,
     Step,
     delete_groups,
+    describe,
     find,
     heartbeat,
     join,
     leave,
     sync,
 )
+
+_LONG = "x" * 40_000
 
 
 def scripts() -> Iterator[Script]:
@@ -27,6 +30,13 @@ def scripts() -> Iterator[Script]:
     yield _script("behind a parked join: heartbeat", *stable("a", "b"), waiting, _behind(heartbeat("b")), join("a"))
     yield _script("behind a parked sync: leave", *completing("a", "b"), sync("b"), _behind(leave("b")))
     yield _script("a parked sync of one that leaves", *completing("a", "b"), sync("b"), leave("b"))
+    for what, ask in {
+        "a group id": join("a", member_id="", group=_LONG),
+        "an instance id": join("a", member_id="", instance=_LONG),
+        "a reason": join("a", member_id="", reason=_LONG),
+        "a group id to describe": describe("o", groups=[_LONG]),
+    }.items():
+        yield _script(f"{what} of 40,000 bytes", ask)
     yield _script("asked again", *stable("a", "b"), waiting, waiting, join("a"))
 
 
