@@ -39,7 +39,7 @@ from tests.proving.raw_members import RawGroup, RawMember, await_coordinator, co
 pytestmark = pytest.mark.kafka
 
 SETTINGS = {
-    "group.initial.rebalance.delay.ms": 300,
+    "group.initial.rebalance.delay.ms": 1000,
     "offsets.topic.num.partitions": 3,
     "offsets.retention.check.interval.ms": 300,
 }
@@ -110,8 +110,12 @@ def say(address: str, value: bytes) -> None:
 
 
 def write_groups(address: str, stack: ExitStack) -> RawGroup:
-    """A group in each state, and each kind of record."""
+    """A group in each state, and each kind of record. What is committed first keeps a group that has no members yet."""
     two = [{"orders": [0, 1]}, {"orders": [2]}]
+    groups = ("stable", "replaced", "left", "preparing", "completing")
+    await_coordinator(address, *groups)
+    with RawClient(address) as early:
+        assert [commit(early, group, "orders", {0: 0}) for group in groups] == [{ErrorCode.NONE}] * len(groups)
     stable = stack.enter_context(RawGroup(address, "stable", two, static=["till"]))
     client = stable.members[0].client
     assert stable.members[0].commit("orders", {0: 5, 1: 6}, "wörter") == {ErrorCode.NONE}
@@ -122,7 +126,6 @@ def write_groups(address: str, stack: ExitStack) -> RawGroup:
     replacing.joined()
 
     left = stack.enter_context(RawGroup(address, "left", two))
-    assert left.members[0].commit("orders", {0: 8}) == {ErrorCode.NONE}
     assert [member.leave() for member in left.members] == [ErrorCode.NONE] * 2
 
     stack.enter_context(RawGroup(address, "preparing", two))
@@ -130,8 +133,6 @@ def write_groups(address: str, stack: ExitStack) -> RawGroup:
     waiting.ask_for_id()
     waiting.send_join()
 
-    await_coordinator(address, "completing")
-    assert commit(client, "completing", "orders", {0: 8}) == {ErrorCode.NONE}  # else it is soon swept away when Empty
     unsynced = newcomer(address, "completing", stack)
     unsynced.ask_for_id()
     unsynced.send_join()
@@ -350,9 +351,11 @@ def plain(record: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize(("formatter", "kind"), [("OffsetsMessageFormatter", 1), ("GroupMetadataMessageFormatter", 2)])
 def test_kafkas_formatters_tell_our_records(written: Written, tools: Tools, formatter: str, kind: int) -> None:
+    written_so_far = sum(map(len, read_topic(written.ours, OFFSETS_TOPIC).values()))
     output = tools.run(
         "kafka-console-consumer",
-        *("--topic", OFFSETS_TOPIC, "--from-beginning", "--timeout-ms", "2000"),
+        *("--topic", OFFSETS_TOPIC, "--from-beginning", "--timeout-ms", "60000"),
+        *("--max-messages", str(written_so_far)),
         *("--formatter", f"org.apache.kafka.tools.consumer.{formatter}"),
         broker=written.ours,
     )
@@ -370,7 +373,8 @@ def tools() -> Iterator[Tools]:
 
 
 def test_kafkas_dump_reads_our_segments_of_groups(tools: Tools, tmp_path: Path) -> None:
-    with EquipoiseBroker(SETTINGS | {"offsets.topic.num.partitions": 1}, data=tmp_path / "data") as ours:
+    settings = {"group.initial.rebalance.delay.ms": 1000, "offsets.topic.num.partitions": 1}
+    with EquipoiseBroker(settings, data=tmp_path / "data") as ours:
         with Admin(ours.bootstrap_servers) as admin:
             admin.create_topic("orders", 3)
         with RawGroup(ours.bootstrap_servers, "g", [{"orders": [0]}, {"orders": [1]}], static=["s"]) as group:
