@@ -243,6 +243,22 @@ def test_queued_bytes_are_bounded_and_taking_goes_on(broker: Broker) -> None:
     run(main())
 
 
+def test_full_partitions_that_are_paused_do_not_stop_the_others(broker: Broker) -> None:
+    async def main() -> None:
+        settings = {"queued_max_messages_kbytes": 1, "max_partition_fetch_bytes": 1000}
+        async with reader(broker.bootstrap_servers, **settings) as mine:
+            full = mine.assign("orders", [0, 1])
+            await mine.until(lambda: mine.positions.queued_bytes >= 1024)
+            mine.positions.pause(full)
+            (other,) = mine.assign("orders", [2])
+            assert offsets_of(await mine.take(500), other) == list(range(500))
+            mine.positions.resume(full)
+            assert len(await mine.take(1000)) == 1000
+
+    fill(broker, "orders", 500, partitions=3, size=100, per_batch=20)
+    run(main())
+
+
 def test_a_batch_larger_than_all_limits_still_comes(broker: Broker) -> None:
     async def main() -> None:
         settings = {"fetch_max_bytes": 100, "max_partition_fetch_bytes": 100, "queued_max_messages_kbytes": 1}

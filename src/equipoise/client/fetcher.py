@@ -118,12 +118,13 @@ class Fetcher:
         plan: dict[int, list[Tracked]] = {}
         retry_at: list[float] = []
         with positions.lock:
+            queued = positions.takeable_bytes()
             for tracked in positions.tracked.values():
                 if not tracked.is_fetchable:
                     continue
                 if tracked.retry_at > now:
                     retry_at.append(tracked.retry_at)
-                elif self._is_full(tracked):
+                elif self._is_full(tracked, queued):
                     positions.is_short_of_room = True
                 else:
                     plan.setdefault(self._node_of(tracked, now), []).append(tracked)
@@ -134,9 +135,9 @@ class Fetcher:
             found.sort(key=lambda one: one.queued_bytes)
         return plan
 
-    def _is_full(self, tracked: Tracked) -> bool:
+    def _is_full(self, tracked: Tracked, queued: int) -> bool:
         most = _AHEAD * self._config.max_partition_fetch_bytes
-        return tracked.queued_bytes >= most or self._positions.queued_bytes >= self._config.queued_max_bytes
+        return tracked.queued_bytes >= most or queued >= self._config.queued_max_bytes
 
     def _node_of(self, tracked: Tracked, now: float) -> int:
         if tracked.preferred >= 0:
@@ -192,7 +193,8 @@ class Fetcher:
 
     async def _exchange(self, connection: AsyncConnection, node: _Node, asking: Asking, is_long: bool) -> FetchResponse:
         config = self._config
-        room = (config.queued_max_bytes - self._positions.queued_bytes) // (2 * len(self._nodes))
+        with self._positions.lock:
+            room = (config.queued_max_bytes - self._positions.takeable_bytes()) // (2 * len(self._nodes))
         request = FetchRequest(
             max_wait_ms=config.fetch_max_wait_ms if is_long else self._wait_aside(asking),
             min_bytes=config.fetch_min_bytes,

@@ -266,6 +266,11 @@ class Positions:
 
     # -- under the lock, for those who fetch and take
 
+    def takeable_bytes(self) -> int:
+        """What is queued and can be taken now. What is paused may lie for ever, and must not stop the others."""
+        lying = sum(one.queued_bytes for one in self.tracked.values() if one.is_paused or one.is_held)
+        return self.queued_bytes - lying
+
     def add_chunk(self, tracked: Tracked, chunk: Chunk) -> None:
         tracked.chunks.append(chunk)
         tracked.fetch_offset = chunk.next_offset
