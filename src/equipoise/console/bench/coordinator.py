@@ -14,7 +14,7 @@ from statistics import fmean, quantiles
 from equipoise.broker.server import parse_address
 from equipoise.client import Admin
 from equipoise.client.connection import Connection
-from equipoise.console.bench.coordinator_figures import FULL, HOLDS, PIPELINED, QUICK, STRATEGIES, Results
+from equipoise.console.bench.coordinator_figures import FULL, HOLDS, PIPELINED, QUICK, STRATEGIES, CoordinatorResults
 from equipoise.console.bench.group_load import (
     Load,
     apply_load,
@@ -45,7 +45,7 @@ class _Echo(AnnouncedBroker):
 def run_bench(as_json: bool, quick: bool) -> None:
     """Measures for about three minutes (quick: one) and prints a table, or one JSON object."""
     check_machine("bench coordinator")
-    results = Results(QUICK if quick else FULL)
+    results = CoordinatorResults(QUICK if quick else FULL)
     allow_connections("bench coordinator", max(results.sizes.connections, sum(results.sizes.groups)))
     began = time.perf_counter()
     parts = (_measure_load, _measure_groups, _measure_memory, _measure_restart, _measure_stock)
@@ -53,7 +53,7 @@ def run_bench(as_json: bool, quick: bool) -> None:
         for measure in parts:
             measure(results)
             advance()
-    (results.print_json if as_json else results.print_table)(time.perf_counter() - began)
+    results.print(as_json, time.perf_counter() - began)
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def _ids(prefix: str, count: int) -> list[str]:
 # -- heartbeats and commits
 
 
-def _measure_load(results: Results) -> None:
+def _measure_load(results: CoordinatorResults) -> None:
     group_ids = _ids("load", results.sizes.connections)
     with (
         _Echo() as echo,
@@ -99,7 +99,9 @@ def _loads(members: Sequence[Member]) -> list[Load]:
     ]
 
 
-def _measure_one_load(results: Results, broker: BrokerProcess, members: Sequence[Member], load: Load) -> None:
+def _measure_one_load(
+    results: CoordinatorResults, broker: BrokerProcess, members: Sequence[Member], load: Load
+) -> None:
     sample = apply_load(broker, members, load, results.sizes.seconds)
     results.add(load.key, sample.per_cpu_second)
     results.add(f"{load.key}_wall", sample.per_second)
@@ -109,7 +111,7 @@ def _measure_one_load(results: Results, broker: BrokerProcess, members: Sequence
 # -- large groups
 
 
-def _measure_groups(results: Results) -> None:
+def _measure_groups(results: CoordinatorResults) -> None:
     sizes = results.sizes
     with ExitStack() as running:
         broker = running.enter_context(_broker())
@@ -126,7 +128,7 @@ def _measure_groups(results: Results) -> None:
         _measure_rebalances(results, broker, crowds[sizes.restless])
 
 
-def _measure_rebalances(results: Results, broker: BrokerProcess, crowd: Crowd) -> None:
+def _measure_rebalances(results: CoordinatorResults, broker: BrokerProcess, crowd: Crowd) -> None:
     """What other groups notice of a large rebalance."""
     crowd.be_patient()
     with _probe(broker.bootstrap_servers) as probed:
@@ -153,7 +155,7 @@ def _probe(address: str) -> Iterator[list[tuple[float, float]]]:
 # -- many groups
 
 
-def _measure_memory(results: Results) -> None:
+def _measure_memory(results: CoordinatorResults) -> None:
     group_ids = _ids("idle", results.sizes.idle_groups)
     with (
         _broker(group_initial_rebalance_delay_ms=0) as broker,
@@ -178,7 +180,7 @@ def _portions(group_ids: Sequence[str]) -> Iterator[Sequence[str]]:
 # -- restarts
 
 
-def _measure_restart(results: Results) -> None:
+def _measure_restart(results: CoordinatorResults) -> None:
     group_ids, each = _ids("stored", _GROUPS), results.sizes.offsets // _GROUPS
     with _broker(partitions=each) as broker:
         with Crowd(parse_address(broker.bootstrap_servers), group_ids[:_AT_A_TIME]) as crowd:
@@ -202,7 +204,7 @@ def _check_offsets(connection: Connection, group_ids: Sequence[str], each: int) 
 # -- stock members
 
 
-def _measure_stock(results: Results) -> None:
+def _measure_stock(results: CoordinatorResults) -> None:
     """All at the same time: they wait much more than they work."""
     from equipoise.console.bench.stock import measure_rebalances
 

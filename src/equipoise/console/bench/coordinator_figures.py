@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from equipoise.console.bench.figures import (
-    VERDICTS,
-    Figure,
-    machine,
-    print_circumstances,
-    rounded,
-    short,
-    versions,
-)
-from equipoise.console.tables import print_table
+from equipoise.console.bench.figures import Figure
+from equipoise.console.bench.results import Results
 
 PIPELINED = 16  # requests under way on a connection, where not one
 STRATEGIES = {"range": "eager", "cooperative-sticky": "cooperative"}
@@ -100,52 +90,7 @@ def _stock_figures(kind: str) -> list[Figure]:
     ]
 
 
-class Results:
-    """Every value measured, by figure."""
-
+class CoordinatorResults(Results):
     def __init__(self, sizes: Sizes) -> None:
+        super().__init__("coordinator", figures(sizes), NOTES, sizes=sizes._asdict())
         self.sizes = sizes
-        self.figures = figures(sizes)
-        self._values: dict[str, list[float]] = {figure.key: [] for figure in self.figures}
-
-    def add(self, key: str, *values: float) -> None:
-        self._values[key] += values
-
-    def values(self, key: str) -> list[float]:
-        return self._values[key]
-
-    def print_json(self, seconds: float) -> None:
-        document = {
-            "bench": "coordinator",
-            "seconds": round(seconds, 1),
-            "versions": versions(),
-            "machine": machine(),
-            "sizes": self.sizes._asdict(),
-            "figures": {figure.key: self._document(figure) for figure in self.figures},
-            "notes": NOTES,
-        }
-        print(json.dumps(document, indent=2))
-
-    def _document(self, figure: Figure) -> dict[str, Any]:
-        values = self._values[figure.key]
-        best = figure.best(values)
-        aim = {"aim_at_least" if figure.more_is_better else "aim_at_most": figure.aim} if figure.aim else {}
-        return {
-            "unit": figure.unit,
-            "best": rounded(best),
-            "median": rounded(median(values)),
-            "rounds": [rounded(value) for value in values],
-            **(aim | {"meets_aim": figure.meets_aim(best)} if aim else {}),
-        }
-
-    def print_table(self, seconds: float) -> None:
-        columns = ("figure", "unit", "best", "median", "spread", "aim", "")
-        print_table(columns, [self._row(figure) for figure in self.figures])
-        print_circumstances(seconds, NOTES)
-
-    def _row(self, figure: Figure) -> tuple[str, ...]:
-        values = self._values[figure.key]
-        best = figure.best(values)
-        spread = f"{short(min(values))} - {short(max(values))}" if len(values) > 1 else ""
-        verdict = VERDICTS[figure.meets_aim(best)]
-        return figure.title, figure.unit, short(best), short(median(values)), spread, figure.aim_text, verdict
