@@ -42,10 +42,7 @@ class Played:
     listed: set[str] = field(default_factory=set)
     again: str = ""  # why this play says nothing
     is_drawn: bool = False  # by chance
-
-    @property
-    def steps(self) -> int:
-        return len(self.pages)
+    steps: int = 0
 
 
 def play(script: Script, world: World) -> Played:
@@ -143,18 +140,20 @@ class _Play:
         self._ours.begin(step)
         page = Page(step, self._kafka.settle(step), self._ours.settle(step))
         self.played.pages.append(page)
-        if self._is_free_choice(page):
-            self.played.again = "Kafka's hash map has chosen another leader"
-            return
+        self.played.steps += 1
         self._history.append(step)
+        is_free = self._is_free_choice(page)
+        if is_free:
+            self.played.again = "Kafka's hash map has chosen another leader"
         for found in differences(self._script, self._history, page):
-            if found.key not in self._groups or self._is_certain(step):
+            if self._is_certain(step, found) and not (is_free and _is_of_leader(found)):
                 self._judge(found)
         self._follow_leaders(page.kafka)
 
-    def _is_certain(self, step: Step) -> bool:
-        """Whether what is seen of groups is. Sweeps and deleted topics take their time: a wait must follow."""
-        return not isinstance(step, DropTopic) and not (self._sweeps and isinstance(step, Ask))
+    def _is_certain(self, step: Step, found: Found) -> bool:
+        """Sweeps and deleted topics take their time: what is seen of groups is certain behind a wait only."""
+        is_slow = isinstance(step, DropTopic) or (self._sweeps and isinstance(step, Ask))
+        return found.key not in self._groups or not is_slow
 
     def _judge(self, found: Found) -> None:
         if found.key in self._forgiven:
@@ -198,6 +197,11 @@ def _joined(moment: Moment) -> dict[str, str]:
     """The members whose JoinGroup was answered, each with the leader it was told."""
     answers = [one for key, one in moment.items() if " JoinGroup " in key and isinstance(one, dict)]
     return {one["member_id"]: one["leader"] for one in answers if one["error_code"] == "NONE"}
+
+
+def _is_of_leader(found: Found) -> bool:
+    """Who leads, and who therefore is told the members."""
+    return " JoinGroup " in found.key and found.path in ("leader", "members")
 
 
 def _is_among(member: str, members: Collection[str]) -> bool:

@@ -39,7 +39,7 @@ def _in_world(name: str, scripts: Sequence[Script], seed: str, steps: int) -> li
     with open_world(name) as world, ThreadPoolExecutor(_BUSY if world.is_busy else _WAITING) as pool:
         if name == "restart":
             return play_across_restart(scripts, world)
-        played = list(pool.map(lambda script: play(script, world), scripts))
+        played = list(pool.map(lambda script: _without_pages(play(script, world)), scripts))
         return played + _drawn(world, pool, seed, steps)
 
 
@@ -48,5 +48,12 @@ def _drawn(world: World, pool: ThreadPoolExecutor, seed: str, steps: int) -> lis
     names = (f"{seed}-{number}" for number in itertools.count(1))
     while sum(one.steps for one in played) < steps:
         some = list(itertools.islice(names, _BUSY * 2))
-        played += pool.map(lambda name: play_drawn(name, world), some)
+        played += pool.map(lambda name: _without_pages(play_drawn(name, world)), some)
     return [shrink(one, world) if one.different else one for one in played]
+
+
+def _without_pages(played: Played) -> Played:
+    """Nobody reads them where all is equal, and together they are large."""
+    if not played.different:
+        played.pages.clear()
+    return played
