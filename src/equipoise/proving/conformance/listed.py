@@ -107,7 +107,7 @@ LISTED = (
         "DeleteGroups v3",
         "Kafka 4.3 serves up to v2; v3 comes with 4.4.",
         "v3 is served.",
-        "Its clients are there already.",
+        "A client takes the highest version that both know, so serving one more disturbs none.",
         lambda found: found.kafka == CLOSED and found.key.endswith(" DeleteGroups v3"),
     ),
     Listed(
@@ -138,7 +138,7 @@ _HEAD = """# Differences from Apache Kafka
 
 `equipoise prove conformance` puts the same group requests to Apache Kafka and to Equipoise, step by step, and compares
 every answer field by field, what is parked, and each group's state, members and offsets. The rows below are all the
-differences there are; the comparison knows them, and fails on any other, and also when one of them no longer occurs.
+differences known; the comparison has them as data, and fails on any other, and also when one of them no longer occurs.
 
 Not compared is what Kafka leaves to chance: member ids beyond their beginning, which of several members leads when the
 leader has gone, the order of lists that come out of its hash maps, and the words of error messages. Our additions to
