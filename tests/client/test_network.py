@@ -16,8 +16,9 @@ from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchRes
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError, UsageError
+from equipoise.wire.records.read import read_all
 from equipoise.wire.schema import Message
-from tests.client.records import fill
+from tests.client.records import fill, numbered
 from tests.client.scripted import Answer, ScriptedBroker, answering, framed, refusing_version, serving
 
 Result = TypeVar("Result")
@@ -98,6 +99,34 @@ def test_a_large_answer_is_one_buffer_of_which_records_are_a_view(broker: Broker
         assert len(records.obj) - len(records) < 200
         small = await connection.send(NO_TOPICS, MetadataResponse, SECONDS)
         assert small.brokers
+        connection.close()
+
+    run(main())
+
+
+def test_a_large_buffer_is_filled_again_only_when_nobody_has_a_view_of_it(broker: Broker) -> None:
+    topic_id = fill(broker, "orders", 3000, size=1000, per_batch=100)
+
+    async def main() -> None:
+        connection = await connect(broker)
+
+        async def read(offset: int) -> memoryview:
+            answer = await connection.send(fetch(topic_id, offset, 0, 1_000_000), FetchResponse, SECONDS)
+            records = answer.responses[0].partitions[0].records
+            assert isinstance(records, memoryview)
+            return records
+
+        kept = [(await read(offset), offset) for offset in (0, 500, 1000, 1500)]
+        assert len({id(view.obj) for view, _ in kept}) == len(kept)
+        for view, offset in kept:
+            assert read_all(view)[0].value == numbered(3000, 1000)[offset].value
+        known = {id(view.obj) for view, _ in kept}
+        del kept, view
+        for offset in (2000, 100, 2500):
+            again = await read(offset)
+            assert id(again.obj) in known
+            assert read_all(again)[0].value == numbered(3000, 1000)[offset].value
+            del again
         connection.close()
 
     run(main())

@@ -37,6 +37,7 @@ class Frame(NamedTuple):
 
     data: bytes | bytearray
     pos: int
+    view: memoryview  # while it lives, nobody fills the buffer anew
 
 
 class Agreement:
@@ -76,7 +77,7 @@ class Agreement:
                 f"{self.address} answered request {correlation_id} when {APIS[api_key].name}, request {expected}, "
                 "was the one to be answered"
             )
-        return Frame(data, pos)
+        return Frame(data, pos, memoryview(data))
 
     def check_size(self, size: int) -> None:
         """Of a frame that the broker announces."""
@@ -142,7 +143,7 @@ def error_from(code: int, message: str) -> KafkaError:
 
 def _error_code(frame: Frame) -> int:
     """The one field of ApiVersions that lies at the same place in every version."""
-    data, pos = frame
+    data, pos, _ = frame
     if len(data) < pos + _ERROR_CODE.size:
         raise ProtocolError(f"ApiVersions answered with {len(data) - pos} bytes; at least 2 are needed")
     code: int = _ERROR_CODE.unpack_from(data, pos)[0]

@@ -26,7 +26,43 @@ from equipoise.wire.errors import EquipoiseError, ProtocolError
 from equipoise.wire.schema import Message
 
 _RECEIVE_BUFFER = 64 * 1024
+_SMALLEST_KEPT = 256 * 1024
+_MOST_KEPT = 16 * 1024 * 1024  # bytes of buffers kept by one connection
 _COPY_UP_TO = 4096  # a small read is cut up faster as bytes than as views
+
+
+class _Buffers:
+    """Large buffers, filled again once nobody has a view of them: fresh memory costs more than what is read into it.
+
+    A bytearray refuses to change its size while a view of it lives, so the test for that is the change itself.
+    """
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[int, bytearray]] = deque()  # with the size each was made with
+
+    def get(self, size: int) -> bytearray:
+        if not _SMALLEST_KEPT <= size <= _MOST_KEPT // 2:
+            return bytearray(size)
+        for most, buffer in self._kept:
+            if size <= most <= 2 * size and _resized(buffer, size):
+                return buffer
+        made = bytearray(size)
+        self._kept.append((size, made))
+        while sum(most for most, _ in self._kept) > _MOST_KEPT:
+            self._kept.popleft()
+        return made
+
+
+def _resized(buffer: bytearray, size: int) -> bool:
+    try:
+        del buffer[-1:]  # a change in any case, also where the size is right already
+        if size < len(buffer):
+            del buffer[size:]
+        else:
+            buffer.extend(bytes(size - len(buffer)))
+    except BufferError:
+        return False
+    return True
 
 
 class _Waiter(NamedTuple):
@@ -51,6 +87,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._waiters: deque[_Waiter] = deque()
         self._shared = memoryview(bytearray(_RECEIVE_BUFFER))
         self._head = b""  # the first bytes of a frame whose size is not known yet
+        self._buffers = _Buffers()
         self._frame: bytearray | None = None  # a frame partly received
         self._filled = 0
 
@@ -168,7 +205,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._agreement.check_size(size)
             p += SIZE.size
             if end - p < size:
-                self._frame = bytearray(size)
+                self._frame = self._buffers.get(size)
                 self._filled = end - p
                 self._frame[: self._filled] = view[p:]
                 return
