@@ -184,6 +184,13 @@ def test_a_topic_that_does_not_exist_yet_is_waited_for(
     assert len(read(one, 5)) == 5
 
 
+def test_a_topic_that_can_never_be_is_an_error(consumer: Callable[..., Consumer]) -> None:
+    one = consumer()
+    one.subscribe("not a topic")
+    with pytest.raises(KafkaError, match="'not a topic' cannot be read"):
+        wait(one, lambda: False)
+
+
 # -- the group
 
 

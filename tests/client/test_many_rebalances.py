@@ -110,7 +110,7 @@ def rebalance_over_and_over(broker: Broker, strategy: str, times: int) -> None:
     wanted = {(partition, offset) for partition in range(PARTITIONS) for offset in range(written)}
     until("every record is read", lambda: read.keys() >= wanted, stays)
     threads, files, memory = (after - earlier for after, earlier in zip(cost(), before, strict=True))
-    assert stays.rebalances >= 2 * times
+    assert stays.rebalances > times  # a leave and the next join may be one rebalance
     stays.end()
     assert read.keys() == wanted
     assert (threads, files) <= (2, 6), (threads, files)

@@ -57,6 +57,7 @@ class AsyncConsumer(BaseConsumer):
         deadline, found = self._loop.time() + timeout, None
         with self._alone():
             self._begin_poll()
+            await asyncio.sleep(0)  # one who polls again after each error must not starve the loop that mends it
             try:
                 while not found:
                     self._news.clear()

@@ -66,6 +66,9 @@ class Engine:
         await self.cluster.close()
 
     def _learn(self, topics: Snapshot, wanted: Wanted) -> None:
+        for error in self.cluster.errors.values():  # a topic that may not be read, or cannot be: waiting is no help
+            self.failure = error
+            self._wake()
         if self.membership is not None:
             self.membership.learn(topics, wanted)
 

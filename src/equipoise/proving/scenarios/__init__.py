@@ -1,6 +1,6 @@
 """Scenarios with real clients, each written once, played on Equipoise and on Apache Kafka: the outcome must be equal.
 
-python -m equipoise.proving.scenarios [--write docs/compatibility.md]
+equipoise prove scenarios [--write docs/compatibility.md]
 """
 
 from __future__ import annotations
