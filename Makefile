@@ -19,12 +19,12 @@ run: $(STAMP)
 
 test: $(STAMP)
 	@tools/foreign-clients
-	$(BIN)/python -m pytest -m "not soak and not kafka"
+	$(BIN)/python -m pytest -rs -m "not soak and not kafka"
 
 # The same questions put to Apache Kafka and to us.
 prove: kafka
 	@tools/foreign-clients
-	$(BIN)/python -m pytest -m "kafka and not soak"
+	$(BIN)/python -m pytest -rs -m "kafka and not soak"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
