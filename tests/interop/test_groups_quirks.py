@@ -28,7 +28,7 @@ ASSIGNORS = {
     "kafkajs": "roundrobin",
     "kcat": "range",
 }
-HELD = {"confluent-kafka", "kafka-python", "kcat"}  # they say who they are, and are known to bear it
+HELD = {"aiokafka", "confluent-kafka", "kafka-python", "kcat"}  # they say who they are, and are known to bear it
 
 
 @pytest.fixture(scope="module")

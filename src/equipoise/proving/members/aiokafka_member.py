@@ -37,7 +37,6 @@ def config(member: Member) -> dict[str, Any]:
     return given(
         {
             "bootstrap_servers": member.bootstrap_servers,
-            "client_id": "aiokafka",
             "group_id": member.group,
             "group_instance_id": member.instance_id,
             "partition_assignment_strategy": tuple(ASSIGNORS[name] for name in member.assignors),
