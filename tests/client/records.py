@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from equipoise.broker import Broker
@@ -9,10 +10,14 @@ from equipoise.client import Admin
 from equipoise.client.agreement import parse_bootstrap_servers
 from equipoise.client.connection import Connection
 from equipoise.wire.apis.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from equipoise.wire.errors import ErrorCode
 from equipoise.wire.records.batch import Codec
 from equipoise.wire.records.build import Record, build_batch
 
 TIME = 1_700_000_000_000
+PATIENCE_S = 30.0
+# A new partition of Apache Kafka is known a moment before its leader is ready for it.
+NOT_READY = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def fill(broker: Broker, topic: str, count: int, *, partitions: int = 1, size: int = 10, per_batch: int = 500) -> bytes:
@@ -50,5 +55,15 @@ def produce(
             data = PartitionProduceData(index=partition, records=bytes(build_batch(part, codec=codec)))
             topics = [TopicProduceData(name=topic, topic_id=topic_id, partition_data=[data])]
             request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics)
-            answer = connection.send(request, ProduceResponse)
-            assert answer.responses[0].partition_responses[0].error_code == 0
+            _deliver(connection, request)
+
+
+def _deliver(connection: Connection, request: ProduceRequest) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while (code := _attempt(connection, request)) in NOT_READY and time.monotonic() < end:
+        time.sleep(0.02)
+    assert code == ErrorCode.NONE, ErrorCode(code)
+
+
+def _attempt(connection: Connection, request: ProduceRequest) -> int:
+    return connection.send(request, ProduceResponse).responses[0].partition_responses[0].error_code
