@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import TimeoutError as FutureTimeout
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from equipoise.client.base import ARROW_RECORDS, BaseConsumer, Committed, OffsetsToCommit, Place, log_failure, parse
 from equipoise.client.config import ConsumerConfig
 from equipoise.client.engine import Engine, too_late
+from equipoise.client.loop_thread import LoopThread
 from equipoise.client.records import ConsumerRecord
 from equipoise.member import Callback, Commit, Kind, OffsetAndMetadata, TopicPartition
 from equipoise.wire.errors import KafkaError
@@ -40,8 +39,12 @@ class Consumer(BaseConsumer):
     def __init__(self, config: Mapping[str, object] | None = None, /, **settings: object) -> None:
         super().__init__(parse(config, settings))
         self._news = threading.Event()
-        self._thread = _LoopThread(self.config, self._news.set)
-        self._engine = self._thread.engine
+        self._thread = LoopThread("equipoise-consumer")
+        try:
+            self._engine = self._thread.run(_open(self.config, self._news.set))
+        except BaseException:
+            self._thread.end()
+            raise
 
     # -- reading
 
@@ -150,11 +153,9 @@ class Consumer(BaseConsumer):
 
     def _wait_for(self, work: Coroutine[Any, Any, Result], timeout: float | None, what: str) -> Result:
         limit = self.config.default_api_timeout_ms / 1000 if timeout is None else timeout
-        future = asyncio.run_coroutine_threadsafe(work, self._thread.loop)
         try:
-            return future.result(limit)
-        except FutureTimeout:
-            future.cancel()
+            return self._thread.run(work, limit)
+        except TimeoutError:
             raise too_late(what, limit, self._engine) from None
 
     # -- the end
@@ -173,7 +174,8 @@ class Consumer(BaseConsumer):
                 self._leave(timeout, self._engine.leave)
             finally:
                 self._is_closed = True
-                self._thread.close()
+                self._thread.run(self._engine.close())
+                self._thread.end()
 
     def _leave(self, timeout: float, leave: Callable[[], None]) -> None:
         if self._by_hand and self.config.enable_auto_commit:
@@ -198,38 +200,7 @@ class Consumer(BaseConsumer):
         self.close()
 
 
-class _LoopThread:
-    """The thread of a consumer, with its loop and what runs there."""
-
-    def __init__(self, config: ConsumerConfig, wake: Callable[[], None]) -> None:
-        self.loop = _new_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="equipoise-consumer", daemon=True)
-        self._thread.start()
-        try:
-            self.engine = asyncio.run_coroutine_threadsafe(_open(config, wake), self.loop).result()
-        except BaseException:
-            self._end()
-            raise
-
-    def close(self) -> None:
-        asyncio.run_coroutine_threadsafe(self.engine.close(), self.loop).result()
-        self._end()
-
-    def _end(self) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
-
-
 async def _open(config: ConsumerConfig, wake: Callable[[], None]) -> Engine:
     engine = Engine(config, wake)
     engine.start()
     return engine
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:  # not to be had on Windows
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
