@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from equipoise.console.zookeeper import zookeeper
 from equipoise.wire.errors import EquipoiseError, UsageError
 
 DEFAULT_BROKER = "127.0.0.1:9092"
@@ -27,6 +28,9 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON o
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def app() -> None:
     """Consumer groups you can see, test and trust."""
+
+
+app.add_command(zookeeper)
 
 
 @app.command()

@@ -11,6 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from equipoise.broker import Broker
     from equipoise.proving.brokers import KafkaBroker
+    from equipoise.zookeeper.server import Ensemble, ZooKeeperServer
 
 
 @pytest.fixture
@@ -37,5 +38,31 @@ def kafka() -> Iterator[KafkaBroker]:
         if os.environ.get("EQUIPOISE_REQUIRE_KAFKA") == "1":
             pytest.fail(f"Apache Kafka: {missing}")
         pytest.skip(f"Apache Kafka: {missing}")
+    with running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[ZooKeeperServer]:
+    """A ZooKeeper server, the same for all tests. Skipped where there is no Java or no PySpark."""
+    from equipoise.zookeeper.server import ZooKeeperServer, ZooKeeperUnavailable
+
+    try:
+        running = ZooKeeperServer()
+    except ZooKeeperUnavailable as missing:
+        pytest.skip(str(missing))
+    with running:
+        yield running
+
+
+@pytest.fixture
+def zookeeper_ensemble() -> Iterator[Ensemble]:
+    """Three ZooKeeper servers, of which a test may kill one; for this test alone."""
+    from equipoise.zookeeper.server import Ensemble, ZooKeeperUnavailable
+
+    try:
+        running = Ensemble()
+    except ZooKeeperUnavailable as missing:
+        pytest.skip(str(missing))
     with running:
         yield running

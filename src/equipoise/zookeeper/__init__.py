@@ -1,0 +1,1 @@
+"""The protocol before coordinators: consumers that share partitions by ZooKeeper alone."""

@@ -1,0 +1,257 @@
+"""A ZooKeeper server, or an ensemble of three, as processes: from the jars that PySpark brings, with the Java at hand.
+
+with ZooKeeperServer() as zookeeper:
+    client = KazooClient(zookeeper.connect)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from equipoise.wire.errors import EquipoiseError
+
+_HOST = "127.0.0.1"
+_START_S, _STOP_S, _ASK_S = 60.0, 10.0, 2.0
+_LAST_WORDS = 2000
+# Of the 260 jars of PySpark those that the server loads: it is there in half the time, with half the memory.
+_JARS = ("zookeeper", "slf4j-api", "log4j-", "netty-", "commons-cli", "commons-io", "snappy-java", "metrics-core")
+_JVM = ("-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xss256k")
+_OPTIONS = ("-Dzookeeper.preAllocSize=256", "-Dzookeeper.jmx.log4j.disable=true")
+_QUIET = """<?xml version="1.0" encoding="UTF-8"?>
+<Configuration status="OFF"><Appenders><Console name="err" target="SYSTEM_ERR"/></Appenders>
+<Loggers><Root level="FATAL"><AppenderRef ref="err"/></Root></Loggers></Configuration>
+"""
+_SETTINGS = {
+    "tickTime": 200,  # also the steps in which sessions end
+    "minSessionTimeout": 400,
+    "maxSessionTimeout": 60_000,
+    "maxClientCnxns": 0,
+    "admin.enableServer": "false",
+    "4lw.commands.whitelist": "srvr,mntr,cons,dump",
+}
+
+
+class ZooKeeperUnavailable(EquipoiseError):
+    """What a ZooKeeper server needs is not on this machine. The message says what to install."""
+
+
+def find_java() -> str:
+    """Of JAVA_HOME, on the path, or the one that tools/java-home has put into the environment."""
+    places = [os.environ.get("JAVA_HOME", ""), str(Path(sys.prefix, "java"))]
+    programs = [str(Path(place, "bin", "java")) for place in places]
+    found = [one for one in (programs[0], shutil.which("java"), programs[1]) if one and Path(one).is_file()]
+    if not found:
+        raise ZooKeeperUnavailable("a ZooKeeper server needs Java 17 or newer: install a JRE, or set JAVA_HOME")
+    return found[0]
+
+
+def find_jars() -> str:
+    """The class path of ZooKeeper, among the jars of the installed PySpark."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ZooKeeperUnavailable("a ZooKeeper server comes with the jars of PySpark: pip install 'equipoise[spark]'")
+    jars = sorted(jar for jar in Path(spec.origin).with_name("jars").glob("*.jar") if jar.name.startswith(_JARS))
+    if not any(jar.name.startswith("zookeeper-3") for jar in jars):
+        raise ZooKeeperUnavailable("the installed PySpark has no jar of ZooKeeper: pip install 'pyspark>=4.3'")
+    return os.pathsep.join(map(str, jars))
+
+
+def free_port() -> int:
+    with socket.create_server((_HOST, 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+class ZooKeeperServer:
+    """One server on 127.0.0.1. Port and data outlive `kill`, `stop` and `start`; sessions and nodes are in the data.
+
+    Without `data` the directory is temporary, gone when the `with` ends, and nothing waits for the disk. `settings` are
+    those of zoo.cfg.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, object] | None = None, *, data: Path | None = None, port: int | None = None
+    ) -> None:
+        self._java, self._class_path = find_java(), find_jars()
+        self.port = port or free_port()
+        self._scratch = contextlib.ExitStack()
+        made = tempfile.TemporaryDirectory(prefix="equipoise-zookeeper-", ignore_cleanup_errors=True)
+        self._directory = Path(self._scratch.enter_context(made))
+        self._syncs = data is not None
+        self.data = data or self._directory / "data"
+        self.settings = {**_SETTINGS, **(settings or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def connect(self) -> str:
+        """For `zookeeper.connect`."""
+        return f"{_HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise EquipoiseError("the ZooKeeper server is not running: call start()")
+        return self._process.pid
+
+    # -- its life
+
+    def start(self) -> Self:
+        """Returns when it serves."""
+        self.launch()
+        return self.await_ready()
+
+    def launch(self) -> None:
+        self.data.mkdir(parents=True, exist_ok=True)
+        everything = {"dataDir": self.data, "clientPortAddress": _HOST, "clientPort": self.port, **self.settings}
+        config, quiet = self._directory / "zoo.cfg", self._directory / "log4j2.xml"
+        config.write_text("".join(f"{name}={value}\n" for name, value in everything.items()))
+        quiet.write_text(_QUIET)
+        options = [f"-Dlog4j2.configurationFile={quiet}", *_OPTIONS]
+        options += [] if self._syncs else ["-Dzookeeper.forceSync=no"]
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        command = [self._java, *_JVM, *options, "-cp", self._class_path, main, str(config)]
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def await_ready(self) -> Self:
+        deadline = time.monotonic() + _START_S
+        try:
+            while "Mode:" not in self.ask("srvr"):
+                self._check_start(deadline)
+                time.sleep(0.02)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def _check_start(self, deadline: float) -> None:
+        assert self._process is not None
+        words = (self._directory / "log").read_text(errors="replace")[-_LAST_WORDS:]
+        if self._process.poll() is not None:
+            raise EquipoiseError(f"the ZooKeeper server has ended with status {self._process.returncode}: {words}")
+        if time.monotonic() > deadline:
+            raise EquipoiseError(f"the ZooKeeper server was not ready within {_START_S:.0f} s: {words}")
+
+    def wait_ended(self) -> None:
+        """Until it ends by itself, which it should not: then an error says so."""
+        assert self._process is not None
+        self._process.wait()
+        self._check_start(time.monotonic())
+
+    def kill(self) -> None:
+        """SIGKILL: no time for a last word."""
+        self._end(kill=True)
+
+    def stop(self) -> None:
+        self._end(kill=False)
+
+    def restart(self) -> Self:
+        self.stop()
+        return self.start()
+
+    def _end(self, *, kill: bool) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with process:
+            (process.kill if kill else process.terminate)()
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+    def close(self) -> None:
+        self.kill()
+        self._scratch.close()
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self._scratch.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- what it says of itself
+
+    def ask(self, command: str) -> str:
+        """The answer to one of ZooKeeper's commands of four letters; nothing if it does not answer."""
+        try:
+            with socket.create_connection((_HOST, self.port), _ASK_S) as connection:
+                connection.sendall(command.encode())
+                with connection.makefile() as answer:
+                    return answer.read()
+        except OSError:
+            return ""
+
+    def packets_received(self) -> int:
+        """Requests of all clients since the start, pings among them."""
+        for line in self.ask("mntr").splitlines():
+            name, _, value = line.partition("\t")
+            if name == "zk_packets_received":
+                return int(value)
+        raise EquipoiseError(f"the ZooKeeper server on {self.connect} does not tell what it has received")
+
+    @property
+    def is_leader(self) -> bool:
+        return "Mode: leader" in self.ask("srvr")
+
+
+class Ensemble:
+    """Three servers, of which one may fail."""
+
+    def __init__(self, size: int = 3) -> None:
+        ports = {number: (free_port(), free_port()) for number in range(1, size + 1)}
+        shared = {"initLimit": 10, "syncLimit": 5} | {
+            f"server.{number}": f"{_HOST}:{quorum}:{election}" for number, (quorum, election) in ports.items()
+        }
+        self.servers = [ZooKeeperServer(shared) for _ in ports]
+
+    @property
+    def connect(self) -> str:
+        return ",".join(server.connect for server in self.servers)
+
+    @property
+    def leader(self) -> ZooKeeperServer:
+        return next(server for server in self.servers if server.is_leader)
+
+    @property
+    def followers(self) -> list[ZooKeeperServer]:
+        return [server for server in self.servers if "Mode: follower" in server.ask("srvr")]
+
+    def __enter__(self) -> Self:
+        try:
+            for number, server in enumerate(self.servers, start=1):
+                server.data.mkdir(parents=True)
+                (server.data / "myid").write_text(str(number))
+                server.launch()
+            for server in self.servers:
+                server.await_ready()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        for server in self.servers:
+            server.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
