@@ -11,6 +11,7 @@ from equipoise.wire.records.batch import (
     LOG_OVERHEAD,
     MAGIC,
     BatchHeader,
+    Buffer,
     Codec,
     crc_of,
     write_header,
@@ -74,7 +75,7 @@ def build_batch(
         base_sequence=base_sequence,
         record_count=len(records),
     )
-    return _batch(header, body)
+    return frame_batch(header, body)
 
 
 def build_pairs(pairs: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> bytearray:
@@ -83,7 +84,7 @@ def build_pairs(pairs: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> 
         raise UsageError("a batch without records covers no offsets: give pairs")
     body = b"".join([_pair(delta, key, value) for delta, (key, value) in enumerate(pairs)])
     last = len(pairs) - 1
-    return _batch(BatchHeader(0, 0, -1, MAGIC, 0, 0, last, timestamp, timestamp, -1, -1, -1, last + 1), body)
+    return frame_batch(BatchHeader(0, 0, -1, MAGIC, 0, 0, last, timestamp, timestamp, -1, -1, -1, last + 1), body)
 
 
 def _pair(delta: int, key: bytes, value: bytes | None) -> bytes:
@@ -92,7 +93,7 @@ def _pair(delta: int, key: bytes, value: bytes | None) -> bytes:
     return _varint(len(body)) + body
 
 
-def _batch(header: BatchHeader, body: bytes) -> bytearray:
+def frame_batch(header: BatchHeader, body: Buffer) -> bytearray:
     """The header, completed with length and CRC, and the records."""
     batch = bytearray(HEADER_SIZE)
     batch += body

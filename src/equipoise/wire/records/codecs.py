@@ -47,7 +47,7 @@ def compress(codec: Codec, data: Buffer) -> bytes:
     if codec is Codec.LZ4:
         # Java cannot read linked blocks (KIP-57), and writes no checksum of the content: some consumers mind one.
         lz4 = cramjam.lz4.Compressor(level=_LZ4_LEVEL, content_checksum=False, block_linked=False)
-        lz4.compress(data)
+        lz4.compress(bytes(data))
         return bytes(lz4.finish())
     if codec is Codec.ZSTD:
         return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
