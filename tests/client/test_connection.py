@@ -36,6 +36,21 @@ def test_requests_travel_in_the_newest_version_both_sides_know(broker: Broker) -
         assert [one.port for one in answer.brokers] == [int(port)]
 
 
+def test_requests_may_be_under_way_before_the_first_is_answered(broker: Broker) -> None:
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    with Connection(host, int(port)) as connection:
+        asked = [connection.ask(NO_TOPICS) for _ in range(5)]
+        assert [len(connection.answer(one, MetadataResponse).brokers) for one in asked] == [1] * 5
+
+
+def test_answers_are_received_in_the_order_of_their_requests(broker: Broker) -> None:
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    with Connection(host, int(port)) as connection:
+        _, second = (connection.ask(NO_TOPICS) for _ in range(2))
+        with pytest.raises(ProtocolError, match="was the one to be answered"):
+            connection.answer(second, MetadataResponse)
+
+
 def test_the_broker_learns_who_the_client_is(broker: Broker) -> None:
     host, _, port = broker.bootstrap_servers.rpartition(":")
     with Connection(host, int(port)):

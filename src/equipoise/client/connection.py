@@ -1,4 +1,6 @@
-"""One blocking connection to a broker: versions agreed on, one request and its answer at a time.
+"""One blocking connection to a broker: versions agreed on, answers taken in the order of their requests.
+
+`send` is both; `ask` and `answer` are its halves, for who has something to do meanwhile.
 
 Whatever fails between a request and its answer closes the connection, because an answer that comes later could
 be taken for that of another request.
@@ -8,8 +10,10 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from equipoise.client.agreement import (
     SIZE,
@@ -29,8 +33,16 @@ from equipoise.wire.schema import Message
 __all__ = ["Connection", "KafkaConnectionError", "error_from"]
 
 
+class Asked(NamedTuple):
+    """A request that is under way."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+
+
 class Connection:
-    """Connected and ready when made. `timeout`, in seconds, bounds connecting and each `send` as a whole."""
+    """Connected and ready when made. `timeout`, in seconds, bounds connecting, and each half of a `send`."""
 
     def __init__(self, host: str, port: int, *, client_id: str = "equipoise", timeout: float = 30.0) -> None:
         self.address = address_of(host, port)
@@ -45,8 +57,27 @@ class Connection:
 
     def send(self, request: Message, response: type[Response]) -> Response:
         """The answer to `request`, in the highest version that both sides know."""
+        return self.answer(self.ask(request), response)
+
+    def ask(self, request: Message, newest: int | None = None) -> Asked:
+        """Sends `request`, in no newer version than `newest`. Each `answer` is taken in the order of asking."""
         version = self.version(type(request))
-        return decode_answer(response, version, self._exchange(request, version))
+        return self._ask(request, version if newest is None else min(version, newest))
+
+    def answer(self, asked: Asked, response: type[Response]) -> Response:
+        return decode_answer(response, asked.version, self._receive_answer(asked))
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is still open, and nothing lies there unread: what a connection should be that waits for use."""
+        try:
+            self._socket.settimeout(0)
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
 
     def version(self, request: type[Message]) -> int:
         """The version in which `request` would be sent. UsageError: the broker serves none that we know."""
@@ -75,19 +106,28 @@ class Connection:
 
     def _handshake(self) -> None:
         for request, version in self._agreement.proposals():
-            if self._agreement.conclude(self._exchange(request, version), version):
+            if self._agreement.conclude(self._receive_answer(self._ask(request, version)), version):
                 return
 
     # -- frames
 
-    def _exchange(self, request: Message, version: int) -> Frame:
-        name = APIS[request.api_key].name
+    def _ask(self, request: Message, version: int) -> Asked:
         correlation_id, data = self._agreement.encode(request, version)
-        deadline = time.monotonic() + self._timeout
-        try:
+        with self._closing_on_failure(request.api_key):
             self._socket.settimeout(self._timeout)
             self._socket.sendall(data)
-            return self._agreement.open(self._receive_frame(deadline), request.api_key, version, correlation_id)
+        return Asked(request.api_key, version, correlation_id)
+
+    def _receive_answer(self, asked: Asked) -> Frame:
+        with self._closing_on_failure(asked.api_key):
+            frame = self._receive_frame(time.monotonic() + self._timeout)
+            return self._agreement.open(frame, *asked)
+
+    @contextmanager
+    def _closing_on_failure(self, api_key: int) -> Iterator[None]:
+        name = APIS[api_key].name
+        try:
+            yield
         except TimeoutError:
             self.close()
             raise KafkaConnectionError(
