@@ -144,6 +144,8 @@ class SourceOptions:
         for place in (self.starting, self.ending):
             if place.default == GROUP and self.consumer.group_id is None:
                 raise UsageError(f"{place.option}=group needs the option group.id: which group?")
+        if self.group_mode == "member" and self.choice.partitions:
+            raise UsageError("assign leaves nothing to share: use subscribe, or set group.mode to commit")
         return self
 
 
@@ -181,6 +183,8 @@ def _consumer(options: Mapping[str, str], group_id: str | None) -> ConsumerConfi
             raise UsageError(f"the option kafka.{name} is not for Spark: {_REFUSED[name]}")
     if group_id is not None:
         settings["group.id"] = group_id
+        # With one that is eager a rebalance would stop all partitions, not only those that move.
+        settings.setdefault("partition.assignment.strategy", "cooperative-sticky")
     # A query must not create the topic whose name was mistyped.
     settings.setdefault("allow.auto.create.topics", "false")
     try:

@@ -1,0 +1,167 @@
+"""What a streaming query reads next: where its partitions stand, how far they go, and how much of that is one batch.
+
+On the loop of its session, all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Iterable
+
+from equipoise.client.config import LATEST
+from equipoise.client.lines import Purpose
+from equipoise.member.partitions import TopicPartition
+from equipoise.spark.admission import Patience, available, share
+from equipoise.spark.offsets import INITIAL, SourceOffset
+from equipoise.spark.options import SourceOptions
+from equipoise.spark.session import Offsets, Session
+from equipoise.spark.shared import Shared
+from equipoise.spark.whole import Whole
+from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from equipoise.wire.errors import EquipoiseError, UsageError
+
+log = logging.getLogger(__name__)
+
+_LONG_POLL_SECONDS = 0.25  # Spark asks again at once: an idle query had better wait here
+
+
+class Progress:
+    def __init__(self, session: Session, options: SourceOptions) -> None:
+        self.parts: Whole | Shared = (Shared if options.group_mode == "member" else Whole)(session, options)
+        self.ends: Offsets = {}  # the last known
+        self._session = session
+        self._options = options
+        self._patience = Patience(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
+        self._goal: Offsets | None = None  # of a query that reads what is there and ends
+        self._start = INITIAL
+
+    async def set_goal(self) -> None:
+        """availableNow: nothing that is written from now on is read."""
+        self._goal = await self._session.ends(await self._session.listing(self._options.choice), LATEST)
+
+    async def next(self, start: SourceOffset, limit: int | None) -> SourceOffset | None:
+        """The end of the next batch; None: there is nothing to read yet."""
+        self._start = start
+        self.parts.engine_calls()
+        end: SourceOffset | None = None
+        try:
+            await self.parts.finished(start)
+            end = await self._plan(start, limit)
+        finally:
+            ranges = {} if end is None else end.ranges(start)
+            self.parts.engine_goes(frozenset(ranges), sum(b - a for a, b in ranges.values()))
+        return end
+
+    async def _plan(self, start: SourceOffset, limit: int | None) -> SourceOffset | None:
+        deadline = time.monotonic() + _LONG_POLL_SECONDS
+        while True:
+            is_settled = self.parts.is_settled
+            positions = await self.parts.positions(start)
+            ends = await self._ends(positions)
+            sizes = available(positions, ends)
+            if self.parts.must_record(start, positions) or (sizes and self._is_enough(sum(sizes.values()))):
+                return self._offset(start, positions, share(positions, ends, limit))
+            left = deadline - time.monotonic()
+            if is_settled if self._goal is not None else left <= 0:
+                return None
+            await self._until_news(positions, max(left, 0.01), has_data=bool(sizes))
+
+    def _is_enough(self, size: int) -> bool:
+        return self._goal is not None or self._patience.is_enough(size, time.monotonic_ns() // 1_000_000)
+
+    async def _ends(self, positions: Offsets) -> Offsets:
+        ends = await self._session.ends(positions, LATEST)
+        self.ends = dict(ends)
+        if self._goal is not None:
+            ends = {one: min(at, self._goal.get(one, at)) for one, at in ends.items()}
+            ends = {one: max(at, positions[one]) for one, at in ends.items()}
+        for one, at in ends.items():
+            if at < positions[one]:
+                self._lost(one, positions, at)
+        return ends
+
+    def _lost(self, partition: TopicPartition, positions: Offsets, end: int) -> None:
+        told = (
+            f"{partition} ends at {end}, before offset {positions[partition]} where the query stands: the topic was "
+            "made anew, or has lost its end"
+        )
+        if self._options.fail_on_data_loss:
+            raise UsageError(f"{told}; set failOnDataLoss to false to go on from there")
+        log.warning("%s; going on from %d", told, end)
+        positions[partition] = end
+
+    def _offset(self, start: SourceOffset, positions: Offsets, ends: Offsets) -> SourceOffset:
+        return SourceOffset(
+            to=ends,
+            since={one: at for one, at in positions.items() if start.to.get(one) != at},
+            query=start.query or uuid.uuid4().hex,
+            batch=start.batch + 1,
+            seen=self.parts.seen(),
+        )
+
+    # -- waiting
+
+    async def _until_news(self, positions: Offsets, seconds: float, *, has_data: bool) -> None:
+        """Until records come, or the time is up. Where there are some, but not enough, it is up soon."""
+        if has_data or not positions:
+            await asyncio.sleep(min(seconds, 0.05))
+            return
+        waits = [
+            asyncio.create_task(self._wait_at(node, mine, positions, seconds))
+            for node, mine in self._leaders(positions)
+        ]
+        _, late = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in late:
+            task.cancel()
+
+    def _leaders(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[int, list[TopicPartition]]]:
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            leader = self._session.cluster.leader(partition)
+            by_leader.setdefault(-1 if leader is None else leader.node_id, []).append(partition)
+        return by_leader.items()
+
+    async def _wait_at(
+        self, node_id: int, partitions: list[TopicPartition], positions: Offsets, seconds: float
+    ) -> None:
+        """A Fetch that is answered when there is something, which executors will read for themselves."""
+        try:
+            connection = await self._session.cluster.connection(node_id, Purpose.FETCH)
+            answer = await connection.send(
+                _fetch(partitions, positions, self._options.consumer.isolation, int(seconds * 1000)),
+                FetchResponse,
+                self._options.consumer.request_timeout_ms / 1000,
+                newest=_NEWEST_WITH_NAMES,
+            )
+        except EquipoiseError as error:
+            log.debug("waiting for records: %s", error)
+        else:
+            if any(one.records for topic in answer.responses for one in topic.partitions):
+                return
+        await asyncio.sleep(seconds)  # nothing came, or a refusal did
+
+    async def close(self) -> None:
+        await self.parts.close(self._start)
+
+
+_NEWEST_WITH_NAMES = 12  # of Fetch: from 13 on topics go by id
+
+
+def _fetch(partitions: list[TopicPartition], positions: Offsets, isolation: int, wait_ms: int) -> FetchRequest:
+    topics: dict[str, FetchTopic] = {}
+    for one in partitions:
+        topic = topics.setdefault(one.topic, FetchTopic(topic=one.topic, partitions=[]))
+        topic.partitions.append(
+            FetchPartition(partition=one.partition, fetch_offset=positions[one], partition_max_bytes=1)
+        )
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=1,
+        isolation_level=isolation,
+        session_epoch=-1,
+        topics=list(topics.values()),
+    )

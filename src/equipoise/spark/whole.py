@@ -1,0 +1,103 @@
+"""A query that reads all partitions, as Spark's own connector does; with a group.id its progress is committed there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from equipoise.client.config import EARLIEST
+from equipoise.member import OffsetAndMetadata, TopicPartition
+from equipoise.member.partitions import listed
+from equipoise.spark.group import Group
+from equipoise.spark.offsets import SourceOffset
+from equipoise.spark.options import GROUP, SourceOptions
+from equipoise.spark.session import Offsets, Session
+from equipoise.spark.tokens import token
+from equipoise.wire.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+_REFRESH_SECONDS = 1.0  # after which partitions are counted again: a topic may have grown
+_LAST_COMMIT_SECONDS = 5.0
+
+
+class Whole:
+    """On the loop of its session."""
+
+    is_settled = True
+    rebalances = 0
+
+    def __init__(self, session: Session, options: SourceOptions) -> None:
+        self._session = session
+        self._options = options
+        self._group = Group(session) if options.consumer.group_id is not None else None
+        self._partitions: list[TopicPartition] = []
+        self._listed_at = -_REFRESH_SECONDS
+        self._committed: Offsets = {}
+        self._commits: set[asyncio.Task[Any]] = set()
+
+    async def finished(self, start: SourceOffset) -> None:
+        """The batch that ended at `start` is in Spark's commit log."""
+        if self._options.group_mode is None or self._group is None:
+            return
+        changed = {one: at for one, at in start.to.items() if self._committed.get(one) != at}
+        if changed:
+            self._committed |= changed
+            metadata = token(start)
+            offsets = {one: OffsetAndMetadata(at, metadata) for one, at in changed.items()}
+            task = asyncio.create_task(self._group.commit(offsets))
+            self._commits.add(task)
+            task.add_done_callback(self._commits.discard)
+
+    async def positions(self, start: SourceOffset) -> Offsets:
+        """Where the next batch begins, partition by partition."""
+        await self._list()
+        self._check_gone(start)
+        known = {one: start.to[one] for one in self._partitions if one in start.to}
+        new = [one for one in self._partitions if one not in known]
+        if not new:
+            return known
+        return known | (await self._initial(new) if start.is_initial else await self._session.ends(new, EARLIEST))
+
+    async def _list(self) -> None:
+        if time.monotonic() - self._listed_at >= _REFRESH_SECONDS:
+            self._partitions = await self._session.listing(self._options.choice)
+            self._listed_at = time.monotonic()
+
+    def _check_gone(self, start: SourceOffset) -> None:
+        gone = start.to.keys() - set(self._partitions)
+        if not gone:
+            return
+        told = f"{listed(gone)} is not there any more: what was not read yet is lost"
+        if self._options.fail_on_data_loss:
+            raise UsageError(f"{told}; set failOnDataLoss to false to go on without")
+        log.warning(told)
+
+    async def _initial(self, partitions: list[TopicPartition]) -> Offsets:
+        place = self._options.starting
+        place.check_names(partitions)
+        committed: Offsets = {}
+        if place.default == GROUP and self._group is not None:
+            committed = {one: at.offset for one, at in (await self._group.fetch(partitions)).items()}
+        return await self._session.resolving(place, partitions, committed)
+
+    def must_record(self, start: SourceOffset, positions: Offsets) -> bool:
+        """Whether these beginnings are nowhere but here: a batch, if an empty one, puts them into the checkpoint."""
+        return not positions.keys() <= start.to.keys()
+
+    def seen(self) -> dict[str, int]:
+        return {}
+
+    # -- the engine
+
+    def engine_calls(self) -> None: ...
+
+    def engine_goes(self, busy: frozenset[TopicPartition], records: int) -> None: ...
+
+    async def close(self, start: SourceOffset) -> None:
+        if self._group is not None:
+            if self._commits:
+                await asyncio.wait(self._commits, timeout=_LAST_COMMIT_SECONDS)
+            await self._group.leave()
