@@ -10,6 +10,7 @@ import logging
 import time
 import uuid
 from collections.abc import Iterable
+from dataclasses import replace
 
 from equipoise.client.config import LATEST
 from equipoise.client.lines import Purpose
@@ -36,6 +37,7 @@ class Progress:
         self._options = options
         self._patience = Patience(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
         self._goal: Offsets | None = None  # of a query that reads what is there and ends
+        self._query = uuid.uuid4().hex  # of a query that begins; one that goes on has it from the checkpoint
         self._start = INITIAL
 
     async def set_goal(self) -> None:
@@ -44,7 +46,7 @@ class Progress:
 
     async def next(self, start: SourceOffset, limit: int | None) -> SourceOffset | None:
         """The end of the next batch; None: there is nothing to read yet."""
-        self._start = start
+        self._start = start = start if start.query else replace(start, query=self._query)
         self.parts.engine_calls()
         end: SourceOffset | None = None
         try:
@@ -97,7 +99,7 @@ class Progress:
         return SourceOffset(
             to=ends,
             since={one: at for one, at in positions.items() if start.to.get(one) != at},
-            query=start.query or uuid.uuid4().hex,
+            query=start.query,
             batch=start.batch + 1,
             seen=self.parts.seen(),
         )

@@ -1,0 +1,83 @@
+"""Spark's part of a streaming query, played in this process: the order of its calls, and its checkpoint.
+
+The real engine is in test_stream.py and its neighbours; here every instant can be chosen.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from equipoise.spark.offsets import INITIAL, SourceOffset
+from equipoise.spark.options import SourceOptions
+from equipoise.spark.progress import Progress
+from equipoise.spark.session import Session
+
+Range = tuple[str, int, int, int]
+PATIENCE_S = 60.0
+
+
+def until(what: str, is_true: Callable[[], object], act: Callable[[], object] = lambda: time.sleep(0.01)) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_true():
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S:g} s in vain: {what}"
+        act()
+
+
+class Engine:
+    """`log` and `commits` are Spark's checkpoint; a new Engine with them is the query started again."""
+
+    def __init__(self, bootstrap_servers: str, checkpoint: Engine | None = None, **options: str) -> None:
+        given = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": "t"}
+        given |= {name.replace("__", "."): value for name, value in options.items()}
+        self.options = SourceOptions.parse(given, streaming=True)
+        self.log: list[str] = [] if checkpoint is None else checkpoint.log
+        self.commits = 0 if checkpoint is None else checkpoint.commits
+        self.read: list[Range] = []  # by batches of this run
+        self.session = Session(self.options.consumer)
+        self.progress = self.session.run(self._begin(), "the start")
+
+    async def _begin(self) -> Progress:
+        return Progress(self.session, self.options)
+
+    @property
+    def start(self) -> SourceOffset:
+        return SourceOffset.parse(json.loads(self.log[self.commits - 1])) if self.commits else INITIAL
+
+    def plan(self) -> bool:
+        """Up to the write-ahead log: whether there is a batch."""
+        assert self.commits == len(self.log), "the last batch is not finished"
+        end = self.session.run(self.progress.next(self.start, self.options.max_offsets_per_trigger), "the next batch")
+        if end is not None:
+            self.log.append(json.dumps(end.json()))
+        return end is not None
+
+    def run(self) -> list[Range]:
+        """The batch in the log is read and written to the sink, and into the log of commits."""
+        end = SourceOffset.parse(json.loads(self.log[self.commits]))
+        ranges = [(*one, *bounds) for one, bounds in end.ranges(self.start).items()]
+        self.read += ranges
+        self.commits += 1
+        return ranges
+
+    def batch(self) -> list[Range]:
+        return self.run() if self.plan() else []
+
+    def stop(self) -> None:
+        self.session.run(self.progress.close(), "the end")
+        self.session.close()
+
+    def kill(self) -> None:
+        """Without a word to anybody, as SIGKILL would."""
+        self.session.close()
+
+    @property
+    def owned(self) -> set[int]:
+        parts: Any = self.progress.parts
+        return {one.partition for one in parts._group.owned}
+
+    def records(self) -> list[tuple[int, int]]:
+        """Partition and offset of all that was read."""
+        return [(partition, at) for _, partition, begin, end in self.read for at in range(begin, end)]
