@@ -13,7 +13,9 @@ from pyspark.sql.datasource import InputPartition
 
 from equipoise.spark.options import Choice, Place, SourceOptions
 
-# A task costs Spark some 5 ms, in which it could read 10,000 records: below this many they share one.
+# A task costs Spark some 5 ms, in which it could read 10,000 records: fewer are not worth one of their own, and beyond
+# what keeps the cores busy it takes ten times as many.
+_WORTH_A_CORE = 10_000
 _WORTH_A_TASK = 100_000
 _TASKS_PER_CORE = 2
 
@@ -81,7 +83,8 @@ def _tasks(pieces: Sequence[OffsetRange], least: int) -> int:
     """Enough to keep this machine's cores busy, and more where there is so much to read that it pays."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     records = sum(piece.size for piece in pieces)
-    return min(len(pieces), max(least, _TASKS_PER_CORE * cores, records // _WORTH_A_TASK))
+    for_cores = min(_TASKS_PER_CORE * cores, 1 + records // _WORTH_A_CORE)
+    return min(len(pieces), max(least, for_cores, records // _WORTH_A_TASK))
 
 
 def _deal(pieces: Sequence[OffsetRange], count: int) -> list[tuple[OffsetRange, ...]]:
