@@ -76,15 +76,15 @@ def _columns(data: Bytes, rows: Rows, headers: bool) -> pa.RecordBatch:
         pa.array(rows.offset),
         pa.array(rows.timestamp).cast(pa.timestamp("ms", tz="UTC")),
         pa.array(rows.timestamp_type),
-        _gather(bytes_, rows.key, rows.no_key),
-        _gather(bytes_, rows.value, rows.no_value),
+        gather(bytes_, rows.key, rows.no_key),
+        gather(bytes_, rows.value, rows.no_value),
     ]
     if headers:
-        columns.append(_headers(data, rows))
+        columns.append(gather_headers(data, rows))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _gather(data: pa.Buffer, spans: Spans, null: Flags) -> pa.Array:
+def gather(data: pa.Buffer, spans: Spans, null: Flags) -> pa.Array:
     """The bytes of each span. To Arrow the spans, and the gaps between them, are a column: every second is taken."""
     n = len(spans)
     if not n:
@@ -97,7 +97,7 @@ def _gather(data: pa.Buffer, spans: Spans, null: Flags) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), n, [valid, *column.buffers()[1:]])
 
 
-def _headers(data: Bytes, rows: Rows) -> pa.Array:
+def gather_headers(data: Bytes, rows: Rows) -> pa.Array:
     """Headers are a chain too: key, value, key, value. Each step reads one field of all records that have it."""
     some = np.flatnonzero(rows.header_count)
     if not len(some):
@@ -109,14 +109,14 @@ def _headers(data: Bytes, rows: Rows) -> pa.Array:
     if (end[np.cumsum(fields) - 1] != rows.end[some]).any() or (length[::2] < 0).any():
         raise corrupt("the headers of a record do not add up to its length, or one has no key")
     spans = np.stack((begin, end), axis=1).astype(np.int32)
-    keys = _gather(pa.py_buffer(data), spans[::2].copy(), length[::2] < 0)
-    values = _gather(pa.py_buffer(data), spans[1::2].copy(), length[1::2] < 0)
-    pairs = pa.StructArray.from_arrays([_text(keys), values], names=["key", "value"])
+    keys = gather(pa.py_buffer(data), spans[::2].copy(), length[::2] < 0)
+    values = gather(pa.py_buffer(data), spans[1::2].copy(), length[1::2] < 0)
+    pairs = pa.StructArray.from_arrays([text(keys), values], names=["key", "value"])
     offsets = np.concatenate(([0], np.cumsum(rows.header_count))).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), pairs, mask=pa.array(rows.header_count == 0))
 
 
-def _text(keys: pa.Array) -> pa.Array:
+def text(keys: pa.Array) -> pa.Array:
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:  # some key is no UTF-8: read as Java does

@@ -1,0 +1,142 @@
+"""Fetched batches to Arrow columns as Spark wants them: several ranges in one go, and only the columns asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from equipoise.member.partitions import TopicPartition
+from equipoise.spark.schema import arrow_schema
+from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.records.arrow import gather, gather_headers
+from equipoise.wire.records.batch import BatchHeader
+from equipoise.wire.records.lanes import Bytes, Ints
+from equipoise.wire.records.rows import Rows, cut, read_rows
+
+_MOST_ROWS = 32_768  # in one record batch: Spark takes 5,000 to 20,000 best, and much larger ones badly
+_MOST_MILLISECONDS = (2**63 - 1) // 1000  # Spark counts microseconds
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+
+class Part(NamedTuple):
+    """What one fetch brought of a range: batches that may reach beyond its offsets [first, end)."""
+
+    partition: TopicPartition
+    first: int
+    end: int
+    data: memoryview
+    batches: list[tuple[int, BatchHeader]]
+
+
+class _Decoded(NamedTuple):
+    data: Bytes
+    rows: Rows
+    parts: Sequence[Part]
+    counts: Ints  # rows of each part
+
+
+def decode(parts: Sequence[Part], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Record batches of moderate size. KafkaError where the bytes are no records."""
+    if not parts:
+        return
+    try:
+        decoded = _read(parts)
+    except KafkaError as error:
+        ranges = ", ".join(f"{part.partition} from offset {part.first} on" for part in parts)
+        raise KafkaError(error.code, f"{ranges}: {error.message}") from None
+    arrays = [_COLUMNS[name](decoded) for name in columns]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=_schema(columns))
+    for at in range(0, batch.num_rows, _MOST_ROWS):
+        yield batch.slice(at, _MOST_ROWS)
+
+
+@cache
+def _schema(columns: tuple[str, ...]) -> pa.Schema:
+    return arrow_schema(columns)
+
+
+def _read(parts: Sequence[Part]) -> _Decoded:
+    data: memoryview | bytes = parts[0].data
+    if len(parts) > 1:
+        data = b"".join([part.data for part in parts])
+    batches, first, owners, shift = [], [], [], 0
+    for index, part in enumerate(parts):
+        batches += [(shift + pos, header) for pos, header in part.batches]
+        first += [part.first] * len(part.batches)
+        owners += [index] * len(part.batches)
+        shift += len(part.data)
+    is_from_start = all(header.base_offset >= at for (_, header), at in zip(batches, first, strict=True))
+    bytes_, rows, found = read_rows(data, batches, None if is_from_start else first)
+    counts = np.bincount(owners, weights=found, minlength=len(parts)).astype(np.int64)
+    return _clip(_Decoded(bytes_, rows, parts, counts))
+
+
+def _clip(decoded: _Decoded) -> _Decoded:
+    """Without what lies behind the end of each range."""
+    data, rows, parts, counts = decoded
+    if all(part.batches[-1][1].last_offset < part.end for part in parts):
+        return decoded
+    keep = rows.offset < np.repeat(np.array([part.end for part in parts], np.int64), counts)
+    owner = np.repeat(np.arange(len(parts)), counts)
+    return _Decoded(data, cut(rows, keep), parts, np.bincount(owner[keep], minlength=len(parts)))
+
+
+# -- columns
+
+
+def _topic(decoded: _Decoded) -> pa.Array:
+    runs: list[tuple[str, int]] = []
+    for part, count in zip(decoded.parts, decoded.counts.tolist(), strict=True):
+        if runs and runs[-1][0] == part.partition.topic:
+            runs[-1] = part.partition.topic, runs[-1][1] + count
+        else:
+            runs.append((part.partition.topic, count))
+    columns = [_repeated(topic, count) for topic, count in runs]
+    return columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
+
+
+def _repeated(text: str, count: int) -> pa.Array:
+    whole = _many(text)
+    return whole.slice(0, count) if count <= len(whole) else pa.repeat(pa.scalar(text), count)
+
+
+@cache
+def _many(text: str) -> pa.Array:
+    return pa.repeat(pa.scalar(text), _MOST_ROWS)
+
+
+def _partition(decoded: _Decoded) -> pa.Array:
+    numbers = np.array([part.partition.partition for part in decoded.parts], np.int32)
+    return pa.array(np.repeat(numbers, decoded.counts))
+
+
+def _timestamp(decoded: _Decoded) -> pa.Array:
+    milliseconds = decoded.rows.timestamp
+    if len(milliseconds) and max(-int(milliseconds.min()), int(milliseconds.max())) > _MOST_MILLISECONDS:
+        worst = int(np.argmax(np.abs(milliseconds)))
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"the record at offset {decoded.rows.offset[worst]} has timestamp {milliseconds[worst]} ms, which Spark "
+            "cannot hold: give the reader a schema without the column timestamp to read it",
+        )
+    return pa.array(milliseconds * 1000).view(_TIMESTAMP)
+
+
+def _headers(decoded: _Decoded) -> pa.Array:
+    return gather_headers(decoded.data, decoded.rows).cast(_schema(("headers",)).field(0).type)
+
+
+_COLUMNS: dict[str, Callable[[_Decoded], pa.Array]] = {
+    "key": lambda decoded: gather(pa.py_buffer(decoded.data), decoded.rows.key, decoded.rows.no_key),
+    "value": lambda decoded: gather(pa.py_buffer(decoded.data), decoded.rows.value, decoded.rows.no_value),
+    "topic": _topic,
+    "partition": _partition,
+    "offset": lambda decoded: pa.array(decoded.rows.offset),
+    "timestamp": _timestamp,
+    "timestampType": lambda decoded: pa.array(decoded.rows.timestamp_type),
+    "headers": _headers,
+}

@@ -1,0 +1,77 @@
+"""One Spark for all tests here: its JVM takes seconds to start."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from equipoise.client import Admin
+from equipoise.client.agreement import parse_bootstrap_servers
+from equipoise.client.connection import Connection
+from equipoise.wire.apis.k21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session on two cores, with the settings that `equipoise run` has, and this Python for its workers."""
+    pytest.importorskip("pyspark")
+    from pyspark.sql import SparkSession
+
+    from equipoise.spark.settings import tuned
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    home = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(home / "warehouse"),
+        "spark.local.dir": str(home / "local"),
+    }
+    builder = tuned(SparkSession.builder.master("local[2]").appName("equipoise-tests"))
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _connections_are_closed() -> Iterator[None]:
+    """Those that reading keeps for the next task of its process."""
+    yield
+    if "equipoise.spark.leaders" in sys.modules:
+        sys.modules["equipoise.spark.leaders"].forget_all()
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    return str(tmp_path / "checkpoint")
+
+
+def create(bootstrap_servers: str, topic: str, partitions: int = 1, **configs: str) -> None:
+    """Underscores in the names of configs stand for dots."""
+    with Admin(bootstrap_servers) as admin:
+        admin.create_topic(topic, partitions, configs={key.replace("_", "."): value for key, value in configs.items()})
+
+
+def delete_before(bootstrap_servers: str, topic: str, offset: int, partition: int = 0) -> None:
+    ((host, port),) = parse_bootstrap_servers(bootstrap_servers)
+    wanted = DeleteRecordsPartition(partition_index=partition, offset=offset)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[wanted])], timeout_ms=10_000)
+    with Connection(host, port) as connection:
+        answer = connection.send(request, DeleteRecordsResponse)
+    assert answer.topics[0].partitions[0].error_code == 0

@@ -1,0 +1,303 @@
+"""What an executor reads from our broker: every record of its ranges once, whatever their number and size."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from datetime import UTC, datetime
+from multiprocessing import get_context
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from equipoise.broker import Broker
+from equipoise.client import Admin
+from equipoise.client.chunks import Chunk
+from equipoise.proving.brokers import EquipoiseBroker, free_port
+from equipoise.spark import reading
+from equipoise.spark.ranges import OffsetRange
+from equipoise.spark.reading import read
+from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.records.batch import Codec
+from equipoise.wire.records.build import Record
+from tests.client.records import TIME, fill, numbered, produce
+from tests.spark.conftest import create, delete_before
+from tests.spark.reads import all_of, places, table, task
+
+
+def test_the_columns_of_a_record(broker: Broker) -> None:
+    create(broker.bootstrap_servers, "t")
+    headers = (("a", b"1"), ("b", None), ("a", b""))
+    records = [
+        Record(0, TIME, b"k", b"v", headers),
+        Record(1, TIME + 1, None, None),
+        Record(2, -1, b"", b"\xff"),
+    ]
+    produce(broker.bootstrap_servers, "t", 0, records)
+    columns = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+    found = table(broker.bootstrap_servers, [OffsetRange("t", 0, 0, 3)], columns).to_pylist()
+    written = datetime.fromtimestamp(TIME / 1000, UTC)
+    assert found[0] == {
+        "key": b"k",
+        "value": b"v",
+        "topic": "t",
+        "partition": 0,
+        "offset": 0,
+        "timestamp": written,
+        "timestampType": 0,
+        "headers": [{"key": "a", "value": b"1"}, {"key": "b", "value": None}, {"key": "a", "value": b""}],
+    }
+    assert (found[1]["key"], found[1]["value"], found[1]["headers"]) == (None, None, None)
+    assert found[1]["timestamp"].microsecond - written.microsecond == 1000
+    assert (found[2]["key"], found[2]["value"]) == (b"", b"\xff")
+    assert found[2]["timestamp"] == datetime.fromtimestamp(-0.001, UTC), "no timestamp is -1, as in Spark's connector"
+
+
+def test_only_the_columns_asked_for(broker: Broker) -> None:
+    fill(broker, "t", 10)
+    found = table(broker.bootstrap_servers, [OffsetRange("t", 0, 0, 10)], ("offset", "value"))
+    assert found.schema == pa.schema([("offset", pa.int64()), ("value", pa.binary())])
+    assert found["value"].to_pylist() == [one.value for one in numbered(10)]
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_every_codec(broker: Broker, codec: Codec) -> None:
+    create(broker.bootstrap_servers, "t")
+    produce(broker.bootstrap_servers, "t", 0, numbered(3000, 50), codec=codec, per_batch=700)
+    found = table(broker.bootstrap_servers, [OffsetRange("t", 0, 10, 2990)])
+    assert found["offset"].to_pylist() == list(range(10, 2990))
+    assert found["value"].to_pylist() == [one.value for one in numbered(3000, 50)[10:2990]]
+
+
+def test_ranges_are_clipped_within_batches(broker: Broker) -> None:
+    fill(broker, "t", 100, partitions=3, per_batch=30)
+    ranges = [OffsetRange("t", 0, 7, 8), OffsetRange("t", 1, 29, 61), OffsetRange("t", 2, 60, 100)]
+    assert places(table(broker.bootstrap_servers, ranges)) == all_of(*ranges)
+
+
+def test_many_small_ranges_come_in_few_batches(broker: Broker) -> None:
+    fill(broker, "t", 20, partitions=40)
+    ranges = [OffsetRange("t", number, 5, 20) for number in range(40)]
+    batches = list(read(task(broker.bootstrap_servers, ranges)))
+    assert places(pa.Table.from_batches(batches)) == all_of(*ranges)
+    assert len(batches) == 2
+
+
+def test_several_topics(broker: Broker) -> None:
+    fill(broker, "a", 10, partitions=2)
+    fill(broker, "b", 10)
+    ranges = [OffsetRange("a", 0, 0, 5), OffsetRange("a", 1, 0, 5), OffsetRange("b", 0, 2, 9)]
+    assert places(table(broker.bootstrap_servers, ranges)) == all_of(*ranges)
+
+
+def test_large_ranges_take_many_fetches(broker: Broker) -> None:
+    fill(broker, "t", 5000, partitions=2, size=100)
+    ranges = [OffsetRange("t", 0, 1, 4999), OffsetRange("t", 1, 0, 5000)]
+    batches = list(read(task(broker.bootstrap_servers, ranges, kafka__max__partition__fetch__bytes="60000")))
+    assert sorted(places(pa.Table.from_batches(batches))) == all_of(*ranges)
+    assert len(batches) > 10
+
+
+def test_a_record_larger_than_a_fetch(broker: Broker) -> None:
+    create(broker.bootstrap_servers, "t")
+    records = [Record(0, TIME, None, bytes(size)) for size in (10, 50_000, 10, 70_000)]
+    produce(broker.bootstrap_servers, "t", 0, records, per_batch=1)
+    ranges = [OffsetRange("t", 0, 0, 4)]
+    options = {"kafka__max__partition__fetch__bytes": "1000", "kafka__fetch__max__bytes": "1000"}
+    found = table(broker.bootstrap_servers, ranges, **options)
+    assert [len(value) for value in found["value"].to_pylist()] == [10, 50_000, 10, 70_000]
+
+
+def test_two_ranges_of_one_partition(broker: Broker) -> None:
+    fill(broker, "t", 100)
+    ranges = [OffsetRange("t", 0, 0, 10), OffsetRange("t", 0, 50, 60)]
+    assert places(table(broker.bootstrap_servers, ranges)) == all_of(*ranges)
+
+
+def test_nothing_to_read(broker: Broker) -> None:
+    assert list(read(task(broker.bootstrap_servers, []))) == []
+
+
+def test_record_batches_are_of_moderate_size(broker: Broker) -> None:
+    create(broker.bootstrap_servers, "t")
+    produce(broker.bootstrap_servers, "t", 0, numbered(70_000, 1), codec=Codec.ZSTD, per_batch=10_000)
+    batches = list(read(task(broker.bootstrap_servers, [OffsetRange("t", 0, 0, 70_000)])))
+    assert sum(batch.num_rows for batch in batches) == 70_000
+    assert max(batch.num_rows for batch in batches) <= 32_768
+
+
+def test_no_more_is_fetched_than_the_range_should_take(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it is known how large records are: a fetch has no end."""
+    fill(broker, "t", 20_000, size=100, per_batch=100)
+    fetched: list[int] = []
+
+    def noting(data: memoryview, *more: Any) -> Chunk:
+        fetched.append(len(data))
+        return Chunk(data, *more)
+
+    monkeypatch.setattr(reading, "Chunk", noting)
+    for start in (0, 100):
+        assert table(broker.bootstrap_servers, [OffsetRange("t", 0, start, start + 100)]).num_rows == 100
+    assert fetched[0] > 1_000_000
+    assert fetched[1] < 50_000
+
+
+# -- connections
+
+
+def connections(broker: Broker) -> int:
+    return broker.call(lambda server: len(server.connections))
+
+
+def test_connections_outlive_a_task(broker: Broker) -> None:
+    fill(broker, "t", 100)
+    before = connections(broker)
+    for _ in range(5):
+        table(broker.bootstrap_servers, [OffsetRange("t", 0, 0, 100)])
+    assert connections(broker) == before + 1
+
+
+def test_a_connection_with_an_answer_under_way_is_not_used_again(broker: Broker) -> None:
+    fill(broker, "t", 5000, size=100)
+    options = {"kafka__max__partition__fetch__bytes": "60000"}
+    abandoned = read(task(broker.bootstrap_servers, [OffsetRange("t", 0, 0, 5000)], **options))
+    next(abandoned)
+    abandoned.close()
+    found = table(broker.bootstrap_servers, [OffsetRange("t", 0, 0, 5000)], **options)
+    assert found["offset"].to_pylist() == list(range(5000))
+
+
+def test_a_broker_that_was_started_again_between_tasks() -> None:
+    with EquipoiseBroker() as broker:
+        create(broker.bootstrap_servers, "t")
+        produce(broker.bootstrap_servers, "t", 0, numbered(100))
+        for _ in range(2):
+            assert table(broker.bootstrap_servers, [OffsetRange("t", 0, 0, 100)]).num_rows == 100
+            broker.restart()
+
+
+def test_a_broker_that_is_away_for_a_moment() -> None:
+    with EquipoiseBroker() as broker:
+        create(broker.bootstrap_servers, "t")
+        produce(broker.bootstrap_servers, "t", 0, numbered(20_000, 100))
+        options = {"kafka__max__partition__fetch__bytes": "60000", "kafka__default__api__timeout__ms": "30000"}
+        under_way = read(task(broker.bootstrap_servers, [OffsetRange("t", 0, 0, 20_000)], **options))
+        batches = [next(under_way)]
+        broker.kill()
+        back = threading.Timer(0.3, broker.start)
+        back.start()
+        batches += under_way
+        back.join()
+    assert pa.Table.from_batches(batches)["offset"].to_pylist() == list(range(20_000))
+
+
+def _read_in_child(mine: object, answer: object) -> None:
+    answer.put([batch.num_rows for batch in read(mine)])  # type: ignore[attr-defined,arg-type]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_process_has_connections_of_its_own(broker: Broker) -> None:
+    fill(broker, "t", 100)
+    mine = task(broker.bootstrap_servers, [OffsetRange("t", 0, 0, 100)])
+    assert sum(batch.num_rows for batch in read(mine)) == 100
+    context = get_context("fork")
+    answer = context.SimpleQueue()
+    child = context.Process(target=_read_in_child, args=(mine, answer))
+    child.start()
+    assert answer.get() == [100]
+    child.join()
+    assert sum(batch.num_rows for batch in read(mine)) == 100
+
+
+# -- what is not there
+
+
+def test_records_that_were_deleted_are_an_error(broker: Broker) -> None:
+    fill(broker, "t", 100)
+    delete_before(broker.bootstrap_servers, "t", 40)
+    with pytest.raises(KafkaError) as caught:
+        table(broker.bootstrap_servers, [OffsetRange("t", 0, 10, 90)])
+    assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert "t-0 [10, 90): offsets 10 to 39 cannot be read: the log holds [40, 100) only" in str(caught.value)
+    assert "set failOnDataLoss to false" in str(caught.value)
+
+
+def test_or_left_out_with_a_warning(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    fill(broker, "t", 100, partitions=2)
+    delete_before(broker.bootstrap_servers, "t", 40)
+    ranges = [OffsetRange("t", 0, 10, 90), OffsetRange("t", 1, 0, 5)]
+    found = table(broker.bootstrap_servers, ranges, failOnDataLoss="false")
+    assert sorted(places(found)) == all_of(OffsetRange("t", 0, 40, 90), ranges[1])
+    assert "offsets 10 to 39 cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize(("start", "end"), [(5, 30), (200, 300)])
+def test_a_range_that_is_gone_altogether(broker: Broker, start: int, end: int) -> None:
+    fill(broker, "t", 100)
+    delete_before(broker.bootstrap_servers, "t", 40)
+    assert not table(broker.bootstrap_servers, [OffsetRange("t", 0, start, end)], failOnDataLoss="false").num_rows
+    with pytest.raises(KafkaError, match=f"offsets {start} to {end - 1} cannot be read"):
+        table(broker.bootstrap_servers, [OffsetRange("t", 0, start, end)])
+
+
+def test_a_log_that_ends_before_the_range_does(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    fill(broker, "t", 100)
+    with pytest.raises(KafkaError, match=r"t-0 \[50, 120\): offsets 100 to 119 cannot be read: t-0 has its end at 100"):
+        table(broker.bootstrap_servers, [OffsetRange("t", 0, 50, 120)])
+    found = table(broker.bootstrap_servers, [OffsetRange("t", 0, 50, 120)], failOnDataLoss="false")
+    assert found["offset"].to_pylist() == list(range(50, 100))
+    assert "left out" in caplog.text
+
+
+def test_records_that_come_while_it_waits(broker: Broker) -> None:
+    fill(broker, "t", 100)
+    options = {"kafka__default__api__timeout__ms": "30000"}
+    under_way = read(task(broker.bootstrap_servers, [OffsetRange("t", 0, 50, 120)], **options))
+    batches = [next(under_way)]
+    late = threading.Timer(0.1, produce, (broker.bootstrap_servers, "t", 0, numbered(50)))
+    late.start()
+    batches += under_way
+    late.join()
+    assert pa.Table.from_batches(batches)["offset"].to_pylist() == list(range(50, 120))
+
+
+def test_a_topic_that_is_gone(broker: Broker) -> None:
+    fill(broker, "t", 100)
+    assert table(broker.bootstrap_servers, [OffsetRange("t", 0, 0, 10)]).num_rows == 10
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.delete_topic("t")
+    with pytest.raises(KafkaError, match=r"offsets 10 to 19 cannot be read: t-0 .*UNKNOWN_TOPIC"):
+        table(broker.bootstrap_servers, [OffsetRange("t", 0, 10, 20)])
+    with pytest.raises(KafkaError, match=r"offsets 0 to 4 cannot be read: u-3 .*UNKNOWN_TOPIC"):
+        table(broker.bootstrap_servers, [OffsetRange("u", 3, 0, 5)])
+    assert table(broker.bootstrap_servers, [OffsetRange("t", 0, 10, 20)], failOnDataLoss="false").num_rows == 0
+
+
+def test_nobody_answers() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(KafkaError, match=rf"t-0 \[3, 9\) cannot be read: cannot connect to {address}.*for 0.5 s"):
+        table(address, [OffsetRange("t", 0, 3, 9)], failOnDataLoss="false")
+
+
+def test_a_compacted_topic(caplog: pytest.LogCaptureFixture) -> None:
+    """Most offsets are gone, those at the end of the range too: nobody waits for them."""
+    settings = {"log.cleaner.backoff.ms": "10", "log.segment.bytes": "20000"}
+    caplog.set_level(logging.INFO)
+    with Broker(settings) as broker:
+        create(broker.bootstrap_servers, "t", cleanup_policy="compact", segment_bytes="20000")
+        records = [Record(0, TIME, b"%d" % (number % 7), b"%d" % number) for number in range(5000)]
+        produce(broker.bootstrap_servers, "t", 0, records, per_batch=50)
+        reached = threading.Event()
+        for _ in range(500):
+            found = table(broker.bootstrap_servers, [OffsetRange("t", 0, 0, 4000)])
+            if found.num_rows < 1000:
+                break
+            reached.wait(0.02)
+        whole = table(broker.bootstrap_servers, [OffsetRange("t", 0, 0, 5000)])
+    offsets = found["offset"].to_pylist()
+    assert len(offsets) < 1000
+    assert offsets == sorted(set(offsets))
+    last = dict(zip(whole["key"].to_pylist(), whole["value"].to_pylist(), strict=True))
+    assert last == {b"%d" % key: b"%d" % max(n for n in range(5000) if n % 7 == key) for key in range(7)}
