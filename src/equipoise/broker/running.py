@@ -71,9 +71,9 @@ def _collect_seldom() -> None:
 
 
 def serve(
-    listen: str, data: str | Path | None, settings: Mapping[str, object], announce: Callable[[str], None]
+    listen: str, data: str | Path | None, settings: Mapping[str, object], ready: Callable[[Server], None]
 ) -> None:
-    """Runs a broker until SIGTERM or SIGINT. `announce` gets HOST:PORT when it accepts connections."""
+    """Runs a broker until SIGTERM or SIGINT. `ready` is called, on its loop, when it accepts connections."""
     config = BrokerConfig.parse(settings)
     address = parse_address(listen)
     _raise_file_limit()
@@ -86,7 +86,7 @@ def serve(
         for signum in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError):  # Windows: SIGINT raises KeyboardInterrupt
                 loop.add_signal_handler(signum, stopping.set)
-        await run_server(config, directory, address, lambda server: announce(server.address), stopping)
+        await run_server(config, directory, address, ready, stopping)
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(main())

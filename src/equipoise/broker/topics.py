@@ -14,7 +14,7 @@ from equipoise.log.config import LogConfig
 from equipoise.log.directory import TopicRecord
 from equipoise.log.partition import PartitionLog
 from equipoise.wire.errors import ErrorCode, KafkaError
-from equipoise.wire.records.batch import BatchHeader
+from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader
 
 LEADER_EPOCH = 0  # one broker leads every partition from its first day
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__rebalances"})
@@ -74,9 +74,11 @@ class Partition:
         return batches
 
     def has_bytes(self, offset: int, max_bytes: int, enough: int) -> int:
-        """How much a Fetch can read, at least counted to `enough`; most often nothing, and that is known at once."""
+        """How much a Fetch can read, at least counted to `enough`; most often that is known without reading."""
         if offset == self.log.high_watermark:
             return 0
+        if enough <= HEADER_SIZE and self.log.log_start_offset <= offset < self.log.high_watermark:
+            return HEADER_SIZE
         first = sum(map(len, self.read(offset, min(enough, max_bytes), at_least_one=True)))
         return first if first >= enough else sum(map(len, self.read(offset, max_bytes, at_least_one=True)))
 
@@ -145,6 +147,7 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._by_folded_name: dict[str, Topic] = {}
+        self.on_change: Callable[[], None] = lambda: None  # called when `counts` may have changed
         self._records = {record.name: record for record in directory.load_topics()}  # as they are saved
         for record in self._records.values():
             settings = effective(defaults, record.configs)
@@ -152,6 +155,10 @@ class Topics:
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(list(self._by_name.values()))
+
+    def counts(self) -> dict[str, int]:
+        """How many partitions each has."""
+        return {name: record.partitions for name, record in self._records.items()}
 
     def get(self, name: str) -> Topic | None:
         return self._by_name.get(name)
@@ -260,6 +267,7 @@ class Topics:
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the topics could not be saved: {error}") from error
         self._records = records
+        self.on_change()
 
     def next_producer_id(self) -> int:
         try:

@@ -6,11 +6,16 @@ import logging
 import sys
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.console.zookeeper import zookeeper
+from equipoise.console.run import run as run_command
+from equipoise.console.zookeeper import registering, zookeeper
 from equipoise.wire.errors import EquipoiseError, UsageError
+
+if TYPE_CHECKING:
+    from equipoise.broker.server import Server
 
 DEFAULT_BROKER = "127.0.0.1:9092"
 _EXAMPLES = {"--set": "num.partitions=6", "--config": "retention.ms=3600000"}
@@ -30,6 +35,7 @@ def app() -> None:
     """Consumer groups you can see, test and trust."""
 
 
+app.add_command(run_command)
 app.add_command(zookeeper)
 
 
@@ -48,18 +54,21 @@ app.add_command(zookeeper)
 @click.option(
     "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A broker setting by Kafka's name; repeatable."
 )
-def serve(listen: str, data: Path | None, memory: bool, settings: tuple[str, ...]) -> None:
+@click.option("--zookeeper", metavar="HOST:PORT", help="Register the broker and its topics in this ZooKeeper.")
+def serve(listen: str, data: Path | None, memory: bool, settings: tuple[str, ...], zookeeper: str | None) -> None:
     """Run a broker that Kafka clients use unchanged, until Ctrl-C or SIGTERM."""
     from equipoise.broker import serve as run_broker
 
     if (data is None) != memory:
         raise UsageError("say where records go: --data DIR keeps them, --memory forgets them when the broker ends")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    run_broker(listen, data, parse_pairs("--set", settings), _announce)
+    with registering(zookeeper) as register:
 
+        def ready(server: Server) -> None:
+            register(server)
+            print(f"equipoise ready on {server.address}", flush=True)
 
-def _announce(address: str) -> None:
-    print(f"equipoise ready on {address}", flush=True)
+        run_broker(listen, data, parse_pairs("--set", settings), ready)
 
 
 @app.command()
@@ -226,12 +235,12 @@ def choose(option: str, names: tuple[str, ...], known: Collection[str]) -> tuple
     return names or tuple(known)
 
 
-def parse_pairs(option: str, pairs: tuple[str, ...]) -> dict[str, str]:
+def parse_pairs(option: str, pairs: tuple[str, ...], example: str | None = None) -> dict[str, str]:
     settings: dict[str, str] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator:
-            raise UsageError(f"{option} {pair}: write NAME=VALUE, for instance {option} {_EXAMPLES[option]}")
+            raise UsageError(f"{option} {pair}: write NAME=VALUE, for instance {option} {example or _EXAMPLES[option]}")
         settings[name.strip()] = value.strip()
     return settings
 

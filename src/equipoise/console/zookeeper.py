@@ -3,10 +3,40 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
+
+from equipoise.wire.errors import UsageError
+
+if TYPE_CHECKING:
+    from equipoise.broker.server import Server
+
+
+def check_kazoo() -> None:
+    try:
+        import kazoo  # noqa: F401
+    except ImportError:
+        raise UsageError("this needs kazoo, a client of ZooKeeper: pip install 'equipoise[zookeeper]'") from None
+
+
+@contextmanager
+def registering(hosts: str | None) -> Iterator[Callable[[Server], None]]:
+    """What is to be done with a broker that is ready: its nodes in ZooKeeper are there until the end, if asked for."""
+    if hosts is None:
+        yield lambda _server: None
+        return
+    check_kazoo()
+    from equipoise.testing.registering import register
+    from equipoise.zookeeper.registration import BrokerRegistration
+
+    with BrokerRegistration(hosts) as registration:
+        yield partial(register, registration=registration)
 
 
 @click.group()

@@ -1,0 +1,23 @@
+"""Our broker in ZooKeeper: joins the two, which do not know each other."""
+
+from __future__ import annotations
+
+import socket
+
+from equipoise.broker.server import Server, parse_address
+from equipoise.zookeeper.registration import BrokerRegistration, Identity
+
+_EVERYWHERE = ("0.0.0.0", "::")
+
+
+def register(server: Server, registration: BrokerRegistration) -> None:
+    """On the broker's loop, once it listens: from now on the nodes follow its topics."""
+    topics = server.topics
+    topics.on_change = lambda: registration.publish(topics.counts())
+    registration.announce(Identity(server.node_id, *_address(server), server.rack), topics.counts())
+
+
+def _address(server: Server) -> tuple[str, int]:
+    if server.config.advertised_listeners:
+        return parse_address(server.config.advertised_listeners)
+    return socket.gethostname() if server.host in _EVERYWHERE else server.host, server.port

@@ -1,0 +1,99 @@
+"""The settings of a ZooKeeper-era consumer, under their names of that time, with their defaults; and those of ours.
+
+docs/zookeeper.md lists them all; its table is made from the rows below.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self, cast
+
+from equipoise.settings import INT_MAX, Rows, parse_values, rows_of, setting
+from equipoise.wire.errors import UsageError
+from equipoise.zookeeper.assignment import Name, Strategy, TextForm
+
+DOCUMENT = "docs/zookeeper.md"
+_LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperConsumerConfig:
+    """Made by `parse`, which checks it."""
+
+    zookeeper_connect: str = setting("", "Servers of the ensemble: HOST:PORT with commas, then /CHROOT. Required.")
+    group_id: str = setting("", "The group. Required.")
+    mode: str = setting("safe", "safe, or faithful: as it was.", choices=("safe", "faithful"))
+    consumer_id: str = setting("", "The second half of the consumer's id; empty: host, time and chance.")
+    client_id: str = setting("equipoise", "The name that brokers see and log.")
+    zookeeper_session_timeout_ms: int = setting(6_000, "Silence after which others take the partitions.", 1, INT_MAX)
+    zookeeper_connection_timeout_ms: int = setting(0, "How long connecting may take; 0: as long.", 0, INT_MAX)
+    rebalance_max_retries: int = setting(4, "Attempts at a rebalance, the first among them.", 1, INT_MAX)
+    rebalance_backoff_ms: int = setting(2_000, "Pause between two attempts; in safe mode the longest.", 0, INT_MAX)
+    rebalance_settle_ms: int = setting(50, "Safe mode: quiet to wait for before partitions are shared.", 0, INT_MAX)
+    partition_assignment_strategy: str = setting("range", "The same for all members.", choices=("range", "roundrobin"))
+    roundrobin_text_form: str = setting(
+        "t-p", "What roundrobin hashes: t-p since Kafka 1.0, [t,p] before.", choices=("t-p", "[t,p]")
+    )
+    auto_commit_enable: bool = setting(True, "Whether offsets are committed by themselves.")
+    auto_commit_interval_ms: int = setting(60_000, "Time between two such commits.", 1, INT_MAX)
+    auto_offset_reset: str = setting("largest", "Where to begin without an offset.", choices=("largest", "smallest"))
+    offsets_storage: str = setting("zookeeper", "Where offsets are kept.", choices=("zookeeper", "kafka"))
+    dual_commit_enabled: bool = setting(True, "With offsets.storage=kafka: in ZooKeeper too.")
+    exclude_internal_topics: bool = setting(True, "Whether filters leave out the cluster's own topics.")
+    consumer_timeout_ms: int = setting(-1, "How long a stream waits before ConsumerTimeoutError; -1: for ever.", -1)
+    queued_max_message_chunks: int = setting(2, "Chunks that may wait in a stream.", 1, INT_MAX)
+    fetch_message_max_bytes: int = setting(1_048_576, "Most bytes of one partition in one fetch.", 1, INT_MAX)
+    fetch_min_bytes: int = setting(1, "Bytes for which a broker waits with its answer.", 0, INT_MAX)
+    fetch_wait_max_ms: int = setting(100, "How long it waits for them at most.", 0, INT_MAX)
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, object]) -> Self:
+        """Settings by name, as text or values. UsageError names the one at fault, and the nearest match."""
+        config = cls(**parse_values(settings, rows(), (), DOCUMENT))
+        if not config.zookeeper_connect:
+            raise UsageError("zookeeper.connect is missing: name the servers, for instance 127.0.0.1:2181")
+        for name, value in (("group.id", config.group_id), ("consumer.id", config.consumer_id or "-")):
+            if not _LEGAL_ID.fullmatch(value):
+                raise UsageError(f"{name}={value!r}: must be letters, digits, dots, _ or -, one at least")
+        return config
+
+    @property
+    def strategy(self) -> Strategy:
+        return Strategy(cast(Name, self.partition_assignment_strategy), cast(TextForm, self.roundrobin_text_form))
+
+    @property
+    def is_safe(self) -> bool:
+        return self.mode == "safe"
+
+    @property
+    def in_kafka(self) -> bool:
+        return self.offsets_storage == "kafka"
+
+    @property
+    def in_zookeeper(self) -> bool:
+        return not self.in_kafka or self.dual_commit_enabled
+
+    @property
+    def patience_s(self) -> float:
+        """After which nothing that a rebalance mends is left."""
+        return self.rebalance_max_retries * self.rebalance_backoff_ms / 1000
+
+    def for_fetching(self, bootstrap_servers: str) -> dict[str, object]:
+        """The settings of the consumer that reads the records."""
+        return {
+            "bootstrap.servers": bootstrap_servers,
+            "client.id": self.client_id,
+            "group.id": self.group_id if self.in_kafka else None,
+            "enable.auto.commit": False,
+            "auto.offset.reset": {"largest": "latest", "smallest": "earliest"}[self.auto_offset_reset],
+            "max.partition.fetch.bytes": self.fetch_message_max_bytes,
+            "fetch.min.bytes": self.fetch_min_bytes,
+            "fetch.max.wait.ms": self.fetch_wait_max_ms,
+        }
+
+
+def rows() -> Rows:
+    """Every setting by its name, in the order of the table."""
+    return rows_of(ZooKeeperConsumerConfig)

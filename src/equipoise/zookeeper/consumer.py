@@ -1,0 +1,126 @@
+"""The high-level consumer of the time before coordinators, on today's ZooKeeper and on any Kafka broker it names.
+
+with ZooKeeperConsumer({"zookeeper.connect": "127.0.0.1:2181", "group.id": "billing"}) as consumer:
+    (stream,) = consumer.create_message_streams({"orders": 1})["orders"]
+    for record in stream:
+        print(record.topic, record.partition, record.offset, record.value)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from equipoise.member.partitions import TopicPartition
+from equipoise.settings import kafka_name
+from equipoise.wire.errors import UsageError
+from equipoise.zookeeper.config import ZooKeeperConsumerConfig
+from equipoise.zookeeper.layout import TopicFilter
+from equipoise.zookeeper.rebalancer import ConsumerRebalanceListener, RebalancerListener
+from equipoise.zookeeper.safe import SafeRebalancer
+from equipoise.zookeeper.session import open_client
+from equipoise.zookeeper.streams import Gate, Stream
+from equipoise.zookeeper.subscription import FilteredTopics, StaticTopics, Subscription
+
+
+class ZooKeeperConsumer:
+    """Settings by their names of that time, or as keywords with underscores; docs/zookeeper.md lists them.
+
+    Streams are made once. Each is for one thread; the consumer itself may be used by any.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        /,
+        *,
+        listener: ConsumerRebalanceListener | None = None,
+        **settings: object,
+    ) -> None:
+        given = {**(config or {}), **{kafka_name(name): value for name, value in settings.items()}}
+        self.config = ZooKeeperConsumerConfig.parse(given)
+        self._listener = listener or ConsumerRebalanceListener()
+        self._gate = Gate()
+        self._rebalancer: RebalancerListener | None = None
+
+    # -- streams
+
+    def create_message_streams(self, topics: Mapping[str, int]) -> dict[str, list[Stream]]:
+        """So many streams of each topic. Returns when this consumer has its share of the partitions.
+
+        ConsumerRebalanceFailedError if it cannot have it; in safe mode InconsistentStrategyError if it does not fit the
+        group.
+        """
+        if not topics or min(topics.values()) < 1:
+            raise UsageError(
+                "create_message_streams() takes topics with one stream at least, for instance {'orders': 1}"
+            )
+        made = StaticTopics(topics, self._new_stream)
+        self._start(made)
+        return made.streams
+
+    def create_message_streams_by_filter(self, chosen: TopicFilter, streams: int = 1) -> list[Stream]:
+        """The same for whichever topics there are now and later; they share the streams."""
+        made = FilteredTopics(chosen, streams, self._new_stream, exclude_internal=self.config.exclude_internal_topics)
+        self._start(made)
+        return made.streams
+
+    def _new_stream(self) -> Stream:
+        return Stream(self.config.queued_max_message_chunks, self.config.consumer_timeout_ms, self._gate)
+
+    def _start(self, subscription: Subscription) -> None:
+        if self._rebalancer is not None:
+            raise UsageError("a consumer's streams are made once: make another consumer")
+        config = self.config
+        client = open_client(
+            config.zookeeper_connect, config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms
+        )
+        kind = SafeRebalancer if config.is_safe else RebalancerListener
+        self._rebalancer = kind(config, client, subscription, self._gate, self._listener)
+        try:
+            self._rebalancer.start()
+        except BaseException:
+            if config.is_safe:  # who stays registered without reading is counted by the others all the same
+                self.close()
+            raise
+
+    # -- where it stands
+
+    @property
+    def consumer_id(self) -> str:
+        """In safe mode another one after each lost session."""
+        return self._running.consumer_id
+
+    def owned(self) -> frozenset[TopicPartition]:
+        return frozenset(self._running.topic_registry)
+
+    def commit_offsets(self) -> None:
+        """Of all that is owned, behind the last records that its streams have handed out."""
+        self._running.commit_offsets()
+
+    @property
+    def rebalancer(self) -> RebalancerListener:
+        """For those who look at it closely: tests and measurements."""
+        return self._running
+
+    @property
+    def _running(self) -> RebalancerListener:
+        if self._rebalancer is None:
+            raise UsageError("this consumer has no streams yet: call create_message_streams() first")
+        return self._rebalancer
+
+    # -- the end
+
+    def close(self) -> None:
+        """Commits if that is automatic, ends the streams, and gives everything up. It cannot be used again."""
+        if self._rebalancer is not None and not self._rebalancer.is_closing():
+            self._rebalancer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,149 @@
+"""From brokers to streams: equipoise.client.Consumer reads, one thread hands on. There is no second fetcher here."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+
+from equipoise.client import Consumer, ConsumerRecord
+from equipoise.member.partitions import TopicPartition
+from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.zookeeper.config import ZooKeeperConsumerConfig
+from equipoise.zookeeper.streams import PartitionTopicInfo
+
+log = logging.getLogger(__name__)
+
+Registry = Mapping[TopicPartition, PartitionTopicInfo]
+_ANSWER_S = 10.0  # offsets.channel.socket.timeout.ms of that time
+_LOOK_AGAIN_S = 0.5
+
+
+class _Reader(Consumer):
+    """A consumer that assigns itself partitions, and whose news one can wait for apart from polling."""
+
+    def wait_for_news(self, timeout: float) -> None:
+        self._news.wait(timeout)
+
+    def wake(self) -> None:
+        self._news.set()
+
+    def known_positions(self) -> dict[TopicPartition, int]:
+        return self._engine.positions.positions()
+
+
+class ConsumerFetcherManager:
+    def __init__(self, config: ZooKeeperConsumerConfig) -> None:
+        self._config = config
+        self._lock = threading.Lock()  # a poll and the change of what is read must not overlap
+        self._registry: Registry = {}
+        self._reader: _Reader | None = None
+        self._servers = ""
+        self._thread: threading.Thread | None = None
+
+    # -- what is read
+
+    def start_connections(self, registry: Registry) -> list[PartitionTopicInfo]:
+        """Reads these, and nothing else, from where their infos say; what goes on is not touched. What has stopped."""
+        with self._lock:
+            removed = [info for key, info in self._registry.items() if registry.get(key) is not info]
+            added = [info for key, info in registry.items() if self._registry.get(key) is not info]
+            self._note_positions(removed)
+            if self._reader is not None:
+                self._reader.assign(self._registry.keys() - {info.partition for info in removed})
+                self._reader.assign(registry)
+                for info in added:
+                    if info.consumed is not None:
+                        self._reader.seek(info.partition, info.consumed)
+                self._reader.wake()
+            self._registry = dict(registry)
+        return removed
+
+    def stop_connections(self) -> list[PartitionTopicInfo]:
+        return self.start_connections({})
+
+    def connect(self, servers: str) -> None:
+        """To the brokers that ZooKeeper names. If they are others than before, nothing may be being read."""
+        if servers == self._servers:
+            return
+        self.close()
+        self._servers = servers
+        self._reader = _Reader(self._config.for_fetching(servers))
+        self._thread = threading.Thread(target=self._run, args=(self._reader,), name="zookeeper-fetcher", daemon=True)
+        self._thread.start()
+
+    @property
+    def servers(self) -> str:
+        return self._servers
+
+    def close(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None and self._thread is not None:
+            reader.wake()
+            self._thread.join()
+            reader.close()
+
+    # -- the thread
+
+    def _run(self, reader: _Reader) -> None:
+        while self._reader is reader:
+            for info, records in self._poll(reader):
+                info.stream.put(info, records)
+
+    def _poll(self, reader: _Reader) -> list[tuple[PartitionTopicInfo, list[ConsumerRecord]]]:
+        try:
+            with self._lock:
+                chunks = self._by_info(reader.poll(0) if self._registry else [])
+        except KafkaError as error:
+            log.warning("records cannot be fetched at the moment: %s", error)
+            chunks = []
+        if not chunks and self._reader is reader:
+            reader.wait_for_news(_LOOK_AGAIN_S)
+        return chunks
+
+    def _by_info(self, records: Iterable[ConsumerRecord]) -> list[tuple[PartitionTopicInfo, list[ConsumerRecord]]]:
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        for record in records:
+            found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        for partition, chunk in found.items():
+            info = self._registry[partition]
+            if info.consumed is None:
+                info.consumed = chunk[0].offset
+        return [(self._registry[partition], chunk) for partition, chunk in found.items()]
+
+    # -- offsets
+
+    def note_positions(self) -> None:
+        with self._lock:
+            self._note_positions(self._registry.values())
+
+    def _note_positions(self, infos: Iterable[PartitionTopicInfo]) -> None:
+        """Where auto.offset.reset has decided and nothing was read yet, that is how far it has come."""
+        positions = {} if self._reader is None else self._reader.known_positions()
+        for info in infos:
+            if info.consumed is None:
+                info.consumed = positions.get(info.partition)
+
+    def commit_to_kafka(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """As a consumer without a generation: the coordinator takes it as long as the group has no members there."""
+        if self._reader is None or not offsets:
+            return
+        done = threading.Event()
+        errors: list[KafkaError] = []
+
+        def told(error: KafkaError | None) -> None:
+            errors.extend([error] if error is not None else [])
+            done.set()
+
+        self._reader.commit_async(offsets, told)
+        if not done.wait(_ANSWER_S):
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"offsets were not committed within {_ANSWER_S:g} s")
+        if errors:
+            raise errors[0]
+
+    def committed_in_kafka(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        wanted = list(partitions)
+        if self._reader is None or not wanted:
+            return {}
+        found = self._reader.committed(*wanted, timeout=_ANSWER_S)
+        return {partition: committed.offset for partition, committed in found.items()}

@@ -1,0 +1,129 @@
+"""A broker in ZooKeeper: /brokers/ids/N while its session lasts, and /brokers/topics/T for what it has.
+
+The broker calls `announce` once and `publish` after every change; neither waits. A thread writes what has changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from kazoo.exceptions import ConnectionClosedError, KazooException, NodeExistsError
+from kazoo.protocol.states import KazooState
+
+from equipoise.wire.errors import UsageError
+from equipoise.zookeeper.layout import BROKER_IDS, TOPICS, broker_json, topic_json, topic_path, topic_replicas
+from equipoise.zookeeper.session import open_client
+
+log = logging.getLogger(__name__)
+
+_AGAIN_S = 0.1
+
+
+class Identity(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def path(self) -> str:
+        return f"{BROKER_IDS}/{self.node_id}"
+
+
+class BrokerRegistration:
+    """Connected when made; UsageError says if that cannot be."""
+
+    def __init__(self, hosts: str, session_timeout_ms: int = 6_000) -> None:
+        self.client = open_client(hosts, session_timeout_ms)
+        self.client.add_listener(self._state_changed)
+        self._identity: Identity | None = None
+        self._topics: Mapping[str, int] = {}
+        self._changed = threading.Event()
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name="equipoise-registration", daemon=True)
+        self._thread.start()
+
+    def announce(self, identity: Identity, topics: Mapping[str, int]) -> None:
+        """Who the broker is, and how many partitions its topics have."""
+        self._identity = identity
+        self.publish(topics)
+
+    def publish(self, topics: Mapping[str, int]) -> None:
+        self._topics = topics
+        self._changed.set()
+
+    def close(self) -> None:
+        """The session ends, and with it the broker's node, at once. Topics stay."""
+        self._is_closing = True
+        self._changed.set()
+        self.client.stop()
+        self._thread.join()
+        self.client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _state_changed(self, state: str) -> None:
+        if state == KazooState.CONNECTED:  # perhaps in a new session, where the broker's node is missing
+            self._changed.set()
+
+    # -- the thread
+
+    def _run(self) -> None:
+        while not self._is_closing:
+            self._changed.wait()
+            self._changed.clear()
+            try:
+                if self._identity is not None and not self._is_closing:
+                    self._write(self._identity)
+            except ConnectionClosedError:
+                return
+            except (KazooException, UsageError) as error:
+                log.warning("the broker is not registered in ZooKeeper as it should be, trying again: %r", error)
+                time.sleep(_AGAIN_S)
+                self._changed.set()
+
+    def _write(self, identity: Identity) -> None:
+        self._register(identity)
+        topics = dict(self._topics)
+        self.client.ensure_path(TOPICS)
+        for topic, count in topics.items():
+            self._write_topic(topic, topic_json({number: [identity.node_id] for number in range(count)}))
+        for topic in set(self.client.get_children(TOPICS)) - set(topics):
+            self._drop_topic(topic, identity.node_id)
+
+    def _register(self, identity: Identity) -> None:
+        data = broker_json(identity.host, identity.port, time.time_ns() // 1_000_000, identity.rack)
+        try:
+            self.client.create(identity.path, data, ephemeral=True, makepath=True)
+        except NodeExistsError:
+            found = self.client.exists(identity.path)
+            if found is None or found.ephemeralOwner != self.client.client_id[0]:
+                raise UsageError(
+                    f"{identity.path} is there, of another broker or of one that ended a moment ago; "
+                    "it goes with its session, or give this one another node.id"
+                ) from None
+
+    def _write_topic(self, topic: str, data: bytes) -> None:
+        path = topic_path(topic)
+        found = self.client.exists(path)
+        if found is None:
+            self.client.create(path, data)
+        elif self.client.get(path)[0] != data:
+            self.client.set(path, data)
+
+    def _drop_topic(self, topic: str, node_id: int) -> None:
+        """Only what is on this broker alone: other brokers may have topics there."""
+        replicas = topic_replicas(topic, self.client.get(topic_path(topic))[0])
+        if all(nodes == [node_id] for nodes in replicas.values()):
+            self.client.delete(topic_path(topic), recursive=True)
