@@ -1,0 +1,261 @@
+"""Records of `__consumer_offsets` to columns: offset commits by numpy, without a Python object per record.
+
+There are millions of commits, on few partitions: each distinct key is read once, and values all at once. Records of
+groups are few; each becomes a line of JSON, as the journal's entries are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
+from equipoise.wire.errors import ProtocolError
+from equipoise.wire.offsets_records import GroupMetadataValue, MemberMetadata, UnknownRecordType, decode_record
+from equipoise.wire.records.arrow import gather, text
+from equipoise.wire.records.lanes import Bytes, Ints
+
+INPUT = ("key", "value", "offset", "timestamp")  # the columns of the topic that are needed
+COMMIT, GROUP = "commit", "group"  # what a row is
+_TIME = pa.timestamp("us", tz="UTC")
+ROWS = pa.schema(
+    [
+        ("record", pa.string()),
+        ("group", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("leader_epoch", pa.int32()),
+        ("metadata", pa.string()),
+        ("committed_at", _TIME),
+        ("written_at", _TIME),
+        ("position", pa.int64()),
+    ]
+)
+_COMMIT_KEYS = (0, 1)
+_GROUP_KEY = 2
+_OTHER = -1
+_NEWEST_VALUE = 4
+_WIDEST = 8  # bytes of an integer: that many may be read behind the last row
+_VARINT_BYTES = 5
+
+Flags = NDArray[np.bool_]
+
+
+class _Keys(NamedTuple):
+    kind: Ints
+    group: pa.Array
+    topic: pa.Array
+    partition: Ints
+
+
+class _Values(NamedTuple):
+    readable: Flags
+    offset: Ints
+    leader_epoch: Ints
+    metadata: pa.Array
+    committed_at: Ints
+
+
+def decode(batches: Iterable[pa.RecordBatch], group: str | None = None) -> Iterator[pa.RecordBatch]:
+    """Batches of `INPUT` to batches of `ROWS`, of one group or all.
+
+    What no version known here could have written, and groups of other types, are left out.
+    """
+    for batch in batches:
+        batch = batch.filter(batch["key"].is_valid()) if batch["key"].null_count else batch
+        if batch.num_rows:
+            keys = batch["key"].dictionary_encode()
+            known = _read_keys(keys.dictionary)
+            if group is not None:
+                known.kind[np.asarray(pc.not_equal(known.group, group))] = _OTHER
+            code = np.asarray(keys.indices)
+            kind = known.kind[code]
+            yield _commits(batch, known, code, kind)
+            rows = np.flatnonzero(kind == _GROUP_KEY)
+            if len(rows):
+                yield _groups(batch.take(pa.array(rows)))
+
+
+# -- commits
+
+
+def _commits(batch: pa.RecordBatch, known: _Keys, code: Ints, kind: Ints) -> pa.RecordBatch:
+    is_commit = np.isin(kind, _COMMIT_KEYS)
+    if not is_commit.all():
+        batch, code = batch.filter(pa.array(is_commit)), code[is_commit]
+    values = _read_values(batch["value"])
+    is_null = np.asarray(batch["value"].is_null())
+    codes = pa.array(code)
+    columns = [
+        _constant(COMMIT, batch.num_rows),
+        known.group.take(codes),
+        known.topic.take(codes),
+        pa.array(known.partition[code].astype(np.int32)),
+        pa.array(values.offset, mask=is_null),
+        pa.array(values.leader_epoch.astype(np.int32), mask=is_null),
+        pc.if_else(pa.array(is_null), None, values.metadata) if is_null.any() else values.metadata,
+        pa.array(values.committed_at * 1000, mask=is_null).cast(_TIME),
+        batch["timestamp"],
+        batch["offset"],
+    ]
+    rows = pa.RecordBatch.from_arrays(columns, schema=ROWS)
+    readable = values.readable | is_null
+    return rows if readable.all() else rows.filter(pa.array(readable))
+
+
+def _read_keys(keys: pa.Array) -> _Keys:
+    """Type, group, topic and partition; of what is no commit only the first two mean anything."""
+    data, begin, end = _spans(keys)
+    kind, group_size = _ints(data, begin, ">i2"), _ints(data, begin + 2, ">i2")
+    group_end = np.minimum(begin + 4 + np.maximum(group_size, 0), end)
+    topic_end = np.minimum(group_end + 2 + np.maximum(_ints(data, group_end, ">i2"), 0), end)
+    is_whole = (topic_end + 4 == end) | ((kind == _GROUP_KEY) & (group_end == end))
+    return _Keys(
+        np.where(is_whole & (group_size >= 0), kind, _OTHER),
+        _texts(data, np.minimum(begin + 4, group_end), group_end),
+        _texts(data, np.minimum(group_end + 2, topic_end), topic_end),
+        _ints(data, topic_end, ">i4"),
+    )
+
+
+def _read_values(values: pa.Array) -> _Values:
+    """All versions have offset, metadata and time in this order; newer ones a leader epoch after the offset."""
+    data, begin, end = _spans(values)
+    version = _ints(data, begin, ">i2")
+    has_epoch = version >= 3
+    size, text_begin = _sizes(data, begin + 10 + 4 * has_epoch, version >= 4)
+    text_end = text_begin + size
+    readable = (version >= 0) & (version <= _NEWEST_VALUE) & (size >= 0) & (text_end + 8 <= end)
+    if not readable.all():  # nothing of the others is looked at, but the order of all must hold
+        text_begin, text_end = np.where(readable, text_begin, begin), np.where(readable, text_end, begin)
+    return _Values(
+        readable,
+        _ints(data, begin + 2, ">i8"),
+        np.where(has_epoch, _ints(data, begin + 10, ">i4"), -1),
+        _texts(data, text_begin, text_end),
+        _ints(data, text_end, ">i8"),
+    )
+
+
+def _sizes(data: Bytes, at: Ints, is_compact: Flags) -> tuple[Ints, Ints]:
+    """The length of each text, and where it begins: an int16 before it, or a varint that is one more."""
+    size, begin = _ints(data, at, ">i2"), at + 2
+    if not is_compact.any():
+        return size, begin
+    compact, taken = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
+    goes_on = is_compact
+    for turn in range(_VARINT_BYTES):
+        byte = data.take(at + turn, mode="clip").astype(np.int64)
+        compact += np.where(goes_on, (byte & 0x7F) << 7 * turn, 0)
+        taken += goes_on
+        goes_on = goes_on & (byte > 0x7F)
+        if not goes_on.any():
+            break
+    return np.where(is_compact, compact - 1, size), np.where(is_compact, at + taken, begin)
+
+
+# -- bytes
+
+
+def _spans(column: pa.Array) -> tuple[Bytes, Ints, Ints]:
+    """A column's bytes, with some to spare, and where each row begins and ends in them."""
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    found = np.frombuffer(data, np.uint8)[: ends[-1]] if data is not None else np.empty(0, np.uint8)
+    return np.append(found, np.zeros(_WIDEST, np.uint8)), ends[:-1], ends[1:]
+
+
+def _ints(data: Bytes, at: Ints, kind: str) -> Ints:
+    size = np.dtype(kind).itemsize
+    every = np.ndarray((len(data) - size + 1,), kind, buffer=data, strides=(1,))
+    return every.take(at, mode="clip").astype(np.int64)
+
+
+def _texts(data: Bytes, begin: Ints, end: Ints) -> pa.Array:
+    if not len(begin) or (begin == end).all():
+        return _constant("", len(begin))
+    spans = np.stack((begin, end), axis=1).astype(np.int32)
+    return text(gather(pa.py_buffer(data), spans, np.zeros(len(begin), np.bool_)))
+
+
+def _constant(value: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value), count)
+
+
+# -- groups
+
+
+def _groups(batch: pa.RecordBatch) -> pa.RecordBatch:
+    times = pc.divide(batch["timestamp"].cast(pa.int64()), 1000).to_pylist()
+    rows = []
+    for key, value, at, time, position in zip(
+        *(batch[name].to_pylist() for name in ("key", "value")),
+        times,
+        batch["timestamp"],
+        batch["offset"].to_pylist(),
+        strict=True,
+    ):
+        named = _group(key, value, at)
+        if named is not None:
+            group, entry = named
+            told = json.dumps(entry, separators=(",", ":"))
+            rows.append({"record": GROUP, "group": group, "metadata": told, "written_at": time, "position": position})
+    return pa.RecordBatch.from_pylist(rows, schema=ROWS)
+
+
+def _group(key: bytes, value: bytes | None, at: int) -> tuple[str, dict[str, Any]] | None:
+    try:
+        record = decode_record(key, value)
+    except ProtocolError:
+        return None
+    if isinstance(record, UnknownRecordType):
+        return None
+    group: str = record.key.group  # type: ignore[attr-defined]  # a GroupMetadataKey
+    if not isinstance(record.value, GroupMetadataValue):
+        return group, {"type": "deleted", "at": at}
+    return group, _generation(record.value, at)
+
+
+def _generation(value: GroupMetadataValue, at: int) -> dict[str, Any]:
+    return {
+        "type": "generation",
+        "at": at,
+        "joined_at": value.current_state_timestamp if value.current_state_timestamp >= 0 else None,
+        "generation": value.generation,
+        "protocol": value.protocol,
+        "leader": value.leader,
+        "members": [_member(one, value.protocol_type) for one in value.members],
+    }
+
+
+def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:
+    topics, partitions = _subscribed(member, protocol_type)
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "session_timeout_ms": member.session_timeout,
+        "rebalance_timeout_ms": member.rebalance_timeout,
+        "topics": topics,
+        "partitions": partitions,
+    }
+
+
+def _subscribed(member: MemberMetadata, protocol_type: str) -> tuple[list[str], list[tuple[str, int]]]:
+    """Topics asked for, and partitions given. Other protocols, such as Connect's, have neither."""
+    if protocol_type != PROTOCOL_TYPE:
+        return [], []
+    try:
+        topics = decode_subscription(member.subscription, newest=0).topics
+        assigned = decode_assignment(member.assignment).assigned_partitions if member.assignment else {}
+    except ProtocolError:
+        return [], []
+    return topics, [(topic, number) for topic, numbers in assigned.items() for number in numbers]
