@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from equipoise.broker import Broker
+from equipoise.broker.server import Server
 from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from equipoise.wire.errors import ErrorCode
+from equipoise.wire.records.batch import read_header
 from tests.broker.calls import (
     BY_NAME,
     append,
@@ -172,6 +174,21 @@ def test_all_who_wait_on_a_partition_are_woken(broker: Broker, connect: Connect)
         park(broker, reader, fetch_request(max_wait_ms=LONG_WAIT))
     append(writer, b"for all")
     assert [values_in(fetched(reader.receive())) for reader in readers] == [[b"for all"]] * 5
+
+
+def test_what_becomes_readable_in_one_turn_leaves_in_one_answer(start: Start, connect: Connect) -> None:
+    broker = start({"flush": "never"})
+    reader = connect(broker)
+    create_topic(reader, partitions=3)
+    park(broker, reader, fetch_request({("t", number): 0 for number in range(3)}, max_wait_ms=LONG_WAIT))
+
+    def append_to_all(server: Server) -> None:
+        for partition in server.topics.require("t").partitions:
+            data = memoryview(bytearray(batch_of(b"x")))
+            server.append(partition, data, [(0, read_header(data))], server.clock.now())
+
+    broker.call(append_to_all)
+    assert [values_in(data) for data in partitions_of(reader.receive()).values()] == [[b"x"], [b"x"], [b"x"]]
 
 
 # -- sizes

@@ -28,6 +28,10 @@ class Loop:
     def run_one(self) -> None:
         self.calls.get(timeout=10)()
 
+    def run_until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            self.run_one()
+
 
 class Disk:
     """Stands in for fdatasync: counts, waits where it is told to, fails where it is told to."""
@@ -37,6 +41,8 @@ class Disk:
         self.entered = threading.Semaphore(0)
         self.gate: threading.Semaphore | None = None
         self.failing = False
+        self.slow = -1  # the inode of a file that takes until `let_go`
+        self.let_go = threading.Event()
 
     def fdatasync(self, descriptor: int) -> None:
         self.entered.release()
@@ -44,6 +50,8 @@ class Disk:
             assert self.gate.acquire(timeout=10)
         if self.failing:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if os.fstat(descriptor).st_ino == self.slow:
+            assert self.let_go.wait(10)
         self.synced.append(os.fstat(descriptor).st_ino)
 
 
@@ -110,13 +118,30 @@ def test_one_round_serves_many_logs(tmp_path: Path, flusher: Flusher, loop: Loop
     for log in logs:
         put(log, "a")
         flusher.dirty(log)
-    platter.gate.release(5)
+    platter.gate.release()
     loop.run_one()
     assert [log.high_watermark for log in logs] == [1, 0, 0, 0, 0]
-    loop.run_one()
-    assert [log.high_watermark for log in logs] == [1, 1, 1, 1, 1]
-    assert len(set(platter.synced)) == 5
+    platter.gate.release(4)
+    loop.run_until(lambda: all(log.high_watermark == 1 for log in logs))
+    assert len(platter.synced) == len(set(platter.synced)) == 5
     platter.gate = None
+    for log in logs:
+        log.close()
+
+
+def test_a_slow_file_holds_up_no_other(tmp_path: Path, flusher: Flusher, loop: Loop, platter: Disk) -> None:
+    logs = [open_log(tmp_path / f"t-{number}", flush="commit") for number in range(20)]
+    for log in logs:  # the first is a round of its own
+        put(log, "a")
+        flusher.dirty(log)
+    platter.slow = os.stat(tmp_path / "t-7" / f"{0:020d}.log").st_ino
+    loop.run_until(lambda: sum(log.high_watermark for log in logs) == 19)
+    assert logs[7].high_watermark == 0
+    waits: list[int] = []
+    assert flusher.after_round(lambda: waits.append(logs[7].high_watermark))
+    platter.let_go.set()
+    loop.run_until(lambda: bool(waits))
+    assert waits == [1]
     for log in logs:
         log.close()
 
@@ -231,13 +256,23 @@ def test_closing_waits_for_the_round_under_way(tmp_path: Path, loop: Loop) -> No
     flusher.dirty(log)
     flusher.close()
     assert log.high_watermark == 1
-    loop.run_one()  # the thread's own call comes late, and finds nothing to do
     put(log, "b")
     flusher.dirty(log)
     log.close()
     again = open_log(tmp_path / "t-0", flush="commit")
     assert again.high_watermark == 2
     again.close()
+
+
+def test_a_call_that_comes_after_closing_finds_nothing_to_do(log: PartitionLog, loop: Loop) -> None:
+    flusher = Flusher(loop.calls.put)
+    put(log, "a")
+    flusher.dirty(log)
+    late = loop.calls.get(timeout=10)
+    flusher.close()
+    assert log.high_watermark == 1
+    late()
+    assert log.high_watermark == 1
 
 
 def test_closing_an_idle_flusher_is_nothing(loop: Loop) -> None:

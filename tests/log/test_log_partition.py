@@ -140,6 +140,16 @@ def test_a_read_begins_with_the_batch_that_holds_the_offset(medium: Medium) -> N
     assert offsets(read_all(view)) == [3, 4]
 
 
+def test_each_offset_of_many_batches_is_found_by_where_it_lies(medium: Medium) -> None:
+    """The last batches are known by heart, older ones are looked for."""
+    log = medium.open()
+    for _ in range(300):
+        put(log, "a", "b", "c")
+    for offset in range(900):
+        (view,) = log.read(offset, 1, 900)
+        assert offsets(read_all(view)) == [offset // 3 * 3, offset // 3 * 3 + 1, offset // 3 * 3 + 2]
+
+
 def test_a_read_never_exceeds_max_bytes_but_for_the_first_batch(medium: Medium) -> None:
     log = medium.open()
     for _ in range(50):

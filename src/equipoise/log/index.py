@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 _KEPT_IN_A_SEAL = 1024
+_RECENT = 64
 
 
 class SparseIndex:
@@ -45,3 +46,25 @@ class SparseIndex:
         step = -(-len(self.offsets) // _KEPT_IN_A_SEAL)
         columns = (self.offsets, self.positions, self.timestamps)
         return [list(entry) for entry in zip(*(column[::step] for column in columns), strict=True)]
+
+
+class RecentBatches:
+    """Where each of the last batches begins. Who reads at the end of a log is answered without a look at its bytes."""
+
+    __slots__ = ("_last_offsets", "_positions")
+
+    def __init__(self) -> None:
+        self._last_offsets, self._positions = array("q"), array("q")
+
+    def add(self, last_offset: int, position: int) -> None:
+        self._last_offsets.append(last_offset)
+        self._positions.append(position)
+        if len(self._positions) >= 2 * _RECENT:
+            del self._last_offsets[:_RECENT], self._positions[:_RECENT]
+
+    def position_of(self, offset: int) -> int | None:
+        """Of the first batch that ends at or after `offset`; None if that may be one before those known here."""
+        offsets = self._last_offsets
+        if not offsets or not offsets[0] < offset <= offsets[-1]:
+            return None
+        return self._positions[bisect_left(offsets, offset)]

@@ -10,7 +10,7 @@ import errno
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from equipoise.log.index import SparseIndex
+from equipoise.log.index import RecentBatches, SparseIndex
 from equipoise.log.medium import Storage
 from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Buffer, read_header
 from equipoise.wire.records.build import Record
@@ -35,6 +35,7 @@ class Segment:
         self.sealed_size = 0  # up to here a seal describes the segment, see `seal`
         self._index = SparseIndex([(base_offset, 0, NO_TIMESTAMP)])
         self._index_interval_bytes = index_interval_bytes
+        self._recent = RecentBatches()
 
     @property
     def size(self) -> int:
@@ -54,6 +55,7 @@ class Segment:
         self.storage.append(parts)
         for header in headers:
             self.take_in(position, header, now)
+            self._recent.add(header.last_offset, position)
             position += header.size
 
     def take_in(self, position: int, header: BatchHeader, now: int) -> None:
@@ -98,6 +100,9 @@ class Segment:
         """Where the batch that holds `offset` begins, or the next one if compaction removed it."""
         if offset >= self.end_offset:
             return self.size
+        recent = self._recent.position_of(offset)
+        if recent is not None:
+            return recent
         batches = self._walk(self._index.by_offset(offset))
         return next((position for position, header in batches if header.last_offset >= offset), self.size)
 

@@ -5,6 +5,7 @@ The first batch is always sent, however large, so that no limit can stop a consu
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.broker.access import Operation
@@ -77,6 +78,7 @@ class _Reading:
         self.max_bytes = min(request.max_bytes, server.config.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.parked: Parked | None = None
+        self.is_leaving = False
         self.watched: list[Partition] = []
 
     # -- waiting
@@ -105,7 +107,13 @@ class _Reading:
             partition.watch(self.check)
 
     def check(self) -> None:
-        if self.parked is not None and self.has_enough():
+        """What else becomes readable in this turn of the loop is then in the same answer."""
+        if not self.is_leaving and self.has_enough():
+            self.is_leaving = True
+            asyncio.get_running_loop().call_soon(self.leave)
+
+    def leave(self) -> None:
+        if self.parked is not None:
             self.parked.release(Release.READY)
 
     def answer(self, reason: Release) -> FetchResponse:
