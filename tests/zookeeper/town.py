@@ -102,12 +102,20 @@ class Town:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self.registration = self._stack.enter_context(BrokerRegistration(self.connect))
-        self.broker = self._stack.enter_context(Broker(data=self._data))
-        self.broker.call(lambda server: register(server, self.registration))
+        self._stack.callback(self.stop_broker)
+        self.start_broker()
         self.zk = self._stack.enter_context(connected(self.connect))
         self.admin = self._stack.enter_context(Admin(self.broker.bootstrap_servers))
         return self
+
+    def start_broker(self, listen: str = "127.0.0.1:0") -> None:
+        self.registration = BrokerRegistration(self.connect)
+        self.broker = Broker(data=self._data, listen=listen).start()
+        self.broker.call(lambda server: register(server, self.registration))
+
+    def stop_broker(self) -> None:
+        self.broker.stop()
+        self.registration.close()
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None

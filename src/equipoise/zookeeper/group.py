@@ -23,6 +23,7 @@ from equipoise.zookeeper.layout import (
     topic_path,
     topic_replicas,
 )
+from equipoise.zookeeper.session import session_id
 
 
 class AlreadyRegisteredError(EquipoiseError):
@@ -61,7 +62,8 @@ class ZkGroup:
 
     @property
     def session_id(self) -> int:
-        return int(self.client.client_id[0])
+        """0, which owns nothing, between two sessions."""
+        return session_id(self.client)
 
     def call(self, operation: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
         if not self._tries_for_ever:

@@ -17,7 +17,7 @@ from kazoo.protocol.states import KazooState
 
 from equipoise.wire.errors import UsageError
 from equipoise.zookeeper.layout import BROKER_IDS, TOPICS, broker_json, topic_json, topic_path, topic_replicas
-from equipoise.zookeeper.session import open_client
+from equipoise.zookeeper.session import open_client, session_id
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class BrokerRegistration:
             self.client.create(identity.path, data, ephemeral=True, makepath=True)
         except NodeExistsError:
             found = self.client.exists(identity.path)
-            if found is None or found.ephemeralOwner != self.client.client_id[0]:
+            if found is None or found.ephemeralOwner != session_id(self.client):
                 raise UsageError(
                     f"{identity.path} is there, of another broker or of one that ended a moment ago; "
                     "it goes with its session, or give this one another node.id"

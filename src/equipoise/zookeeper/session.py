@@ -28,3 +28,9 @@ def open_client(hosts: str, session_timeout_ms: int, connection_timeout_ms: int 
     if client.chroot:
         client.ensure_path("/")
     return client
+
+
+def session_id(client: KazooClient) -> int:
+    """0 between two sessions."""
+    known = client.client_id
+    return int(known[0]) if known else 0

@@ -1,0 +1,293 @@
+"""What happens to groups when brokers, ZooKeeper servers and sessions fail, in both modes."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from equipoise.client import Consumer
+from equipoise.member.partitions import TopicPartition
+from equipoise.zookeeper import (
+    ConsumerRebalanceFailedError,
+    ConsumerTimeoutError,
+    Ensemble,
+    OwnershipLostError,
+    ZooKeeperServer,
+)
+from tests.zookeeper.town import MODES, Town
+
+both = pytest.mark.parametrize("mode", MODES)
+ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+# -- brokers
+
+
+@both
+def test_a_broker_that_is_restarted_is_read_on(zookeeper: ZooKeeperServer, mode: str, tmp_path: Path) -> None:
+    with Town(zookeeper.connect, uuid.uuid4().hex, tmp_path) as town:
+        town.create_topic("orders", 4)
+        readers = [town.join(name, {"orders": 1}, mode=mode) for name in ("c1", "c2")]
+        town.wait_settled(town.places("orders", 4), *readers)
+        rows = town.produce("orders", 4, 10)
+        town.wait_read(rows)
+        owners, address = town.owners(), town.broker.bootstrap_servers
+        town.stop_broker()
+        town.start_broker(address)
+        rows |= town.produce("orders", 4, 10)
+        town.wait_read(rows)
+        assert town.owners() == owners
+        assert town.ledger.read().keys() == rows
+
+
+@both
+def test_without_brokers_a_consumer_waits_for_the_first(zookeeper: ZooKeeperServer, mode: str, tmp_path: Path) -> None:
+    with Town(zookeeper.connect, uuid.uuid4().hex, tmp_path) as town:
+        town.create_topic("orders", 2)
+        town.stop_broker()
+        one = town.join("c1", {"orders": 1}, mode=mode)
+        assert one.owned() == frozenset()
+        town.start_broker()  # on another port
+        town.wait_settled(town.places("orders", 2), one)
+        town.wait_read(town.produce("orders", 2, 10))
+
+
+# -- ZooKeeper
+
+
+@both
+def test_a_zookeeper_server_that_is_killed_and_restarted(mode: str) -> None:
+    with ZooKeeperServer() as server, Town(server.connect, "town") as town:
+        town.create_topic("orders", 4)
+        places = town.places("orders", 4)
+        long = {"mode": mode, "zookeeper_session_timeout_ms": 60_000}  # a server may take its time to start
+        readers = [town.join(name, {"orders": 1}, **long) for name in ("c1", "c2")]
+        town.wait_settled(places, *readers)
+        rows = town.produce("orders", 4, 10)
+        town.wait_read(rows)
+        ids = {reader.consumer.consumer_id for reader in readers}
+        server.kill()
+        for reader in readers:
+            town.wait_until("the connection is lost", lambda one=reader: not one.consumer.rebalancer.client.connected)
+        before = sum(town.ledger.read().values())
+        rows |= town.produce("orders", 4, 10)
+        if mode == "faithful":  # it does not care: who has lost its session for good reads on all the same
+            town.wait_read(rows)
+        else:
+            assert all(not reader.consumer.rebalancer.gate.is_open for reader in readers)
+            with pytest.raises(OwnershipLostError, match="no session at the moment"):
+                readers[0].consumer.commit_offsets()
+            assert sum(town.ledger.read().values()) == before
+        server.start()
+        town.wait_read(rows)
+        town.wait_settled(places, *readers)
+        assert {reader.consumer.consumer_id for reader in readers} == ids  # their sessions have survived
+        three = town.join("c3", {"orders": 1}, mode=mode)
+        town.wait_settled(places, *readers, three)
+        town.wait_read(rows | town.produce("orders", 4, 10))
+        town.ledger.check_single_owners()
+
+
+@both
+def test_an_ensemble_that_loses_its_leader(zookeeper_ensemble: Ensemble, mode: str) -> None:
+    with Town(zookeeper_ensemble.connect, "town") as town:
+        town.create_topic("orders", 4)
+        places = town.places("orders", 4)
+        one = town.join("c1", {"orders": 1}, mode=mode)
+        town.wait_settled(places, one)
+        zookeeper_ensemble.leader.kill()
+        rows = town.produce("orders", 4, 10)
+        town.wait_until("the rest serves", lambda: any(server.is_leader for server in zookeeper_ensemble.servers))
+        town.wait_until("the town is back", lambda: bool(town.zk.connected))
+        two = town.join("c2", {"orders": 1}, mode=mode)
+        town.wait_settled(places, one, two)
+        town.wait_read(rows | town.produce("orders", 4, 10))
+        town.ledger.check_single_owners()
+
+
+# -- sessions
+
+
+@both
+def test_a_lost_session_is_made_good(town: Town, mode: str) -> None:
+    town.create_topic("orders", 4)
+    places = town.places("orders", 4)
+    one, two = (town.join(name, {"orders": 1}, mode=mode) for name in ("c1", "c2"))
+    town.wait_settled(places, one, two)
+    rows = town.produce("orders", 4, 10)
+    town.wait_read(rows)
+    before = one.consumer.consumer_id
+    session = one.consumer.rebalancer.group.session_id
+    town.end_session(one.consumer.rebalancer.client)
+    town.wait_until("the session is another", lambda: one.consumer.rebalancer.group.session_id not in (0, session))
+    town.wait_settled(places, one, two)
+    town.wait_read(rows | town.produce("orders", 4, 10))
+    assert (one.consumer.consumer_id == before) is (mode == "faithful")
+
+
+def test_a_late_commit_of_an_owner_before_is_refused(town: Town) -> None:
+    """Safe mode: the epoch of the partition has moved on, whatever the owner's node says."""
+    town.create_topic("orders", 2)
+    one = town.join("c1", {"orders": 1}, auto_commit_enable=False)
+    town.wait_settled(town.places("orders", 2), one)
+    town.wait_read(town.produce("orders", 2, 10))
+    one.consumer.commit_offsets()
+    assert (town.offset("orders", 0), town.offset("orders", 1)) == (10, 10)
+    town.wait_read(town.produce("orders", 2, 10))
+    town.zk.set(town.paths.epoch(ORDERS_0), b"another owner")
+    with pytest.raises(OwnershipLostError, match="no longer owns orders-0"):
+        one.consumer.commit_offsets()
+    assert (town.offset("orders", 0), town.offset("orders", 1)) == (10, 20)
+
+
+def test_a_late_commit_of_an_owner_before_was_accepted(town: Town) -> None:
+    """Faithful mode: nobody looks."""
+    town.create_topic("orders", 1)
+    one = town.join("c1", {"orders": 1}, mode="faithful", auto_commit_enable=False)
+    town.wait_read(town.produce("orders", 1, 10))
+    town.zk.delete(town.paths.owner(ORDERS_0))
+    town.zk.create(town.paths.offset(ORDERS_0), b"70", makepath=True)
+    one.consumer.commit_offsets()
+    assert town.offset("orders", 0) == 10
+
+
+# -- conflicts
+
+
+@both
+def test_a_foreign_owner_fails_the_whole_claim_and_nothing_is_left_behind(town: Town, mode: str) -> None:
+    town.create_topic("orders", 3)
+    town.zk.create(town.paths.owner(ORDERS_1), b"somebody-0", makepath=True)
+    one = town.reader("c1", mode=mode, rebalance_max_retries=3, rebalance_backoff_ms=50)
+    with pytest.raises(ConsumerRebalanceFailedError, match="can't rebalance after 3 attempts, 50 ms apart"):
+        one.start({"orders": 1})
+    assert one.consumer.rebalancer.attempts >= 3
+    assert (one.consumer.owned(), town.owners()) == (frozenset(), {ORDERS_1: "somebody-0"})
+    # As it was, it stays a member that owns nothing, and is counted; now it is none.
+    assert town.members() == ({one.consumer.consumer_id} if mode == "faithful" else set())
+
+
+@both
+def test_a_claim_succeeds_when_the_owner_before_is_gone(town: Town, mode: str) -> None:
+    town.create_topic("orders", 2)
+    one = town.join("c1", {"orders": 1}, mode=mode)
+    town.zk.create(town.paths.owner(TopicPartition("orders", 2)), b"somebody-0")
+    before = one.consumer.rebalancer.attempts
+    town.admin.add_partitions("orders", 3)
+    town.wait_until("it has tried", lambda: one.consumer.rebalancer.attempts > before + 1)
+    assert len(one.owned()) == (2 if mode == "safe" else 0)  # what stays is read on, or everything waits
+    town.zk.delete(town.paths.owner(TopicPartition("orders", 2)))
+    town.wait_settled(town.places("orders", 3), one)
+
+
+def test_after_the_last_attempt_safe_mode_tries_again_by_itself(town: Town) -> None:
+    town.create_topic("orders", 2)
+    one = town.join("c1", {"orders": 1}, rebalance_max_retries=2, rebalance_backoff_ms=50)
+    town.wait_settled(town.places("orders", 2), one)
+    town.zk.create(town.paths.owner(TopicPartition("orders", 2)), b"somebody-0")
+    town.admin.add_partitions("orders", 3)
+    before = one.consumer.rebalancer.attempts
+    town.wait_until("many attempts", lambda: one.consumer.rebalancer.attempts > before + 6)
+    town.zk.delete(town.paths.owner(TopicPartition("orders", 2)))
+    town.wait_settled(town.places("orders", 3), one)
+
+
+# -- offsets
+
+
+@both
+def test_a_group_goes_on_under_a_coordinator_where_it_stopped(town: Town, mode: str) -> None:
+    town.create_topic("orders", 4)
+    readers = [town.join(name, {"orders": 1}, mode=mode, offsets_storage="kafka") for name in ("c1", "c2")]
+    town.wait_settled(town.places("orders", 4), *readers)
+    town.wait_read(town.produce("orders", 4, 25))
+    for reader in readers:
+        town.leave(reader)
+    assert [town.offset("orders", number) for number in range(4)] == [25] * 4
+    rest = town.produce("orders", 4, 5)
+    settings = {"bootstrap.servers": town.broker.bootstrap_servers, "group.id": town.group}
+    with Consumer(settings, auto_offset_reset="none") as consumer:
+        consumer.subscribe(["orders"])
+        found = set()
+        while found != rest:
+            rows = {(record.topic, record.partition, record.offset) for record in consumer.poll(30)}
+            assert rows
+            assert rows <= rest
+            found |= rows
+
+
+@both
+def test_offsets_in_kafka_alone(town: Town, mode: str) -> None:
+    town.create_topic("orders", 2)
+    settings = {"mode": mode, "offsets_storage": "kafka", "dual_commit_enabled": False}
+    town.leave(_read(town, "c1", **settings))
+    assert not town.zk.exists(town.paths.offsets)
+    _read(town, "c2", **settings)
+    assert set(town.ledger.read().values()) == {1}
+
+
+def _read(town: Town, name: str, **settings: object) -> object:
+    reader = town.join(name, {"orders": 1}, **settings)
+    town.wait_settled(town.places("orders", 2), reader)
+    town.wait_read(town.produce("orders", 2, 10))
+    return reader
+
+
+@both
+def test_of_two_stores_the_larger_offset_counts(town: Town, mode: str) -> None:
+    town.create_topic("orders", 2)
+    town.leave(_read(town, "c1", mode=mode, offsets_storage="kafka"))
+    town.zk.set(town.paths.offset(ORDERS_0), b"3")  # behind Kafka's 10
+    town.zk.set(town.paths.offset(ORDERS_1), b"15")  # ahead of it
+    rows = town.produce("orders", 2, 10)
+    town.join("c2", {"orders": 1}, mode=mode, offsets_storage="kafka")
+    town.wait_read({row for row in rows if row[1] == 0 or row[2] >= 15})
+    assert not {("orders", 1, offset) for offset in range(10, 15)} & town.ledger.read().keys()
+
+
+@both
+def test_without_an_offset_reading_begins_at_the_end_and_that_is_committed(town: Town, mode: str) -> None:
+    town.create_topic("orders", 1)
+    town.produce("orders", 1, 10)
+    one = town.reader("c1", mode=mode, auto_offset_reset="largest")
+    one.start({"orders": 1})
+
+    def is_committed() -> bool:
+        one.consumer.commit_offsets()
+        return bool(town.zk.exists(town.paths.offset(ORDERS_0)))
+
+    town.wait_until("the end is committed", is_committed)
+    assert town.offset("orders", 0) == 10
+    rows = town.produce("orders", 1, 5)
+    town.wait_read(rows)
+    assert town.ledger.read().keys() == rows
+
+
+# -- streams
+
+
+def test_a_stream_that_waits_too_long_says_so_and_can_be_read_on(town: Town) -> None:
+    town.create_topic("orders", 1)
+    one = town.reader("c1", consumer_timeout_ms=50)
+    (stream,) = one.consumer.create_message_streams({"orders": 1})["orders"]
+    with pytest.raises(ConsumerTimeoutError, match=r"consumer.timeout.ms, which is 0.05 s"):
+        next(stream)
+    town.produce("orders", 1, 3)
+    first = stream.take(30)
+    assert first is not None
+    assert (first.offset, first.value) == (0, b"0")
+
+
+@both
+def test_a_full_stream_does_not_stand_in_the_way_of_a_rebalance(town: Town, mode: str) -> None:
+    town.create_topic("orders", 2)
+    rows = town.produce("orders", 2, 3000)
+    one = town.reader("c1", mode=mode)
+    one.consumer.create_message_streams({"orders": 1})  # nobody reads
+    two = town.join("c2", {"orders": 1}, mode=mode)
+    town.wait_settled(town.places("orders", 2), one, two)
+    town.leave(one)
+    town.wait_settled(town.places("orders", 2), two)
+    town.wait_read(rows)
