@@ -5,6 +5,7 @@ The real engine is in test_stream.py and its neighbours; here every instant can 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -30,7 +31,8 @@ class Engine:
     """`log` and `commits` are Spark's checkpoint; a new Engine with them is the query started again."""
 
     def __init__(self, bootstrap_servers: str, checkpoint: Engine | None = None, **options: str) -> None:
-        given = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": "t"}
+        given = {"kafka.bootstrap.servers": bootstrap_servers}
+        given |= {} if {"subscribePattern", "assign"} & options.keys() else {"subscribe": "t"}
         given |= {name.replace("__", "."): value for name, value in options.items()}
         self.options = SourceOptions.parse(given, streaming=True)
         self.log: list[str] = [] if checkpoint is None else checkpoint.log
@@ -70,14 +72,28 @@ class Engine:
         self.session.close()
 
     def kill(self) -> None:
-        """Without a word to anybody, as SIGKILL would."""
+        """Without a word to anybody, as SIGKILL would; a plan that is being made in another thread is cancelled."""
+        self.session.thread.run(_cancel_all())
         self.session.close()
+
+    def pause(self, seconds: float) -> None:
+        """The process stands still, but for the thread of the engine: no heartbeats."""
+        self.session.thread.loop.call_soon_threadsafe(time.sleep, seconds)
+
+    @property
+    def group(self) -> Any:
+        parts: Any = self.progress.parts
+        return parts._group
 
     @property
     def owned(self) -> set[int]:
-        parts: Any = self.progress.parts
-        return {one.partition for one in parts._group.owned}
+        return {one.partition for one in self.group.owned}
 
     def records(self) -> list[tuple[int, int]]:
         """Partition and offset of all that was read."""
         return [(partition, at) for _, partition, begin, end in self.read for at in range(begin, end)]
+
+
+async def _cancel_all() -> None:
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()

@@ -33,6 +33,7 @@ class Progress:
     def __init__(self, session: Session, options: SourceOptions) -> None:
         self.parts: Whole | Shared = (Shared if options.group_mode == "member" else Whole)(session, options)
         self.ends: Offsets = {}  # the last known
+        self.lag = 0  # behind the batch that was planned last
         self._session = session
         self._options = options
         self._patience = Patience(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
@@ -63,11 +64,15 @@ class Progress:
             is_settled = self.parts.is_settled
             positions = await self.parts.positions(start)
             ends = await self._ends(positions)
+            positions = await self.parts.ready(positions, deadline - time.monotonic())
             sizes = available(positions, ends)
             if self.parts.must_record(start, positions) or (sizes and self._is_enough(sum(sizes.values()))):
-                return self._offset(start, positions, share(positions, ends, limit))
+                planned = share(positions, ends, limit)
+                self.lag = sum(available(planned, self.ends).values())
+                return self._offset(start, positions, planned)
+            self.lag = sum(available(positions, self.ends).values())
             left = deadline - time.monotonic()
-            if is_settled if self._goal is not None else left <= 0:
+            if (is_settled and self.parts.is_settled) if self._goal is not None else left <= 0:
                 return None
             await self._until_news(positions, max(left, 0.01), has_data=bool(sizes))
 

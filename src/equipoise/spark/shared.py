@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
+from equipoise.client.committed import Found
 from equipoise.client.config import EARLIEST
-from equipoise.member import OffsetAndMetadata, TopicPartition
+from equipoise.member import TopicPartition
 from equipoise.member.partitions import Owned
+from equipoise.spark.commits import Commits
 from equipoise.spark.group import Group
 from equipoise.spark.offsets import SourceOffset
 from equipoise.spark.options import SourceOptions
 from equipoise.spark.session import Offsets, Session
-from equipoise.spark.tokens import is_own, token
+from equipoise.spark.tokens import own_batch, token
 
 log = logging.getLogger(__name__)
 
@@ -28,13 +29,12 @@ class Shared:
         self._group = Group(session)
         self._group.join(options.choice)
         self._positions: Offsets = {}  # of owned partitions, where the next batch begins
-        self._committed: Offsets = {}
-        self._commits: set[asyncio.Task[None]] = set()
+        self._commits = Commits(self._group)
         self._seen: dict[str, int] | None = None  # not known yet
 
     @property
     def is_settled(self) -> bool:
-        return self._group.is_settled
+        return self._group.is_settled and not self._commits.under_way
 
     @property
     def rebalances(self) -> int:
@@ -45,31 +45,20 @@ class Shared:
     async def finished(self, start: SourceOffset) -> None:
         """The batch that ended at `start` is in Spark's commit log: commits it, and gives up what others wait for."""
         group = self._group
-        if group.busy:
-            held = (
-                group.owned - group.fresh
-            ) & group.busy  # what was lost meanwhile belongs to others, if it is back too
-            self._positions |= {one: start.to[one] for one in held if one in start.to}
-            commit = self._commit(start)
-            if commit is not None and group.is_giving_up:
-                await asyncio.wait([commit], timeout=_HAND_OVER_SECONDS)
+        self._forget()
+        self._positions |= {one: start.to[one] for one in group.busy & self._positions.keys() if one in start.to}
+        self._commit(start, at_once=bool(group.busy))
+        if group.busy and group.is_giving_up:
+            await self._commits.settle(_HAND_OVER_SECONDS)
         group.finish_batch()
 
-    def _commit(self, start: SourceOffset) -> asyncio.Task[None] | None:
-        """All that is finished and not committed yet; None if there is nothing of that kind."""
-        changed = {one: at for one, at in self._positions.items() if self._committed.get(one) != at}
-        if not changed:
-            return None
-        self._committed |= changed
-        task = asyncio.create_task(self._send(changed, token(start)))
-        self._commits.add(task)
-        task.add_done_callback(self._commits.discard)
-        return task
+    def _forget(self) -> None:
+        """What was lost belongs to others, and if it is back, they may have read on."""
+        held = self._group.owned - self._group.fresh
+        self._positions = {one: at for one, at in self._positions.items() if one in held}
 
-    async def _send(self, offsets: Offsets, metadata: str) -> None:
-        error = await self._group.commit({one: OffsetAndMetadata(at, metadata) for one, at in offsets.items()})
-        if error is not None:  # the next commit takes them with it, if they are still ours
-            self._committed = {one: at for one, at in self._committed.items() if offsets.get(one) != at}
+    def _commit(self, start: SourceOffset, *, at_once: bool) -> None:
+        self._commits.send(self._positions, token(start), at_once=at_once)
 
     async def positions(self, start: SourceOffset) -> Offsets:
         """Where the next batch begins, of each partition owned now and not wanted by others."""
@@ -80,34 +69,41 @@ class Shared:
             await self._note_topics(start)
         while self._group.fresh and self._seen is not None:
             await self._begin(self._group.fresh, start)
+        return self._free()
+
+    def _free(self) -> Offsets:
         self._forget()
         leaving = [callback.partitions for callback in self._group.member.callbacks]
         return {one: at for one, at in self._positions.items() if not any(one in gone for gone in leaving)}
 
-    def _forget(self) -> None:
-        owned = self._group.owned
-        self._positions = {one: at for one, at in self._positions.items() if one in owned}
-        self._committed = {one: at for one, at in self._committed.items() if one in owned}
+    async def ready(self, positions: Offsets, seconds: float) -> Offsets:
+        """Of these, what a batch may hold: what was not given up meanwhile, and nothing before the last batch is known
+        to the group, or a crash would repeat both."""
+        if not await self._commits.settle(seconds):
+            return {}
+        free = self._free()
+        return {one: at for one, at in positions.items() if one in free}
 
     async def _begin(self, fresh: Owned, start: SourceOffset) -> None:
         """Finds where newly assigned partitions begin: the group knows, or the checkpoint, or startingOffsets."""
         generation = self._group.member.generation_id
         found = await self._group.fetch(fresh)
-        own = {one for one, at in found.items() if is_own(at.metadata, start.query)} | (fresh - found.keys())
-        begun = {one: at.offset for one, at in found.items()}
-        begun |= {one: start.to[one] for one in own if one in start.to}
+        begun = _begun(found, fresh, start)
         begun |= await self._initial(sorted(fresh - begun.keys()))
         if self._group.member.generation_id != generation:
             return  # they may have been with others meanwhile
-        self._positions |= begun
-        self._committed = {one: at for one, at in self._committed.items() if one not in fresh}
-        self._committed |= {one: at.offset for one, at in found.items()}
         self._group.fresh -= fresh
+        self._positions |= begun
+        self._commits.known = {one: at for one, at in self._commits.known.items() if one not in fresh}
+        self._commits.known |= {
+            one: at.offset for one, at in found.items() if own_batch(at.metadata, start.query) is not None
+        }
         _tell_of_others(begun, start)
-        # Written down before anything is read: whoever has these partitions next must not begin behind this place.
-        commit = self._commit(start)
-        if commit is not None:
-            await asyncio.wait([commit], timeout=_HAND_OVER_SECONDS)
+        # Claimed before anything is read: whoever has these partitions next must not begin behind this place, and if
+        # it is this query after a crash, it goes by its checkpoint.
+        self._forget()
+        self._commit(start, at_once=True)
+        await self._commits.settle(_HAND_OVER_SECONDS)
 
     async def _initial(self, partitions: list[TopicPartition]) -> Offsets:
         """Partitions that came after the query began are read from their first record on."""
@@ -145,8 +141,22 @@ class Shared:
         self._group.engine_goes(records)
 
     async def close(self, start: SourceOffset) -> None:
-        self._commit(start)
+        self._forget()
+        self._commit(start, at_once=True)
         await self._group.leave()
+
+
+def _begun(found: Found, fresh: Owned, start: SourceOffset) -> Offsets:
+    """Where the group stands; but if it has that from this query, after an earlier batch, the checkpoint rules."""
+    begun = {}
+    for one in fresh:
+        at = found.get(one)
+        batch = start.batch if at is None else own_batch(at.metadata, start.query)
+        if one in start.to and (at is None or batch not in (None, start.batch)):
+            begun[one] = start.to[one]
+        elif at is not None:
+            begun[one] = at.offset
+    return begun
 
 
 def _tell_of_others(begun: Offsets, start: SourceOffset) -> None:

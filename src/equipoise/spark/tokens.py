@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 from equipoise.spark.offsets import SourceOffset
 
-_MARK = "equipoise"
+_TOKEN = re.compile(r"equipoise query=(\w+) batch=(-?\d+)")
 
 
 def token(offset: SourceOffset) -> str:
-    return f"{_MARK} query={offset.query} batch={offset.batch}"
+    return f"equipoise query={offset.query} batch={offset.batch}"
 
 
-def is_own(metadata: str, query: str) -> bool:
-    return bool(query) and metadata.startswith(f"{_MARK} query={query} ")
+def own_batch(metadata: str, query: str) -> int | None:
+    """The batch after which this query made the commit; None if another made it."""
+    found = _TOKEN.fullmatch(metadata)
+    return int(found[2]) if found is not None and found[1] == query else None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from typing import Any
 
 from equipoise.client.config import EARLIEST
-from equipoise.member import OffsetAndMetadata, TopicPartition
+from equipoise.member import TopicPartition
 from equipoise.member.partitions import listed
+from equipoise.spark.commits import Commits
 from equipoise.spark.group import Group
 from equipoise.spark.offsets import SourceOffset
 from equipoise.spark.options import GROUP, SourceOptions
@@ -35,21 +34,15 @@ class Whole:
         self._group = Group(session) if options.consumer.group_id is not None else None
         self._partitions: list[TopicPartition] = []
         self._listed_at = -_REFRESH_SECONDS
-        self._committed: Offsets = {}
-        self._commits: set[asyncio.Task[Any]] = set()
+        self._gone: set[TopicPartition] = set()  # those that were told of
+        self._commits = None if self._group is None else Commits(self._group)
+        self._last = -1  # the batch that was finished last
 
     async def finished(self, start: SourceOffset) -> None:
         """The batch that ended at `start` is in Spark's commit log."""
-        if self._options.group_mode is None or self._group is None:
-            return
-        changed = {one: at for one, at in start.to.items() if self._committed.get(one) != at}
-        if changed:
-            self._committed |= changed
-            metadata = token(start)
-            offsets = {one: OffsetAndMetadata(at, metadata) for one, at in changed.items()}
-            task = asyncio.create_task(self._group.commit(offsets))
-            self._commits.add(task)
-            task.add_done_callback(self._commits.discard)
+        if self._options.group_mode is not None and self._commits is not None:
+            self._commits.send(start.to, token(start), at_once=start.batch != self._last)
+        self._last = start.batch
 
     async def positions(self, start: SourceOffset) -> Offsets:
         """Where the next batch begins, partition by partition."""
@@ -68,12 +61,17 @@ class Whole:
 
     def _check_gone(self, start: SourceOffset) -> None:
         gone = start.to.keys() - set(self._partitions)
-        if not gone:
+        if gone <= self._gone:
             return
         told = f"{listed(gone)} is not there any more: what was not read yet is lost"
         if self._options.fail_on_data_loss:
             raise UsageError(f"{told}; set failOnDataLoss to false to go on without")
         log.warning(told)
+        self._gone = gone
+
+    async def ready(self, positions: Offsets, seconds: float) -> Offsets:
+        """Of these, what a batch may hold: all."""
+        return positions
 
     async def _initial(self, partitions: list[TopicPartition]) -> Offsets:
         place = self._options.starting
@@ -97,7 +95,6 @@ class Whole:
     def engine_goes(self, busy: frozenset[TopicPartition], records: int) -> None: ...
 
     async def close(self, start: SourceOffset) -> None:
-        if self._group is not None:
-            if self._commits:
-                await asyncio.wait(self._commits, timeout=_LAST_COMMIT_SECONDS)
+        if self._group is not None and self._commits is not None:
+            await self._commits.settle(_LAST_COMMIT_SECONDS)
             await self._group.leave()
