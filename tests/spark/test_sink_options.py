@@ -1,0 +1,99 @@
+"""Options of the sink: Java's names, defaults and bounds; what is unknown or means something else is refused."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from equipoise.broker import Broker
+from equipoise.spark import producing, sink
+from equipoise.spark.sink_options import SinkOptions
+from equipoise.wire.errors import KafkaError, UsageError
+from equipoise.wire.records.batch import Codec
+
+SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+
+
+def test_names_are_those_of_the_java_producer() -> None:
+    given = {"kafka.Compression.Type": "zstd", "kafka.batch.size": "50000", "topic": "orders", "kafka.acks": "-1"}
+    options = SinkOptions.parse(SERVERS | given)
+    assert options.topic == "orders"
+    assert (options.producer.codec, options.producer.batch_size) == (Codec.ZSTD, 50_000)
+    assert (options.producer.acks, options.producer.enable_idempotence) == ("all", True)
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_what_has_no_effect_is_accepted() -> None:
+    given = {"kafka.linger.ms": "5", "kafka.retries": "3", "includeHeaders": "true", "checkpointLocation": "/tmp/x"}
+    assert SinkOptions.parse(SERVERS | given) == SinkOptions.parse(SERVERS)
+
+
+def test_acks_1_goes_without_numbers() -> None:
+    assert not SinkOptions.parse(SERVERS | {"kafka.acks": "1"}).producer.enable_idempotence
+
+
+REFUSED = [
+    ({}, "kafka.bootstrap.servers is missing"),
+    (SERVERS | {"kafka.compresion.type": "lz4"}, "did you mean 'compression.type'"),
+    (SERVERS | {"topics": "a"}, "unknown option 'topics'; did you mean 'topic'"),
+    (SERVERS | {"topic": " "}, "the option topic is empty"),
+    (SERVERS | {"kafka.compression.type": "brotli"}, "must be one of none, gzip, snappy, lz4, zstd"),
+    (SERVERS | {"kafka.acks": "0"}, "without an answer a task cannot know"),
+    (SERVERS | {"kafka.acks": "2"}, "acks=2: must be one of all, 1"),
+    (SERVERS | {"kafka.acks": "1", "kafka.enable.idempotence": "true"}, "enable.idempotence=true needs acks=all"),
+    (SERVERS | {"kafka.max.in.flight.requests.per.connection": "6"}, "must be between 1 and 5"),
+    (SERVERS | {"kafka.key.serializer": "x"}, "key.serializer is not for Spark: the column key is written as it is"),
+    (SERVERS | {"kafka.transactional.id": "x"}, "the sink has no transactions"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_refusals_say_what_to_do(options: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        SinkOptions.parse(options)
+
+
+TEXT, INT, LONG = StringType(), IntegerType(), LongType()
+Columns = list[tuple[str, DataType]]
+SCHEMAS: list[tuple[Columns, str]] = [
+    ([("key", TEXT)], "there is no column value; the columns are key: name one so"),
+    ([("value", TEXT)], "no topic is given: set the option topic, or give a column topic"),
+    ([("value", INT)], "the column value is int, and must be string or binary: cast it"),
+    ([("value", TEXT), ("key", LONG)], "the column key is bigint, and must be string or binary"),
+    ([("value", TEXT), ("topic", BinaryType())], "the column topic is binary, and must be string"),
+    ([("value", TEXT), ("partition", LONG)], "the column partition is bigint, and must be int"),
+    ([("value", TEXT), ("headers", MapType(TEXT, BinaryType()))], "the column headers is map"),
+    ([("value", TEXT), ("headers", ArrayType(TEXT))], "must be array<struct<key:string,value:binary>>"),
+    ([("value", TEXT), ("value", TEXT)], "there are 2 columns value: keep one"),
+]
+
+
+def schema_of(columns: Columns) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns])
+
+
+@pytest.mark.parametrize(("columns", "message"), SCHEMAS)
+def test_wrong_columns_are_refused_when_the_query_is_planned(columns: Columns, message: str) -> None:
+    for writer in (sink.batch_writer, sink.stream_writer):
+        with pytest.raises(UsageError, match=message):
+            writer(schema_of(columns), SERVERS)
+
+
+def test_an_unknown_topic_is_refused_when_the_query_is_planned() -> None:
+    with Broker({"auto.create.topics.enable": "false"}) as broker:
+        options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "nowhere", "kafka.max.block.ms": "200"}
+        with pytest.raises(KafkaError, match="topic 'nowhere' does not exist"):
+            sink.batch_writer(schema_of([("value", TEXT)]), options)
+        producing.forget_all()
