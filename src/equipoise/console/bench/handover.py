@@ -28,9 +28,9 @@ _SPREAD_S = 0.02  # a record to each partition so often
 _CALM_S = 1.0  # before and after a rebalance
 NOTES = (
     f"{MEMBERS} members of our consumer, with its default settings, share {PARTITIONS} partitions; each gets a record "
-    "every 20 ms. Then another member joins, and then it leaves. Once on a broker that keeps records in memory, once on "
-    f"one that acknowledges and shows what is durable: {PARTITIONS} files are then synced for each round of records, up "
-    "to 3,200 a second, on the disk and the cores that all of this shares.",
+    "every 20 ms. Then another member joins, and then it leaves. Once on a broker that keeps records in memory, once "
+    f"on one that acknowledges and shows what is durable: {PARTITIONS} files are then synced for a round of records, "
+    "up to 3,200 a second, on the disk and the cores that all of this shares.",
     "Stays: partitions that have the same reader before and after; the longest time between two reads of any of them "
     "while the group rebalances. Calm: the same without a rebalance, which is what this machine and load cost.",
     "Moves: partitions that go to another reader; the longest time from the last read of the old to the first of the "
