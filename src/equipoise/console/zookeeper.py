@@ -14,6 +14,8 @@ import click
 
 from equipoise.wire.errors import UsageError
 
+_SESSION_MS = 6_000
+
 if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
@@ -65,3 +67,23 @@ def zookeeper_serve(data: Path | None, port: int) -> None:
             server.wait_ended()
     except KeyboardInterrupt:
         return
+
+
+@zookeeper.command("explain")
+@click.argument("group", metavar="GROUP")
+@click.option("--zookeeper", "hosts", metavar="HOST:PORT", default="127.0.0.1:2181", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+def zookeeper_explain(group: str, hosts: str, as_json: bool) -> None:
+    """Who owns what in a group, what nobody owns and since when, what is claimed twice; read from ZooKeeper."""
+    check_kazoo()
+    from equipoise.console.zookeeper_words import print_json, print_words
+    from equipoise.zookeeper.explain import explain_group
+    from equipoise.zookeeper.session import open_client
+
+    client = open_client(hosts, _SESSION_MS)
+    try:
+        view = explain_group(client, group)
+    finally:
+        client.stop()
+        client.close()
+    (print_json if as_json else print_words)(view)

@@ -141,9 +141,15 @@ class ZkGroup:
     def unowned(self, partitions: Mapping[str, Iterable[int]]) -> set[TopicPartition]:
         found = set()
         for topic, numbers in partitions.items():
-            owned = set(self._children(f"{self.paths.owners}/{topic}"))
-            found |= {TopicPartition(topic, number) for number in numbers if str(number) not in owned}
+            owned = set(self.owned_numbers(topic))
+            found |= {TopicPartition(topic, number) for number in numbers if number not in owned}
         return found
+
+    def owned_topics(self) -> list[str]:
+        return self._children(self.paths.owners)
+
+    def owned_numbers(self, topic: str) -> list[int]:
+        return [int(number) for number in self._children(f"{self.paths.owners}/{topic}")]
 
     def create_owner(self, partition: TopicPartition, thread: str) -> bool:
         """False: somebody has it. The same text is taken for one's own, whoever's session holds it, as it was."""

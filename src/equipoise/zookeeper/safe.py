@@ -153,13 +153,14 @@ class SafeRebalancer(RebalancerListener):
         with self.rebalance_lock:
             self._settle()
             deadline = time.monotonic() + self.config.patience_s
+            last = self.attempts + self.config.rebalance_max_retries
             while not self.is_closing():
                 self._blocker = ""
                 if self.attempt() or self._has_pending(Event.SESSION):
                     return
-                if time.monotonic() >= deadline:
+                if self.attempts >= last and time.monotonic() >= deadline:  # changes may have made them many
                     raise self.rebalance_failed()
-                self._await_release(min(deadline, time.monotonic() + self._pause_s()))
+                self._await_release(time.monotonic() + self._pause_s())
 
     def attempt(self) -> bool:
         self.attempts += 1
