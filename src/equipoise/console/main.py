@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from equipoise.console.history import history
 from equipoise.console.run import run as run_command
 from equipoise.console.zookeeper import registering, zookeeper
 from equipoise.wire.errors import EquipoiseError, UsageError
@@ -35,6 +36,7 @@ def app() -> None:
     """Consumer groups you can see, test and trust."""
 
 
+app.add_command(history)
 app.add_command(run_command)
 app.add_command(zookeeper)
 

@@ -6,6 +6,7 @@ records: behind all that are older. That is as right as those times are, and onl
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -36,9 +37,11 @@ class _LogEnd(NamedTuple):
 
 def lag_over_time(spark: SparkSession, bootstrap_servers: str, commits: DataFrame) -> DataFrame:
     """A row for each group, partition and time: committed, log_end, lag; is_estimate but for the last time, now."""
-    first, last, now = commits.agg(*map(f.unix_millis, (f.min(_AT), f.max(_AT), f.now()))).collect()[0]
-    used = [TopicPartition(*row) for row in commits.select(*_PLACE).distinct().collect()]
-    times = [] if first is None else _times(first, max(last, now), len(used))
+    first, last = f.unix_millis(f.min(_AT)), f.unix_millis(f.max(_AT))
+    spans = [row for row in commits.groupBy(*_PLACE).agg(first, last).collect() if row[2] is not None]
+    used = [TopicPartition(*row[:2]) for row in spans]
+    now = round(time.time() * 1000)
+    times = _times(min(row[2] for row in spans), max(now, *(row[3] for row in spans)), len(used)) if spans else []
     ends = spark.createDataFrame(_log_ends(bootstrap_servers, used, times) if times else [], _ENDS)
     return _against(commits, ends, times)
 

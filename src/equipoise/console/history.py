@@ -1,0 +1,80 @@
+"""`equipoise history`: what groups have been through, as Parquet tables and a report, by a Spark job."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from equipoise.wire.errors import UsageError
+
+if TYPE_CHECKING:
+    from equipoise.spark.history.summary import Summary
+
+log = logging.getLogger(__name__)
+
+_LISTED = 20  # groups on the terminal; the report has all
+
+
+@click.command()
+@click.option("--group", metavar="GROUP", help="Only this one.")
+@click.option("--since", metavar="TIME", help="From then on: a date, a time as ISO 8601 has it, or an age such as 7d.")
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("history"),
+    show_default=True,
+    help="Where to write; what the last run wrote there is replaced.",
+)
+@click.option("--bootstrap-servers", metavar="HOST:PORT", default="127.0.0.1:9092", show_default=True, help="Brokers.")
+@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
+def history(group: str | None, since: str | None, out: Path, bootstrap_servers: str, master: str) -> None:
+    """Read rebalances and commits back from the broker: who, when, why, and which setting would help.
+
+    Works on Equipoise, whose journal knows every reason, and on Apache Kafka, where reasons are concluded from who
+    came and went.
+    """
+    from rich.console import Console
+
+    try:
+        from equipoise.spark.history.job import Request, run
+    except ImportError as missing:
+        raise UsageError(f"equipoise history needs {missing.name}: pip install 'equipoise[spark,plots]'") from None
+    request = Request(bootstrap_servers=bootstrap_servers, group=group, since=parse_since(since, time.time()))
+    with Console(stderr=True).status("") as status:
+        found = run(request, out, master, lambda what: status.update(f"{what} ..."))
+    _print(found, out)
+
+
+def parse_since(text: str | None, now: float) -> int | None:
+    """Milliseconds of a date, a time, or an age counted back from `now`."""
+    from equipoise.spark.options import duration_ms
+
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    else:
+        return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    try:
+        return round(now * 1000) - duration_ms("--since", text)
+    except UsageError:
+        raise UsageError(f"--since {text}: write a date (2026-01-31), a time, or an age (7d, 2h)") from None
+
+
+def _print(groups: list[Summary], out: Path) -> None:
+    from equipoise.console.tables import print_table
+    from equipoise.spark.history.report import OVERVIEW, PAGE, figures
+
+    columns = ("group", "rebalances", "an hour", "in them", "longest", "no owner", "reason", "cause", "protocol", "lag")
+    print_table(columns, [(one.group, *figures(one)) for one in groups[:_LISTED]])
+    if len(groups) > _LISTED:
+        print(f"and {len(groups) - _LISTED} more")
+    print(f"report: {out / PAGE}, picture: {out / OVERVIEW}, tables: Parquet in {out}")

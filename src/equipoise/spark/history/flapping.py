@@ -1,0 +1,69 @@
+"""How restless each partition of a group was, and who and what made it rebalance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from equipoise.spark.history.timeline import Row
+
+_MS_IN_HOUR = 3_600_000
+_SHORTEST_SPAN_MS = 60_000  # what is seen for less is not counted up to an hour
+
+
+def flapping(ownership: Sequence[Row]) -> list[Row]:
+    """For each partition how often its owner changed, and went back to the one before; and its time without any."""
+    hours = max(_SHORTEST_SPAN_MS, _end(ownership) - min((row["began"] for row in ownership), default=0)) / _MS_IN_HOUR
+    spans: dict[tuple[str, str, int], list[Row]] = {}
+    for row in sorted(ownership, key=lambda row: int(row["began"])):
+        spans.setdefault((row["group"], row["topic"], row["partition"]), []).append(row)
+    return [_partition(*place, rows, hours) for place, rows in sorted(spans.items())]
+
+
+def _end(ownership: Iterable[Row]) -> int:
+    return max((row.get("ended") or row["began"] for row in ownership), default=0)
+
+
+def _partition(group: str, topic: str, partition: int, rows: Iterable[Row], hours: float) -> Row:
+    rows = list(rows)
+    owners = _owners(rows)
+    changes = max(0, len(owners) - 1)
+    returns = sum(one == before for one, before in zip(owners[2:], owners, strict=False))
+    dark = [row["ended"] - row["began"] for row in rows if _is_gap(row)]
+    return {
+        "group": group,
+        "topic": topic,
+        "partition": partition,
+        "changes": changes,
+        "returns": returns,
+        "gaps": len(dark),
+        "dark_ms": sum(dark),
+        "owners_per_hour": changes / hours,
+        "score": (changes + returns) / hours,
+    }
+
+
+def _owners(rows: Iterable[Row]) -> list[str]:
+    """One after another; whoever only stood still for a while is still the same."""
+    owners: list[str] = []
+    for row in rows:
+        owner = row.get("member_id")
+        if owner is not None and owners[-1:] != [owner]:
+            owners.append(owner)
+    return owners
+
+
+def _is_gap(row: Row) -> bool:
+    """That is over, and during which the group had members."""
+    return row.get("member_id") is None and not row["is_empty"] and row["ended"] is not None
+
+
+def causes(rebalances: Iterable[Row]) -> list[Row]:
+    """How often each client made the group rebalance, by reason."""
+    found: dict[tuple[str | None, ...], Row] = {}
+    for row in rebalances:
+        names = {name: row.get(name) for name in ("group", "reason", "cause_client", "cause_host")}
+        cause = found.setdefault(tuple(names.values()), names | {"count": 0, "duration_ms": 0, "last": row["ended"]})
+        cause["count"] += 1
+        cause["duration_ms"] += row.get("duration_ms") or 0
+        cause["last"] = max(cause["last"], row["ended"])
+    return sorted(found.values(), key=lambda row: -int(row["count"]))

@@ -1,0 +1,235 @@
+"""The pictures of the report. Each function draws one of them onto the axes it is given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from equipoise.spark.history.summary import Row, Summary
+
+REASONS = {
+    "member_joined": "#4878b0",
+    "member_left": "#8fb8de",
+    "member_gone": "#8fb8de",
+    "member_restarted": "#e8a33d",
+    "static_member_replaced": "#e8a33d",
+    "members_changed": "#c9a26d",
+    "session_expired": "#c8443a",
+    "poll_overrun": "#8e4b9e",
+    "sync_expired": "#d9796b",
+    "subscription_changed": "#6aa56e",
+    "leader_rejoined": "#a8cba9",
+    "member_rejoined": "#a8cba9",
+    "member_removed": "#777777",
+}
+_OTHER = "#b5b5b5"
+_GAP = "#d62d20"
+_INK, _PALE = "#303030", "#e6e6e6"
+_MOST_BARS = 12
+MOST_PARTITIONS = 48
+_DPI = 130
+STYLE: Any = {
+    "font.size": 9,
+    "axes.edgecolor": _PALE,
+    "axes.labelcolor": _INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+}
+Draw = Callable[[Axes], None]
+
+
+def picture(draws: Sequence[Draw], width: float, height: float) -> Figure:
+    """One of them, or all, two in a row."""
+    with matplotlib.rc_context(STYLE):
+        space = ConstrainedLayoutEngine(h_pad=0.15, w_pad=0.1)
+        figure = Figure(figsize=(width, height), dpi=_DPI, layout=space, facecolor="white")
+        columns = min(2, len(draws))
+        for number, draw in enumerate(draws):
+            draw(figure.add_subplot(-(-len(draws) // columns), columns, number + 1))
+    return figure
+
+
+def words(reason: str) -> str:
+    return reason.replace("_", " ")
+
+
+# -- counts
+
+
+def rebalances_by_group(axes: Axes, groups: Sequence[Summary]) -> None:
+    axes.set_title("Which groups rebalance most, and why")
+    _stacked(axes, {one.group: one.reasons for one in groups})
+    axes.set_xlabel("rebalances")
+
+
+def rebalances_by_client(axes: Axes, groups: Sequence[Summary]) -> None:
+    axes.set_title("Who causes them")
+    counts: dict[str, Counter[str]] = {}
+    for one in groups:
+        for row in one.rebalances:
+            if row["cause_client"]:
+                counts.setdefault(f"{row['cause_client']} · {one.group}", Counter())[row["reason"]] += 1
+    _stacked(axes, counts)
+    axes.set_xlabel("rebalances")
+
+
+def _stacked(axes: Axes, counts: Mapping[str, Counter[str]]) -> None:
+    shown = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name].total())[:_MOST_BARS]
+    reasons = [reason for reason, _ in sum((counts[name] for name in shown), Counter()).most_common()]
+    left = [0] * len(shown)
+    for reason in reasons:
+        sizes = [counts[name][reason] for name in shown]
+        axes.barh(range(len(shown)), sizes, left=left, color=REASONS.get(reason, _OTHER), height=0.7)
+        left = [before + size for before, size in zip(left, sizes, strict=True)]
+    for place, total in enumerate(left):
+        axes.text(total, place, f" {total:,}", va="center", fontsize=8)
+    axes.set_xlim(0, 1.1 * max(left, default=1))
+    _name_bars(axes, shown)
+    _legend(axes, reasons)
+
+
+def _legend(axes: Axes, reasons: Iterable[str]) -> None:
+    patches = [Patch(color=REASONS.get(reason, _OTHER), label=words(reason)) for reason in reasons]
+    if patches:
+        axes.legend(handles=patches, loc="lower right")
+
+
+def _name_bars(axes: Axes, names: Sequence[str]) -> None:
+    axes.set_yticks(range(len(names)), [_short(name) for name in names])
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    axes.tick_params(axis="y", length=0)
+    if not names:
+        axes.text(0.5, 0.5, "none", transform=axes.transAxes, ha="center", color=_OTHER)
+
+
+def dark_partitions(axes: Axes, groups: Sequence[Summary]) -> None:
+    axes.set_title("How long partitions had no owner")
+    rows = sorted((row for one in groups for row in one.flapping if row["dark_ms"]), key=lambda row: -row["dark_ms"])
+    shown = rows[:_MOST_BARS]
+    seconds = [row["dark_ms"] / 1000 for row in shown]
+    axes.barh(range(len(shown)), seconds, color=_GAP, height=0.7, alpha=0.85)
+    for place, row in enumerate(shown):
+        axes.text(seconds[place], place, f" {row['gaps']:,} gaps", va="center", fontsize=8)
+    _name_bars(axes, [f"{row['topic']}-{row['partition']} · {row['group']}" for row in shown])
+    axes.set_xlim(0, 1.2 * max(seconds, default=1))
+    axes.set_xlabel("seconds, while the group had members")
+
+
+# -- time
+
+
+def rebalances_in_time(axes: Axes, groups: Sequence[Summary]) -> None:
+    axes.set_title("When, and for how long")
+    shown = [one for one in groups if one.rebalances][:_MOST_BARS]
+    rows = [(place, row) for place, one in enumerate(shown) for row in one.rebalances]
+    for place, row in rows:
+        if row["began"] is not None:
+            span = _days(row["began"]), _days(row["ended"]) - _days(row["began"])
+            axes.broken_barh([span], (place - 0.3, 0.6), color=REASONS.get(row["reason"], _OTHER), alpha=0.5)
+    ends = [row["ended"] for _, row in rows]
+    colors = [REASONS.get(row["reason"], _OTHER) for _, row in rows]
+    axes.scatter(ends, [place for place, _ in rows], c=colors, s=14, marker="|", linewidths=1.6)
+    _name_bars(axes, [one.group for one in shown])
+    _in_time(axes)
+
+
+def lag_in_time(axes: Axes, groups: Sequence[Summary]) -> None:
+    axes.set_title("Lag over time")
+    peaks = {one.group: _lag_of(one) for one in groups}
+    shown = sorted((group for group in peaks if peaks[group]), key=lambda group: -max(peaks[group].values()))[:6]
+    for group in shown:
+        axes.plot([_days(at) for at in peaks[group]], list(peaks[group].values()), label=_short(group), linewidth=1.4)
+    if shown:
+        axes.legend(loc="upper left")
+    axes.set_ylabel("records")
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", color=_PALE, linewidth=0.7)
+    axes.set_axisbelow(True)
+    _in_time(axes)
+
+
+def _lag_of(group: Summary) -> dict[datetime, int]:
+    """Of all partitions, at the times at which at least one is known."""
+    total: dict[datetime, int] = {}
+    for row in group.lag:
+        if row["lag"] is not None:
+            total[row["at"]] = total.get(row["at"], 0) + row["lag"]
+    return total
+
+
+def ownership_in_time(axes: Axes, group: Summary) -> None:
+    """A row for each partition, the most restless first where there are too many; gaps in red."""
+    axes.set_title(f"Who owned which partition of {group.group}")
+    score = {(row["topic"], row["partition"]): row["score"] for row in group.flapping}
+    places = sorted({(row["topic"], row["partition"]) for row in group.ownership})
+    shown = sorted(sorted(places, key=lambda place: -score.get(place, 0))[:MOST_PARTITIONS])
+    line = {place: number for number, place in enumerate(shown)}
+    colors = _client_colors(group.ownership)
+    end = max(row["ended"] or row["began"] for row in group.ownership)
+    for color, rows in _by_color(group.ownership, colors).items():
+        drawn = [row for row in rows if (row["topic"], row["partition"]) in line]
+        starts = [_days(row["began"]) for row in drawn]
+        widths = [_days(row["ended"] or end) - start for row, start in zip(drawn, starts, strict=True)]
+        axes.barh([line[row["topic"], row["partition"]] for row in drawn], widths, left=starts, height=0.8, color=color)
+    _name_bars(axes, [f"{topic}-{number}" for topic, number in shown])
+    patches = [Patch(color=color, label=_short(client)) for client, color in list(colors.items())[:_MOST_BARS]]
+    axes.legend(
+        handles=[*patches, Patch(color=_GAP, label="nobody")], loc="upper left", bbox_to_anchor=(1, 1), handlelength=1
+    )
+    _in_time(axes)
+
+
+def _client_colors(ownership: Iterable[Row]) -> dict[str, Any]:
+    clients = sorted({_client(row) for row in ownership if row["member_id"]})
+    palette = matplotlib.colormaps["tab20"].colors  # type: ignore[attr-defined]
+    # Without its reds, which mean nobody; strong ones first, their pale twins after.
+    usable = [*(palette[i] for i in range(0, 20, 2) if i != 6), *(palette[i] for i in range(1, 20, 2) if i != 7)]
+    return {client: usable[number % len(usable)] for number, client in enumerate(clients)}
+
+
+def _by_color(ownership: Iterable[Row], colors: Mapping[str, Any]) -> dict[Any, list[Row]]:
+    """Times without any member are left blank."""
+    found: dict[Any, list[Row]] = {}
+    for row in ownership:
+        if row["member_id"] or not row["is_empty"]:
+            found.setdefault(colors[_client(row)] if row["member_id"] else _GAP, []).append(row)
+    return found
+
+
+def _client(row: Row) -> str:
+    return str(row["client_id"] or row["member_id"])
+
+
+def _in_time(axes: Axes) -> None:
+    locator = AutoDateLocator(maxticks=7)  # type: ignore[no-untyped-call]
+    axes.xaxis_date(tz="UTC")
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz="UTC"))  # type: ignore[no-untyped-call]
+
+
+def _days(at: datetime) -> float:
+    """As matplotlib counts time."""
+    return float(date2num(at))  # type: ignore[no-untyped-call]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 32 else f"{name[:20]}…{name[-10:]}"

@@ -1,0 +1,95 @@
+"""What the tables say of each group, in the figures that the report and its advice are made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+Row = Mapping[str, Any]
+EAGER = frozenset({"range", "roundrobin", "sticky"})
+_SHORTEST_SPAN = timedelta(minutes=1)  # what is seen for less is not counted up to an hour
+
+
+@dataclass(frozen=True)
+class Summary:
+    group: str
+    rebalances: Sequence[Row]  # in time, as all of these
+    memberships: Sequence[Row]
+    ownership: Sequence[Row]
+    flapping: Sequence[Row]
+    lag: Sequence[Row]
+
+    @cached_property
+    def reasons(self) -> Counter[str]:
+        return Counter(row["reason"] for row in self.rebalances)
+
+    @cached_property
+    def culprits(self) -> Counter[str]:
+        """Clients by how many rebalances each has caused."""
+        return Counter(row["cause_client"] for row in self.rebalances if row["cause_client"])
+
+    @cached_property
+    def span(self) -> tuple[datetime, datetime] | None:
+        times = [row[name] for row in (*self.rebalances, *self.memberships) for name in ("began", "ended") if row[name]]
+        return (min(times), max(times)) if times else None
+
+    @property
+    def per_hour(self) -> float:
+        if self.span is None:
+            return 0.0
+        return len(self.rebalances) / (max(self.span[1] - self.span[0], _SHORTEST_SPAN) / timedelta(hours=1))
+
+    @property
+    def protocols(self) -> list[str]:
+        """The last one first."""
+        found = [row["protocol"] for row in self.rebalances if row["protocol"]]
+        return list(dict.fromkeys(reversed(found)))
+
+    @property
+    def is_guessed(self) -> bool:
+        """No journal tells of it."""
+        return bool(self.rebalances) and all(row["source"] != "journal" for row in self.rebalances)
+
+    @property
+    def duration_ms(self) -> int:
+        return sum(row["duration_ms"] or 0 for row in self.rebalances)
+
+    @property
+    def longest_ms(self) -> int:
+        return max((row["duration_ms"] or 0 for row in self.rebalances), default=0)
+
+    @property
+    def dark_ms(self) -> int:
+        """Of all partitions together, without an owner while the group had members."""
+        return sum(row["dark_ms"] for row in self.flapping)
+
+    @property
+    def lag_now(self) -> int | None:
+        known = [row["lag"] for row in self.lag if not row["is_estimate"] and row["lag"] is not None]
+        return sum(known) if known else None
+
+    def left(self, *why: str) -> list[Row]:
+        return [row for row in self.memberships if row["why_left"] in why]
+
+
+def summarise(tables: Mapping[str, pa.Table]) -> list[Summary]:
+    """The group with the most rebalances first."""
+    rows = {name: _by_group(table) for name, table in tables.items() if name in Summary.__dataclass_fields__}
+    groups = {group for found in rows.values() for group in found}
+    summaries = [Summary(group, **{name: found.get(group, []) for name, found in rows.items()}) for group in groups]
+    return sorted(summaries, key=lambda one: (-len(one.rebalances), one.group))
+
+
+def _by_group(table: pa.Table) -> dict[str, list[Row]]:
+    order = "at", "ended" if "duration_ms" in table.column_names else "began", "partition"
+    keys = [(name, "ascending") for name in order if name in table.column_names]
+    found: dict[str, list[Row]] = {}
+    for row in (table.sort_by(keys) if keys else table).to_pylist():
+        found.setdefault(row["group"], []).append(row)
+    return found
