@@ -336,6 +336,24 @@ def test_9_7_cooperative_revoked_while_it_waits_it_names_what_was_lost() -> None
     assert "Not committed: t-0." in str(commit.error)
 
 
+def test_9_7_cooperative_overtaken_by_its_own_join_it_is_made_before_others_get_what_was_revoked() -> None:
+    """Commits and joins have connections of their own."""
+    solo = cooperative().stable(0, 1)
+    commit = solo.commit(p0=5, p1=6)
+    solo.told_to_rejoin()
+    solo.join(2)
+    solo.sync(1)
+    solo.poll()
+    assert solo.told == [("on_revoked", places(0)), ("on_assigned", places())]
+    solo.committed(ErrorCode.ILLEGAL_GENERATION)
+    assert offsets(solo) == {0: 5, 1: 6}
+    assert asked(solo).generation_id_or_member_epoch == 2
+    assert solo.asked(JoinGroupRequest) is None
+    solo.committed()
+    assert commit.error is None
+    assert solo.asked(JoinGroupRequest) is not None
+
+
 def test_9_7_cooperative_refused_with_27_it_waits_too() -> None:
     solo = cooperative().stable(0)
     commit = solo.commit(p0=5)

@@ -46,7 +46,7 @@ class Commit:
         self.on_done: Callable[[Commit], None] | None = None
         self.generation_id = -1  # in which the application asked for it
         self.refused_in = -1  # the generation that was already over when it came to the coordinator
-        self.revoked: Owned = NOTHING  # of its partitions: even if they come back, others may have read on
+        self.revoked: dict[TopicPartition, int] = {}  # in which generation: in a later one others may have read on
         self.lost: Owned = NOTHING  # those of which that makes the commit void
 
     def finish(self, error: KafkaError | None) -> None:
@@ -82,7 +82,9 @@ class Commits:
 
     def revoke(self, partitions: Owned) -> None:
         for commit in self._queue:
-            commit.revoked |= partitions & commit.offsets.keys()
+            commit.revoked = (
+                dict.fromkeys(partitions & commit.offsets.keys(), self._member.generation_id) | commit.revoked
+            )
 
     def add(self, commit: Commit, now: int) -> None:
         if not commit.offsets:
@@ -91,7 +93,7 @@ class Commits:
             commit.finish(refusal)
         else:
             commit.generation_id = self._member.generation_id
-            commit.revoked = frozenset(commit.offsets.keys() - self._member.assignment)
+            commit.revoked = dict.fromkeys(commit.offsets.keys() - self._member.assignment, commit.generation_id)
             self._queue.append(commit)
 
     @property
@@ -129,12 +131,15 @@ class Commits:
 
     def _reduce(self, commit: Commit) -> bool:
         """After a rebalance, takes out what went to others; whether anything is left. What a listener is being told
-        of, the member still owns."""
-        if not self._is_standalone and commit.generation_id != self._member.generation_id:
-            gone = commit.revoked | (commit.offsets.keys() - self._member.assignment)
-            commit.revoked = NOTHING
-            commit.lost |= gone
-            commit.offsets = {one: at for one, at in commit.offsets.items() if one not in gone}
+        of, the member still owns; what it has given up, nobody else has before it joins again."""
+        now = self._member.generation_id
+        if not self._is_standalone and commit.generation_id != now:
+            held = self._member.assignment - commit.revoked.keys() | {
+                one for one, generation in commit.revoked.items() if generation == now
+            }
+            commit.lost |= commit.offsets.keys() - held
+            commit.offsets = {one: at for one, at in commit.offsets.items() if one in held}
+            commit.revoked = {one: at for one, at in commit.revoked.items() if one in held}
         return bool(commit.offsets)
 
     def _build(self, commit: Commit) -> OffsetCommitRequest:
