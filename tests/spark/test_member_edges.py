@@ -328,3 +328,25 @@ def test_topics_by_pattern_come_and_are_read_from_their_first_record(broker: Bro
     produce(broker, "later-1", 2, partitions=2)
     until("all is read", lambda: len(again.records()) == 2, again.batch)
     again.stop()
+
+
+def test_a_topic_made_anew(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    fill(broker)
+    settings = {**MEMBER, "failOnDataLoss": "false"}
+    first = Engine(broker.bootstrap_servers, **settings)
+    until("there is a batch", first.batch)
+    first.plan()
+    first.stop()
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.delete_topic("t")
+        admin.create_topic("t", PARTITIONS)
+    produce(broker, "t", 12, partitions=PARTITIONS)
+    commit_as_other(broker, dict.fromkeys(ALL, 10))  # where it stood: the broker has forgotten, others may not have
+    again = Engine(broker.bootstrap_servers, first, **settings)
+    with caplog.at_level(logging.WARNING):
+        until("it is known", lambda: offsets(broker) == dict.fromkeys(ALL, 3), again.batch)
+    assert caplog.text.count("t-0 ends at 3, before offset 10 where the query stands") == 1
+    produce(broker, "t", 4, partitions=PARTITIONS)
+    until("it goes on", lambda: len(again.records()) == 4, again.batch)
+    assert sorted(again.read) == [("t", partition, 3, 4) for partition in ALL]
+    again.stop()

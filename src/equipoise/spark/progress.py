@@ -66,7 +66,8 @@ class Progress:
             ends = await self._ends(positions)
             positions = await self.parts.ready(positions, deadline - time.monotonic())
             sizes = available(positions, ends)
-            if self.parts.must_record(start, positions) or (sizes and self._is_enough(sum(sizes.values()))):
+            is_enough = bool(sizes) and self._is_enough(sum(sizes.values()))
+            if is_enough or self.parts.must_record(start, positions):
                 planned = share(positions, ends, limit)
                 self.lag = sum(available(planned, self.ends).values())
                 return self._offset(start, positions, planned)
@@ -82,12 +83,11 @@ class Progress:
     async def _ends(self, positions: Offsets) -> Offsets:
         ends = await self._session.ends(positions, LATEST)
         self.ends = dict(ends)
-        if self._goal is not None:
-            ends = {one: min(at, self._goal.get(one, at)) for one, at in ends.items()}
-            ends = {one: max(at, positions[one]) for one, at in ends.items()}
         for one, at in ends.items():
             if at < positions[one]:
                 self._lost(one, positions, at)
+        if self._goal is not None:
+            ends = {one: max(min(at, self._goal.get(one, at)), positions[one]) for one, at in ends.items()}
         return ends
 
     def _lost(self, partition: TopicPartition, positions: Offsets, end: int) -> None:
@@ -99,6 +99,7 @@ class Progress:
             raise UsageError(f"{told}; set failOnDataLoss to false to go on from there")
         log.warning("%s; going on from %d", told, end)
         positions[partition] = end
+        self.parts.move(partition, end)
 
     def _offset(self, start: SourceOffset, positions: Offsets, ends: Offsets) -> SourceOffset:
         return SourceOffset(

@@ -116,6 +116,11 @@ class Shared:
         """Never: where a partition begins is in the group."""
         return False
 
+    def move(self, partition: TopicPartition, at: int) -> None:
+        """To where it goes on after a loss; the next commit says so."""
+        if partition in self._positions:
+            self._positions[partition] = at
+
     # -- topics
 
     async def _note_topics(self, start: SourceOffset) -> None:

@@ -83,7 +83,10 @@ class Whole:
 
     def must_record(self, start: SourceOffset, positions: Offsets) -> bool:
         """Whether these beginnings are nowhere but here: a batch, if an empty one, puts them into the checkpoint."""
-        return not positions.keys() <= start.to.keys()
+        return any(start.to.get(one) != at for one, at in positions.items())
+
+    def move(self, partition: TopicPartition, at: int) -> None:
+        """To where it goes on after a loss: `must_record` sees to it."""
 
     def seen(self) -> dict[str, int]:
         return {}

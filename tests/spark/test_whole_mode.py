@@ -1,0 +1,336 @@
+"""A query that reads all partitions, with and without commits to a group; on a real broker, without a JVM."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from equipoise.broker import Broker
+from equipoise.client import Admin
+from equipoise.wire.errors import KafkaError, UsageError
+from tests.client.writing import produce
+from tests.spark.engine import Engine, Range, until
+from tests.spark.test_member_edges import refuse_commits
+from tests.spark.test_member_mode import PARTITIONS, commit_as_other, committed, fill, offsets
+
+ALL = range(PARTITIONS)
+COMMIT = {"group__id": "g", "group__mode": "commit", "startingOffsets": "earliest"}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Broker]:
+    with Broker({"group.initial.rebalance.delay.ms": 0}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def broker(running: Broker) -> Broker:
+    """With a new topic, and without groups."""
+    with Admin(running.bootstrap_servers) as admin:
+        if "t" in {topic.name for topic in admin.topics()}:
+            admin.delete_topic("t")  # and what was committed for it
+        admin.create_topic("t", PARTITIONS)
+    return running
+
+
+def to_the_end(broker: Broker, checkpoint: Engine | None = None, **options: str) -> list[Range]:
+    """What a query reads of what is there, from the start or from a checkpoint."""
+    engine = Engine(broker.bootstrap_servers, checkpoint, **options)
+    engine.session.run(engine.progress.set_goal(), "the goal")
+    while engine.plan():
+        engine.run()
+    engine.stop()
+    return sorted(engine.read)
+
+
+def whole(begin: int, end: int) -> list[Range]:
+    return [("t", partition, begin, end) for partition in ALL]
+
+
+# -- where it begins
+
+
+def test_from_the_earliest(broker: Broker) -> None:
+    fill(broker)
+    assert to_the_end(broker, startingOffsets="earliest") == whole(0, 10)
+
+
+def test_latest_is_the_default_and_survives_a_crash_before_there_are_records(broker: Broker) -> None:
+    fill(broker)
+    first = Engine(broker.bootstrap_servers)
+    assert first.plan()  # a batch without records, to write down where it begins
+    first.kill()
+    fill(broker)
+    again = Engine(broker.bootstrap_servers, first)
+    assert again.run() == []
+    assert sorted(again.batch()) == whole(10, 20)
+    again.stop()
+
+
+def test_at_given_offsets(broker: Broker) -> None:
+    fill(broker)
+    places = json.dumps({"t": {"0": 3, "1": -2, "2": -1, "3": 10}})
+    assert to_the_end(broker, startingOffsets=places) == [("t", 0, 3, 10), ("t", 1, 0, 10)]
+
+
+@pytest.mark.parametrize(
+    ("places", "told"),
+    [({"t": {"0": 3}}, "leaves out t-1, t-2, t-3"), ({"t": {str(n): 0 for n in range(5)}}, "names t-4, which")],
+)
+def test_offsets_for_other_partitions_than_there_are(broker: Broker, places: Any, told: str) -> None:
+    engine = Engine(broker.bootstrap_servers, startingOffsets=json.dumps(places))
+    with pytest.raises(UsageError, match=told):
+        engine.plan()
+    engine.stop()
+
+
+def test_at_a_time(broker: Broker) -> None:
+    produce(broker, "t", 40, partitions=PARTITIONS, first_timestamp=1_000)
+    assert to_the_end(broker, startingTimestamp="1020") == whole(5, 10)
+    places = json.dumps({"t": {"0": 1_004, "1": 0, "2": 1_038, "3": 1_000}})
+    assert to_the_end(broker, startingOffsetsByTimestamp=places) == [
+        ("t", 0, 1, 10),
+        ("t", 1, 0, 10),
+        ("t", 2, 9, 10),
+        ("t", 3, 0, 10),
+    ]
+
+
+def test_at_a_time_that_is_still_to_come(broker: Broker) -> None:
+    produce(broker, "t", 40, partitions=PARTITIONS, first_timestamp=1_000)
+    with pytest.raises(UsageError, match="no record of that time or later: set startingOffsetsByTimestampStrategy"):
+        to_the_end(broker, startingTimestamp="5000")
+    assert to_the_end(broker, startingTimestamp="5000", startingOffsetsByTimestampStrategy="latest") == []
+
+
+def test_where_the_group_stands(broker: Broker) -> None:
+    fill(broker)
+    commit_as_other(broker, {0: 4, 2: 10})
+    assert to_the_end(broker, **{**COMMIT, "startingOffsets": "group"}) == [
+        ("t", 0, 4, 10),
+        ("t", 1, 0, 10),
+        ("t", 3, 0, 10),
+    ]
+
+
+def test_partitions_by_name(broker: Broker) -> None:
+    fill(broker)
+    found = to_the_end(broker, assign='{"t": [1, 3]}', startingOffsets="earliest")
+    assert found == [("t", 1, 0, 10), ("t", 3, 0, 10)]
+
+
+# -- commits
+
+
+def test_finished_batches_are_committed_and_lag_can_be_seen(broker: Broker) -> None:
+    fill(broker)
+    engine = Engine(broker.bootstrap_servers, **COMMIT)
+    assert sorted(engine.batch()) == whole(0, 10)
+    assert offsets(broker) == {}
+    assert not engine.plan()
+    until("it is committed", lambda: offsets(broker) == dict.fromkeys(ALL, 10))
+    assert {at.metadata for at in committed(broker).values()} == {f"equipoise query={engine.start.query} batch=0"}
+    engine.stop()
+
+
+def test_the_checkpoint_rules_whatever_the_group_says(broker: Broker) -> None:
+    fill(broker)
+    first = Engine(broker.bootstrap_servers, **COMMIT)
+    first.batch()
+    first.stop()
+    commit_as_other(broker, dict.fromkeys(ALL, 3))
+    fill(broker)
+    assert to_the_end(broker, first, **COMMIT) == whole(10, 20)
+    assert offsets(broker) == dict.fromkeys(ALL, 20)  # the last batch too
+
+
+def test_two_queries_read_everything_each(broker: Broker) -> None:
+    fill(broker)
+    assert to_the_end(broker, **COMMIT) == to_the_end(broker, **COMMIT) == whole(0, 10)
+
+
+def test_refused_commits_are_tried_again_with_the_next_batch(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(broker)
+    engine = Engine(broker.bootstrap_servers, **COMMIT)
+    refused = refuse_commits(engine, monkeypatch)
+    engine.batch()
+    engine.plan()
+    engine.plan()
+    assert len(refused) == 1  # not with each call
+    monkeypatch.undo()
+    produce(broker, "t", 1, partitions=1)
+    engine.batch()
+    engine.plan()
+    until("all is committed", lambda: offsets(broker) == {0: 11, 1: 10, 2: 10, 3: 10})
+    engine.stop()
+
+
+def test_a_group_with_members_is_left_alone(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    member = Engine(broker.bootstrap_servers, group__id="g", startingOffsets="earliest")
+    until("it has all", lambda: len(member.owned) == PARTITIONS, member.batch)
+    fill(broker)
+    with caplog.at_level(logging.WARNING):
+        assert to_the_end(broker, **COMMIT) == whole(0, 10)
+    assert "are not committed: group g has members, and this consumer is none of them" in caplog.text
+    assert offsets(broker) == dict.fromkeys(ALL, 0)
+    member.stop()
+
+
+# -- restart
+
+
+def test_a_batch_under_way_is_read_again_as_it_was(broker: Broker) -> None:
+    fill(broker)
+    first = Engine(broker.bootstrap_servers, startingOffsets="earliest", maxOffsetsPerTrigger="8")
+    assert first.plan()
+    first.kill()
+    fill(broker)
+    again = Engine(broker.bootstrap_servers, first, startingOffsets="earliest")
+    assert sorted(again.run()) == whole(0, 2)
+    assert sorted(again.batch()) == whole(2, 20)
+    again.stop()
+
+
+def test_a_checkpoint_of_the_official_connector_goes_on(broker: Broker) -> None:
+    fill(broker)
+    old = Engine(broker.bootstrap_servers)
+    old.log, old.commits = ['{"t":{"0":4,"1":5,"2":6,"3":7}}'], 1
+    old.stop()
+    assert to_the_end(broker, old) == [("t", number, number + 4, 10) for number in ALL]
+
+
+# -- topics that change
+
+
+def test_new_partitions_are_read_from_their_first_record(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("equipoise.spark.whole._REFRESH_SECONDS", 0.05)
+    engine = Engine(broker.bootstrap_servers, startingOffsets="latest")
+    engine.batch()
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.add_partitions("t", 5)
+    produce(broker, "t", 5, partitions=5)
+    until("all is read", lambda: len(engine.records()) == 5, engine.batch)
+    assert sorted(engine.records()) == [(partition, 0) for partition in range(5)]
+    engine.stop()
+
+
+def test_topics_by_pattern(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("equipoise.spark.whole._REFRESH_SECONDS", 0.05)
+    fill(broker)
+    engine = Engine(broker.bootstrap_servers, subscribePattern="t|new-.*", startingOffsets="latest")
+    engine.batch()
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("new-1", 1)
+        admin.create_topic("a-new-1", 1)
+    produce(broker, "new-1", 3, partitions=1)
+    produce(broker, "a-new-1", 3, partitions=1)
+    until("all is read", lambda: len(engine.records()) == 3, engine.batch)
+    assert {topic for topic, *_ in engine.read} == {"new-1"}
+    engine.stop()
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.delete_topic("new-1")
+        admin.delete_topic("a-new-1")
+
+
+def renew(broker: Broker, partitions: int) -> None:
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.delete_topic("t")
+        admin.create_topic("t", partitions)
+
+
+def test_partitions_that_are_gone(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    first = Engine(broker.bootstrap_servers, startingOffsets="earliest")
+    first.batch()
+    first.stop()
+    renew(broker, 2)
+    with pytest.raises(UsageError, match=r"t-2, t-3 is not there any more.*set failOnDataLoss to false"):
+        to_the_end(broker, first)
+    again = Engine(broker.bootstrap_servers, first, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        again.batch()
+        again.batch()
+    assert caplog.text.count("t-2, t-3 is not there any more") == 1
+    produce(broker, "t", 4, partitions=2)
+    until("all is read", lambda: len(again.records()) == 4, again.batch)
+    again.stop()
+
+
+def test_a_topic_made_anew(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    fill(broker)
+    first = Engine(broker.bootstrap_servers, startingOffsets="earliest")
+    first.batch()
+    first.stop()
+    renew(broker, PARTITIONS)
+    produce(broker, "t", 12, partitions=PARTITIONS)
+    with pytest.raises(UsageError, match="t-0 ends at 3, before offset 10 where the query stands"):
+        to_the_end(broker, first)
+    again = Engine(broker.bootstrap_servers, first, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        again.batch()
+    assert "going on from 3" in caplog.text
+    produce(broker, "t", 4, partitions=PARTITIONS)
+    until("it goes on", lambda: len(again.records()) == 4, again.batch)
+    assert sorted(again.read) == whole(3, 4)
+    again.stop()
+
+
+def test_a_topic_that_does_not_exist(broker: Broker) -> None:
+    engine = Engine(broker.bootstrap_servers, subscribe="nowhere")
+    with pytest.raises(UsageError, match="topic 'nowhere' does not exist"):
+        engine.plan()
+    engine.stop()
+
+
+def test_nobody_answers() -> None:
+    engine = Engine("127.0.0.1:1", kafka__default__api__timeout__ms="300", kafka__request__timeout__ms="200")
+    with pytest.raises(KafkaError, match=r"the latest offsets|the next batch had no answer within 0.3 s"):
+        engine.plan()
+    engine.stop()
+
+
+# -- how much
+
+
+def test_no_more_than_the_limit_and_each_its_share(broker: Broker) -> None:
+    produce(broker, "t", 60, partitions=2)  # thirty in each of two
+    produce(broker, "t", 3, partitions=3)
+    engine = Engine(broker.bootstrap_servers, startingOffsets="earliest", maxOffsetsPerTrigger="12")
+    assert sorted(engine.batch()) == [("t", 0, 0, 5), ("t", 1, 0, 5), ("t", 2, 0, 1)]
+    until("all is read", lambda: len(engine.records()) == 63, engine.batch)
+    engine.stop()
+
+
+def test_a_batch_waits_for_enough(broker: Broker) -> None:
+    produce(broker, "t", 4, partitions=PARTITIONS)
+    engine = Engine(broker.bootstrap_servers, startingOffsets="earliest", minOffsetsPerTrigger="40")
+    assert len(engine.batch()) == PARTITIONS  # the first does not
+    produce(broker, "t", 20, partitions=PARTITIONS)
+    assert not engine.plan()
+    produce(broker, "t", 20, partitions=PARTITIONS)
+    assert sorted(engine.batch()) == whole(1, 11)
+    engine.stop()
+
+
+def test_a_batch_does_not_wait_for_ever(broker: Broker) -> None:
+    produce(broker, "t", 4, partitions=PARTITIONS)
+    limits = {"minOffsetsPerTrigger": "40", "maxTriggerDelay": "700ms"}
+    engine = Engine(broker.bootstrap_servers, startingOffsets="earliest", **limits)
+    engine.batch()
+    produce(broker, "t", 4, partitions=PARTITIONS)
+    assert not engine.plan()
+    until("it is late", engine.plan)
+    engine.stop()
+
+
+def test_what_is_there_and_no_more(broker: Broker) -> None:
+    fill(broker)
+    engine = Engine(broker.bootstrap_servers, startingOffsets="earliest", minOffsetsPerTrigger="1000")
+    engine.session.run(engine.progress.set_goal(), "the goal")
+    fill(broker)
+    assert sorted(engine.batch()) == whole(0, 10)
+    assert not engine.plan()
+    engine.stop()
