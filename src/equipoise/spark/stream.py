@@ -78,9 +78,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.json()
 
     def reportLatestOffset(self) -> Json | None:
-        """The ends of the partitions, for the lag in Spark's progress reports."""
-        ends = {} if self._progress is None else self._progress.ends
-        return SourceOffset(to=ends, query="latest", batch=0).json() if ends else None
+        """The ends of the partitions it has, for Spark's progress reports, and what `equipoise run` shows beside."""
+        if self._progress is None:
+            return None
+        ends = SourceOffset(to=self._progress.ends, query="latest", batch=0)
+        return ends.json() | {"lag": self._progress.lag, "rebalances": self._progress.parts.rebalances}
 
     def partitions(self, start: Json, end: Json) -> list[ReadTask]:
         before, until = SourceOffset.parse(start), SourceOffset.parse(end)

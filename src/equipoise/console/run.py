@@ -1,0 +1,89 @@
+"""`equipoise run`: a pipeline on Spark, with a broker of its own if none is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from equipoise.spark.pipeline.config import Pipeline
+
+_PARTITIONS = 12  # of topics on a broker of our own: enough to be shared
+
+
+@click.command()
+@click.argument("pipeline", metavar="PIPELINE")
+@click.option("--members", metavar="N", type=click.IntRange(1), default=1, help="Queries that share the group.")
+@click.option("--until-idle", is_flag=True, help="End when all is read that was there at the begin.")
+@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
+@click.option("--bootstrap-servers", metavar="HOST:PORT", help="Brokers, instead of those the pipeline names.")
+@click.option(
+    "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A value over the pipeline's own; repeatable."
+)
+@click.option("--log", metavar="FILE", type=click.Path(path_type=Path), help="Keep what Spark logs; else nobody does.")
+def run(
+    pipeline: str,
+    members: int,
+    until_idle: bool,
+    master: str,
+    bootstrap_servers: str | None,
+    settings: tuple[str, ...],
+    log: Path | None,
+) -> None:
+    """Run a pipeline on Spark until Ctrl-C: a file of TOML, or module:function from DataFrame to DataFrame.
+
+    What the function reads and writes is given by --set, under the names of the file: --set group=totals
+    --set source.subscribe=orders --set sink.format=parquet --set sink.path=out.
+    """
+    from rich.console import Console
+
+    from equipoise.console.main import parse_pairs
+    from equipoise.spark.pipeline.config import Pipeline
+    from equipoise.spark.pipeline.runner import Run
+    from equipoise.spark.pipeline.runner import run as run_plan
+
+    console = Console(stderr=True, highlight=False)
+    found = Pipeline.read(pipeline, parse_pairs("--set", settings, "source.subscribe=orders"))
+    with _reached(found, bootstrap_servers, console) as reached:
+        plan = Run(pipeline=reached, members=members, until_idle=until_idle, master=master, log=log)
+        run_plan(plan, console)
+
+
+@contextmanager
+def _reached(pipeline: Pipeline, brokers: str | None, console: Console) -> Iterator[Pipeline]:
+    """With brokers: those given, those it names, or one that runs here for as long, with the topics it needs."""
+    if brokers is not None:
+        yield pipeline.at(brokers)
+    elif pipeline.brokers is not None or not pipeline.needs_brokers:
+        yield pipeline
+    else:
+        from equipoise.broker import Broker
+
+        # Beside the checkpoint, so that both speak of the same records when the pipeline is started again.
+        data = None if pipeline.checkpoint is None else Path(pipeline.checkpoint, "broker")
+        with Broker({"num.partitions": _PARTITIONS}, data=data) as broker:
+            reached = pipeline.at(broker.bootstrap_servers)
+            _create_topics(reached, broker.bootstrap_servers)
+            where = "in memory" if data is None else f"in {data}"
+            told = f"No brokers are named, so one runs here, on {broker.bootstrap_servers}, with its records {where}."
+            console.print(told, soft_wrap=True)
+            yield reached
+
+
+def _create_topics(pipeline: Pipeline, brokers: str) -> None:
+    from equipoise.client import Admin
+    from equipoise.spark.options import SourceOptions
+    from equipoise.spark.pipeline.config import OURS
+
+    needed = {pipeline.sink["topic"]} if "topic" in pipeline.sink else set()
+    if pipeline.source_format == OURS:
+        needed |= set(SourceOptions.parse(pipeline.source_options, streaming=True).choice.topics)
+    with Admin(brokers) as admin:
+        for topic in sorted(needed - {topic.name for topic in admin.topics()}):
+            admin.create_topic(topic)

@@ -1,0 +1,104 @@
+"""What can be known before Spark is started, which takes seconds: brokers, topics, directories and code are there."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from equipoise.client.config import ConsumerConfig
+from equipoise.member.partitions import TopicPartition
+from equipoise.spark.options import Choice, SourceOptions
+from equipoise.spark.pipeline.config import OURS, TOPIC, Pipeline
+from equipoise.spark.pipeline.errors import PipelineError
+from equipoise.spark.session import Session
+from equipoise.spark.sink_options import SinkOptions
+from equipoise.wire.errors import KafkaError, UsageError
+
+_REACH_MS = 5_000
+_LISTED = "_spark_metadata"  # where Spark keeps the files of each batch
+
+
+def check(pipeline: Pipeline, members: int) -> None:
+    """PipelineError or UsageError says what is missing."""
+    if members > 1 and not pipeline.is_shared:
+        raise UsageError(
+            f"--members {members}: members share the partitions of a group, so the pipeline needs a group, with "
+            "group.mode member"
+        )
+    if pipeline.source_format == OURS:
+        options = SourceOptions.parse(pipeline.source_options, streaming=True)
+        if not _listing(options.consumer, options.choice):
+            where = options.consumer.bootstrap_servers
+            raise PipelineError(f"no topic matches {options.choice.pattern!r} at {where}: create one first")
+    if pipeline.sink_format in (OURS, TOPIC):
+        _listing(SinkOptions.parse(pipeline.sink_options).producer.client, Choice(pattern=".*"))
+    for number in range(members):
+        check_files(pipeline, number)
+
+
+def _listing(config: ConsumerConfig, choice: Choice) -> list[TopicPartition]:
+    patience = min(config.default_api_timeout_ms, _REACH_MS)
+    config = dataclasses.replace(config, default_api_timeout_ms=patience, request_timeout_ms=patience)
+    session = Session(config)
+    try:
+        return session.partitions(choice)
+    except KafkaError as error:
+        raise PipelineError(f"the brokers at {config.bootstrap_servers} cannot be used: {error}") from None
+    finally:
+        session.close()
+
+
+# -- places of a member
+
+
+def checkpoint_of(pipeline: Pipeline, number: int) -> str:
+    return f"{pipeline.checkpoint}/member-{number}"
+
+
+def path_of(pipeline: Pipeline, number: int) -> str:
+    """Written as a partition of a table is: reading the directory above gives all members, in a column `member`."""
+    return f"{pipeline.sink['path'].rstrip('/')}/member={number}"
+
+
+def check_files(pipeline: Pipeline, number: int) -> None:
+    """With a checkpoint that is new, Spark would take the batches it finds for its own, and write them no more."""
+    if not pipeline.is_files:
+        return
+    path, checkpoint = path_of(pipeline, number), checkpoint_of(pipeline, number)
+    if Path(path, _LISTED).exists() and not Path(checkpoint, "offsets").exists() and "://" not in checkpoint:
+        raise PipelineError(
+            f"{path} has been written with another checkpoint than {pipeline.checkpoint}: name that one, write to "
+            "another path, or delete this one"
+        )
+
+
+# -- the function
+
+
+def load(function: str) -> Callable[[Any], Any]:
+    """`module:function`, the module found from the current directory too."""
+    module_name, _, name = function.partition(":")
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module_name), name, None)
+    except ModuleNotFoundError as error:
+        raise PipelineError(f"{function}: there is no module {error.name!r}, from {Path.cwd()} either") from None
+    except Exception as error:  # noqa: BLE001 it is anybody's code
+        raise PipelineError(f"{function}: its module fails: {blame(error)}") from None
+    if not callable(found):
+        raise PipelineError(f"{function}: the module has no function {name!r}")
+    return found  # type: ignore[no-any-return]
+
+
+def blame(error: Exception) -> str:
+    """An error of the user's code, with its innermost place."""
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        place = f" ({trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {error}{place}"

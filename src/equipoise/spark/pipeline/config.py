@@ -1,0 +1,167 @@
+"""What a pipeline is: a file of TOML, or `module:function`, with single values given by `--set` over it.
+
+Names of options are those of Spark: a dotted name in TOML is a table within a table, and is read as the name it
+looks like. docs/pipelines.md lists the keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from equipoise.settings import nearest, render
+from equipoise.wire.errors import UsageError
+
+DOCUMENT = "docs/pipelines.md"
+OURS = "equipoise"  # the format of our source and sink
+TOPIC = "topic"  # as the format of a sink: ours
+BROKERS = "kafka.bootstrap.servers"
+GROUP_ID = "group.id"
+_TABLES = "source", "sink", "spark"
+_VALUES = "group", "sql", "function", "checkpoint", "trigger"
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+# With these Spark writes files and keeps a list of them in the directory, which belongs to one query.
+_FILES = "parquet", "json", "csv", "orc", "text", "avro", "xml"
+Options = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """Made by `read`. `sql` or `function` is given, or neither: then all is passed on as it is."""
+
+    name: str
+    source: Options = field(default_factory=dict)
+    sink: Options = field(default_factory=dict)
+    spark: Options = field(default_factory=dict)
+    group: str | None = None
+    sql: str | None = None
+    function: str | None = None
+    checkpoint: str | None = None  # None: a temporary one
+    trigger: str | None = None  # None: each batch as soon as there is something to read
+
+    @classmethod
+    def read(cls, what: str, settings: Options | None = None) -> Self:
+        """The pipeline `what`, a path or `module:function`, with `settings` by their dotted names over it."""
+        if _FUNCTION.fullmatch(what):
+            document: dict[str, Any] = {"function": what}
+        else:
+            document = _parsed(Path(what))
+        given = dict(_flat(document)) | dict(settings or {})
+        pipeline = cls(name=_name(what), **_sorted_out(given))._checked()
+        return pipeline if pipeline.brokers is None else pipeline._reached(pipeline.brokers, instead=False)
+
+    def _checked(self) -> Self:
+        if self.sql is not None and self.function is not None:
+            raise UsageError("sql and function are both given: a pipeline has one of them")
+        if self.function is not None and not _FUNCTION.fullmatch(self.function):
+            raise UsageError(f"function = {self.function!r}: write module:function, for instance shop.orders:totals")
+        if self.is_files and not self.sink.get("path"):
+            raise UsageError(f'the sink has the format {self.sink_format}, but no path: say where, as path = "out"')
+        if self.group is not None and self.source_format != OURS:
+            raise UsageError(f"group = {self.group!r} is for topics: a source of format {self.source_format} has none")
+        return self
+
+    # -- what it is
+
+    @property
+    def source_format(self) -> str:
+        return self.source.get("format", OURS)
+
+    @property
+    def sink_format(self) -> str:
+        return self.sink.get("format", "console")
+
+    @property
+    def is_files(self) -> bool:
+        return self.sink_format in _FILES
+
+    @property
+    def source_options(self) -> dict[str, str]:
+        options = {name: value for name, value in self.source.items() if name != "format"}
+        return options if self.group is None else {GROUP_ID: self.group} | options
+
+    @property
+    def sink_options(self) -> dict[str, str]:
+        return {name: value for name, value in self.sink.items() if name not in ("format", "outputMode")}
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether its queries share the partitions of the topics."""
+        return GROUP_ID in self.source_options and self.source.get("group.mode", "member") == "member"
+
+    # -- brokers
+
+    @property
+    def brokers(self) -> str | None:
+        return self.source.get(BROKERS) or self.sink.get(BROKERS)
+
+    @property
+    def needs_brokers(self) -> bool:
+        return OURS in (self.source_format, self.sink_format) or self.sink_format == TOPIC
+
+    def at(self, brokers: str) -> Self:
+        """The same, with these brokers and no others."""
+        return self._reached(brokers, instead=True)
+
+    def _reached(self, brokers: str, *, instead: bool) -> Self:
+        """A sink that names no brokers has those of the source, and the other way round."""
+
+        def reached(options: Options, is_ours: bool) -> Options:
+            return {**options, BROKERS: brokers} if is_ours and (instead or BROKERS not in options) else options
+
+        return dataclasses.replace(
+            self,
+            source=reached(self.source, self.source_format == OURS),
+            sink=reached(self.sink, self.sink_format in (OURS, TOPIC)),
+        )
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist: a pipeline is a file of TOML, or module:function") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no TOML: {error}") from None
+
+
+def _name(what: str) -> str:
+    """For Spark, for the group's tools and for temporary directories."""
+    stem = what.replace(":", ".") if _FUNCTION.fullmatch(what) else Path(what).stem
+    return re.sub(r"[^\w.-]", "-", stem)
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{name}.")
+        elif isinstance(value, list):
+            if not all(isinstance(one, str) for one in value):
+                raise UsageError(f"{name}: a list holds names; {DOCUMENT} shows how a pipeline is written")
+            yield name, ",".join(value)
+        else:
+            yield name, render(value)
+
+
+def _sorted_out(given: Options) -> dict[str, Any]:
+    """By table; settings of Spark keep the name of theirs, with which all of them begin."""
+    found: dict[str, Any] = {table: {} for table in _TABLES}
+    for key, value in given.items():
+        table, dot, name = key.partition(".")
+        if dot and table in _TABLES:
+            found[table][key if table == "spark" else name] = value
+        elif key in _VALUES:
+            found[key] = value
+        elif key in _TABLES:
+            raise UsageError(f"{key} = {value!r}: this is a table of options: write [{key}] and the options below it")
+        else:
+            raise UsageError(f"unknown key {key!r} in the pipeline{nearest(key, [*_VALUES, *_TABLES], DOCUMENT)}")
+    return found

@@ -1,0 +1,95 @@
+"""Spark's and Py4J's errors, which run over pages, as one sentence each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from equipoise.wire.errors import EquipoiseError
+
+_OURS = re.compile(r"(?:equipoise\.[\w.]+\.)?(?:UsageError|KafkaError|EquipoiseError|ProtocolError): (.+)")
+_PYTHON = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Warning|Interrupt|Exit)): (.+)")
+_JAVA = re.compile(r"(?:Caused by: )?(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error)): (.+)")
+_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ?")
+_STATE = re.compile(r"\s*SQLSTATE: \w+\.?")
+_WHERE = re.compile(r";? ?line (\d+),? pos(?:ition)? (\d+);?")
+_FRAMES = re.compile(r"^\s+(?:at |File |\.\.\. \d+ more)|^Traceback ")
+_LONGEST = 600
+
+
+class PipelineError(EquipoiseError):
+    """A pipeline cannot be started, or has failed. The message is one sentence."""
+
+
+def explain(error: BaseException) -> PipelineError:
+    """`error` in a sentence; what we said ourselves, somewhere below Spark, is said as it was."""
+    text = _text(error)
+    return PipelineError(_of_ours(text) or _of_python(text) or _of_sql(error, text) or _of_spark(text))
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """For calls of Spark: PipelineError in place of whatever they raise."""
+    try:
+        yield
+    except EquipoiseError:
+        raise
+    except Exception as error:  # noqa: BLE001 Spark, Py4J and the JVM each have their own
+        raise explain(error) from None
+
+
+def _text(error: BaseException) -> str:
+    """PySpark keeps the message of the JVM apart; Py4J has it behind its own."""
+    for name in ("desc", "_desc", "_message"):
+        told = getattr(error, name, None)
+        if isinstance(told, str) and told:
+            return told
+    return str(error)
+
+
+def _of_ours(text: str) -> str | None:
+    said = [found.group(1) for line in text.splitlines() if (found := _OURS.fullmatch(line.strip()))]
+    return _sentence(said[-1]) if said else None
+
+
+def _of_python(text: str) -> str | None:
+    """The last line of the last traceback: a function of the user, on the driver or in a worker."""
+    if "Traceback (most recent call last)" not in text:
+        return None
+    said = [found.groups() for line in text.splitlines() if (found := _PYTHON.fullmatch(line.strip()))]
+    return _sentence(f"{said[-1][0]}: {said[-1][1]}") if said else None
+
+
+def _of_sql(error: BaseException, text: str) -> str | None:
+    if type(error).__name__ not in ("AnalysisException", "ParseException"):
+        return None
+    where = _WHERE.search(text)
+    told = _sentence(_first(text))
+    return f"SQL, line {where.group(1)}, character {int(where.group(2)) + 1}: {told}" if where else f"SQL: {told}"
+
+
+def _of_spark(text: str) -> str:
+    """The innermost cause if Java names one, else the first line that says something."""
+    causes = [found.groups() for line in text.splitlines() if (found := _JAVA.match(line.strip()))]
+    if causes:
+        return _sentence(f"{causes[-1][1]} ({causes[-1][0]})")
+    return _sentence(_first(text))
+
+
+def _first(text: str) -> str:
+    return next(_telling(text), "Spark failed without a word")
+
+
+def _telling(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        told = line.strip()
+        if told and not told.startswith(("== ", "'", "+-", "JVM stacktrace")) and not _FRAMES.match(line):
+            yield told
+
+
+def _sentence(text: str) -> str:
+    """Without the names and numbers that are for search engines."""
+    text = _WHERE.sub("", _STATE.sub("", _CONDITION.sub("", text)))
+    text = re.sub(r"\s+", " ", text).strip().rstrip(".;")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

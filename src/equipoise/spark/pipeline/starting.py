@@ -1,0 +1,142 @@
+"""A Spark session for the command line: the Java found, the settings tuned, and nothing on the terminal but news.
+
+What Spark logs goes into a file if one is named, else nowhere: its errors come as exceptions too. What its Python
+processes say, our warnings among it, arrives at `tell`, line by line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from equipoise.spark.pipeline.errors import PipelineError, explained
+from equipoise.spark.pipeline.java import java_home
+from equipoise.spark.settings import TUNED
+
+Tell = Callable[[str], None]
+_LOG4J = """status = off
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
+rootLogger.level = {level}
+rootLogger.appenderRef.file.ref = file
+"""
+_HOST = "127.0.0.1"
+_NOISE = "WARNING: "  # by which the JVM begins what it says about its own command line
+_UNWANTED = "ignore:PySpark does not yet fully support pandas:FutureWarning"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_SOURCES = "python_streaming_source_runner"
+_GATEWAY_S = 10.0
+
+
+@contextmanager
+def spark_session(
+    name: str, master: str, settings: Mapping[str, str], tell: Tell, log: Path | None = None
+) -> Iterator[Any]:
+    """The one session of this process. At the end its JVM is gone."""
+    try:
+        from pyspark.logger import PySparkLogger
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise PipelineError("Spark is not installed here: pip install 'equipoise[spark]'") from None
+    os.environ |= {"JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": _python_path()}
+    os.environ.setdefault("PYTHONWARNINGS", _UNWANTED)
+    for kind in ("DataFrame", "SQL"):  # these print each error as JSON, with its whole stack
+        PySparkLogger.getLogger(f"{kind}QueryContextLogger").disabled = True
+    with tempfile.TemporaryDirectory(prefix="equipoise-spark-") as scratch:
+        builder = SparkSession.builder.master(master).appName(name)
+        for key, value in _settings(master, Path(scratch), log, settings).items():
+            builder = builder.config(key, value)
+        with _heard(tell), explained():
+            session = builder.getOrCreate()
+        try:
+            yield session
+        finally:
+            _ended(session)
+
+
+def _python_path() -> str:
+    """Spark's Python processes find the modules that are found here."""
+    return os.pathsep.join(dict.fromkeys(path or str(Path.cwd()) for path in sys.path))
+
+
+def _settings(master: str, scratch: Path, log: Path | None, given: Mapping[str, str]) -> dict[str, str]:
+    configuration = scratch / "log4j2.properties"
+    level, file = ("off", scratch / "spark.log") if log is None else ("warn", log.absolute())
+    configuration.write_text(_LOG4J.format(level=level, log=file), encoding="utf-8")
+    settings = TUNED | {
+        "spark.sql.streaming.noDataProgressEventInterval": "1000",
+        "spark.sql.streaming.numRecentProgressUpdates": "50",
+    }
+    if master.startswith("local"):
+        # 200 tasks per shuffle, Spark's default, would be the most of a small batch's time on one machine.
+        settings |= {"spark.driver.host": _HOST, "spark.driver.bindAddress": _HOST}
+        settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)
+    options = f"-Dlog4j2.configurationFile={configuration} {given.get(_JAVA_OPTIONS, '')}".strip()
+    return settings | dict(given) | {_JAVA_OPTIONS: options}
+
+
+@contextmanager
+def _heard(tell: Tell) -> Iterator[None]:
+    """Processes started within have a pipe for stderr, which is read here for as long as they live."""
+    reading, writing = os.pipe()
+    stderr = os.dup(2)
+    sys.stderr.flush()
+    os.dup2(writing, 2)
+    os.close(writing)
+    threading.Thread(target=_read, args=(reading, tell), name="equipoise-spark-says", daemon=True).start()
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+
+
+def _read(descriptor: int, tell: Tell) -> None:
+    with open(descriptor, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.strip() and not line.startswith(_NOISE):
+                tell(line.rstrip())
+
+
+# -- the end
+
+
+def _ended(session: Any) -> None:
+    gateway = session.sparkContext._gateway
+    with contextlib.suppress(Exception):
+        session.stop()
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    gateway.proc.stdin.close()  # which the JVM takes as its end
+    try:
+        gateway.proc.wait(_GATEWAY_S)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+
+
+def wait_for_sources(session: Any, seconds: float) -> bool:
+    """Until the processes of sources, which leave their groups when a query is stopped, are gone."""
+    deadline = time.monotonic() + seconds
+    while _has_sources(session):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _has_sources(session: Any) -> bool:
+    process = session.sparkContext._jvm.java.lang.ProcessHandle.current()
+    children = process.children().toArray()
+    return any(_SOURCES in str(child.info().commandLine().orElse("")) for child in children)
