@@ -170,6 +170,16 @@ class ZkGroup:
         data = self._read(self.paths.offset(partition))
         return None if not data else int(data)
 
+    def offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Those that are there: one by one as it was, or else all in one go."""
+        wanted = list(partitions)
+        if self._tries_for_ever:
+            found = {partition: self.offset(partition) for partition in wanted}
+        else:
+            answers = [self.client.get_async(self.paths.offset(partition)) for partition in wanted]
+            found = {partition: _offset_in(answer) for partition, answer in zip(wanted, answers, strict=True)}
+        return {partition: offset for partition, offset in found.items() if offset is not None}
+
     def set_offset(self, partition: TopicPartition, offset: int) -> None:
         """Without a look at who owns it, or at what is there."""
         path, data = self.paths.offset(partition), str(offset).encode()
@@ -195,3 +205,11 @@ class ZkGroup:
     def _delete(self, path: str) -> None:
         with contextlib.suppress(NoNodeError):
             self.call(self.client.delete, path)
+
+
+def _offset_in(answer: Any) -> int | None:
+    try:
+        data = answer.get()[0]
+    except NoNodeError:
+        return None
+    return int(data) if data else None

@@ -286,11 +286,9 @@ class RebalancerListener:
         """Of both stores the larger: to go back, both have to be set."""
         wanted = list(partitions)
         found = self.fetchers.committed_in_kafka(wanted) if self.config.in_kafka else {}
-        for partition in wanted if self.config.in_zookeeper else ():
-            offset = self.group.offset(partition)
-            if offset is not None:
-                self.checkpointed[partition] = offset
-                found[partition] = max(offset, found.get(partition, offset))
+        for partition, offset in self.group.offsets(wanted if self.config.in_zookeeper else ()).items():
+            self.checkpointed[partition] = offset
+            found[partition] = max(offset, found.get(partition, offset))
         return found
 
     def add_partition_topic_info(

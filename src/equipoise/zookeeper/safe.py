@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import threading
@@ -69,6 +70,11 @@ class SafeRebalancer(RebalancerListener):
     def registration(self) -> Registration:
         told = self.config.strategy, self.config.exclude_internal_topics
         return replace(super().registration(), strategy=told[0], exclude_internal=told[1])
+
+    def start(self) -> None:
+        """Who would be refused does not even register: the others need not notice."""
+        self._check_strategies(self.group.context(self.config.exclude_internal_topics).members)
+        super().start()
 
     # -- the session
 
@@ -245,10 +251,7 @@ class SafeRebalancer(RebalancerListener):
         self._members = {key: member for key, member in self._members.items() if key in context.members}
         if self.consumer_id not in context.members:
             raise NoNodeError(self.consumer_id)
-        first = min(context.members, key=lambda key: context.members[key].created)
-        deciding = context.members[first].registration.strategy
-        if not self.config.strategy.agrees_with(deciding):
-            raise InconsistentStrategyError(self._refusal(first, deciding))
+        self._check_strategies(context.members)
         mine = self.config.strategy
         differing = {key for key, one in context.members.items() if not mine.agrees_with(one.registration.strategy)}
         if differing:
@@ -256,6 +259,15 @@ class SafeRebalancer(RebalancerListener):
                 "group %s does not count %s: not of its strategy", self.config.group_id, ", ".join(sorted(differing))
             )
         return {key: topics for key, topics in context.topics.items() if key not in differing}
+
+    def _check_strategies(self, members: Mapping[str, Member]) -> None:
+        """The first decides; in an empty group, whoever comes."""
+        if not members:
+            return
+        first = min(members, key=lambda key: members[key].created)
+        deciding = members[first].registration.strategy
+        if not self.config.strategy.agrees_with(deciding):
+            raise InconsistentStrategyError(self._refusal(first, deciding))
 
     def _refusal(self, first: str, deciding: Strategy | None) -> str:
         mine, group = self.config.strategy, self.config.group_id
@@ -308,9 +320,10 @@ class SafeRebalancer(RebalancerListener):
         return True
 
     def _claim_tokens(self, take: Decision) -> dict[TopicPartition, int] | None:
-        for partition in take:
-            self._ensure(f"{self.group.paths.owners}/{partition.topic}")
-            self._ensure(self.group.paths.epoch(partition))
+        for topic in {partition.topic for partition in take}:
+            self._ensure(f"{self.group.paths.owners}/{topic}")
+            self._ensure(f"{self.group.paths.epochs}/{topic}")
+        self._ensure_epochs(take)
         mine: set[TopicPartition] = set()  # nodes of this session, from a claim of which the outcome was not known
         while True:
             results = self._transact_claim(take, mine)
@@ -350,6 +363,14 @@ class SafeRebalancer(RebalancerListener):
         if path not in self._ready_paths:
             self.client.ensure_path(path)
             self._ready_paths.add(path)
+
+    def _ensure_epochs(self, partitions: Iterable[TopicPartition]) -> None:
+        missing = {self.group.paths.epoch(partition) for partition in partitions} - self._ready_paths
+        answers = [self.client.create_async(path) for path in missing]
+        for answer in answers:
+            with contextlib.suppress(NodeExistsError):
+                answer.get()
+        self._ready_paths |= missing
 
     # -- offsets
 
