@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.client.records import Batch, ConsumerRecord, Reading, Undecodable, choose
+from equipoise.client.records import Batch, ConsumerRecord, Source, Undecodable, choose, read
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.arrow import SCHEMA as RECORD_SCHEMA
 from equipoise.wire.records.arrow import decode_batches
@@ -121,8 +121,8 @@ class Columns:
 
     def _decode_alone(self, turn: Turn) -> None:
         """By way of records, which tells good from bad one by one."""
-        reading = Reading(turn.tracked.partition, turn.chunk, turn.position, self._check_crcs)
-        records = reading.take(reading.count)
+        (reading,) = read([Source(turn.tracked.partition, turn.chunk, turn.position)], self._check_crcs)
+        records = reading.take_all()
         turn.chunk.decoded = Slice(_from_records(records), 0, len(records), reading.bad)
 
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from equipoise.client.chunks import Chunk
 from equipoise.client.config import ConsumerConfig
 from equipoise.client.positions import Positions, Tracked
-from equipoise.client.records import ConsumerRecord, Reading, Undecodable
+from equipoise.client.records import ConsumerRecord, Reading, Source, Undecodable, read
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from equipoise.client.columns import Columns
+
+_TOGETHER_BYTES = 4 << 20  # decoded together, see `read`
 
 
 class Turn(NamedTuple):
@@ -44,9 +46,10 @@ class Fetched:
         """Up to so many records, none if there are none. Raises what is the matter with a partition, in its turn."""
         taken: list[ConsumerRecord] = []
         while len(taken) < max_records:
-            turns = self.turns(max_records - len(taken), raises=not taken)
+            turns = self.turns(max_records - len(taken), _TOGETHER_BYTES, raises=not taken)
             if not turns:
                 break
+            self._decode(turns)
             for turn in turns:
                 taken += self._take_from(turn, max_records - len(taken))
         self._signal_room()
@@ -62,13 +65,18 @@ class Fetched:
         self._signal_room()
         return table
 
+    def _decode(self, turns: Sequence[Turn]) -> None:
+        """Gives each chunk its records, if it has none yet."""
+        new = [turn for turn in turns if not isinstance(turn.chunk.decoded, Reading)]
+        sources = [Source(turn.tracked.partition, turn.chunk, turn.position) for turn in new]
+        for turn, reading in zip(new, read(sources, self._check_crcs), strict=True):
+            turn.chunk.decoded = reading
+
     def _take_from(self, turn: Turn, limit: int) -> list[ConsumerRecord]:
+        reading = turn.chunk.decoded
+        assert isinstance(reading, Reading)
         if not limit:
             return []
-        reading = turn.chunk.decoded
-        if not isinstance(reading, Reading):
-            reading = Reading(turn.tracked.partition, turn.chunk, turn.position, self._check_crcs)
-            turn.chunk.decoded = reading
         part = reading.take(limit)
         reached = part[-1].offset + 1 if part else turn.position
         return part if self.advance(turn, reached, reading.is_done, reading.bad) else []

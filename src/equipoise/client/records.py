@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import accumulate, islice, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.client.chunks import Chunk
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import KafkaError, UsageError
-from equipoise.wire.records.batch import BatchHeader
+from equipoise.wire.records.batch import BatchHeader, Codec
 from equipoise.wire.records.read import read_headers, read_readable
 
 if TYPE_CHECKING:
@@ -71,54 +71,77 @@ def choose(chunk: Chunk, position: int, check_crcs: bool) -> tuple[list[Batch], 
     return batches, None
 
 
-class Reading:
-    """A chunk's records from a position on, handed out from the front. `bad`: why they end before the chunk does."""
+class Source(NamedTuple):
+    """A chunk, whose it is, and from which offset on it is to be read."""
 
-    def __init__(self, partition: TopicPartition, chunk: Chunk, position: int, check_crcs: bool) -> None:
-        batches, self.bad = choose(chunk, position, check_crcs)
-        self._at = 0
-        self._cut, self.count, worse = _read(partition, chunk, batches, position)
-        self.bad = worse or self.bad
+    partition: TopicPartition
+    chunk: Chunk
+    position: int
+
+
+class Reading:
+    """A chunk's records, handed out from the front. `bad`: why they end before the chunk does."""
+
+    def __init__(self, cut: Cut, begin: int, end: int, bad: Undecodable | None) -> None:
+        self.bad = bad
+        self._cut = cut
+        self._at, self._end = begin, end
 
     @property
     def is_done(self) -> bool:
-        return self._at >= self.count
+        return self._at >= self._end
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        at, self._at = self._at, min(self.count, self._at + limit)
+        at, self._at = self._at, min(self._end, self._at + limit)
         return self._cut(slice(at, self._at))
 
+    def take_all(self) -> list[ConsumerRecord]:
+        return self.take(self._end - self._at)
 
-def _read(
-    partition: TopicPartition, chunk: Chunk, batches: Sequence[Batch], position: int
-) -> tuple[Cut, int, Undecodable | None]:
-    if read_rows is not None and sum(header.record_count for _, header in batches) >= _FEW:
+
+def read(sources: Sequence[Source], check_crcs: bool) -> list[Reading]:
+    """Each chunk's records. They are looked for together: numpy's calls cost the same for a thousand as for ten."""
+    chosen = [choose(one.chunk, one.position, check_crcs) for one in sources]
+    if read_rows is not None and sum(header.record_count for batches, _ in chosen for _, header in batches) >= _FEW:
         try:
-            rows = _Rows(partition, chunk, batches, position)
-            return rows.cut, rows.count, None
+            return _Rows(sources, [batches for batches, _ in chosen]).readings([bad for _, bad in chosen])
         except (KafkaError, UsageError):
-            pass  # some record is broken, or all are too large together: one by one those before it are found
-    records, bad = _one_by_one(partition, chunk, batches, position)
-    return records.__getitem__, len(records), bad
+            if len(sources) > 1:  # one is broken, or all are too large together
+                return [reading for one in sources for reading in read([one], check_crcs)]
+    return [_one_by_one(one, *what) for one, what in zip(sources, chosen, strict=True)]
 
 
 class _Rows:
     """Where the parts of all records stand. Records are made when they are handed out: a few hundred at a time stay
     in the processor's cache, thousands do not."""
 
-    def __init__(self, partition: TopicPartition, chunk: Chunk, batches: Sequence[Batch], position: int) -> None:
-        data, self._rows, counts = read_rows(chunk.data, batches, [position] * len(batches))
-        self._whole = data.tobytes()
-        self._partition = partition
+    def __init__(self, sources: Sequence[Source], chosen: Sequence[Sequence[Batch]]) -> None:
+        self._sources = sources
+        joined = sources[0].chunk.data if len(sources) == 1 else b"".join([one.chunk.data for one in sources])
+        batches, first, shift = [], [], 0
+        for one, mine in zip(sources, chosen, strict=True):
+            batches += [(shift + pos, header) for pos, header in mine]
+            first += [one.position] * len(mine)
+            shift += one.chunk.size
+        data, self._rows, counts = read_rows(joined, batches, first)
+        # Without compression the records stand in what was joined, and need not be copied once more.
+        is_expanded = any(header.codec is not Codec.NONE for _, header in batches)
+        self._whole = joined if isinstance(joined, bytes) and not is_expanded else data.tobytes()
         self._headers = _headers(self._whole, self._rows)
-        self._epochs = _epochs(batches, counts.tolist())
-        self.count = len(self._rows.offset)
+        of_batch = counts.tolist()
+        self._epochs = _epochs(batches, of_batch)
+        each = iter(of_batch)
+        self._ends = list(accumulate(sum(islice(each, len(mine))) for mine in chosen))
 
-    def cut(self, which: slice) -> list[ConsumerRecord]:
+    def readings(self, bad: Sequence[Undecodable | None]) -> list[Reading]:
+        ranges = zip(self._sources, [0, *self._ends], self._ends, bad, strict=False)
+        return [Reading(partial(self._cut, one.partition), begin, end, why) for one, begin, end, why in ranges]
+
+    def _cut(self, partition: TopicPartition, which: slice) -> list[ConsumerRecord]:
         rows, whole = self._rows, self._whole
         columns = zip(
-            repeat(self._partition.topic, which.stop - which.start),
-            repeat(self._partition.partition),
+            repeat(partition.topic, which.stop - which.start),
+            repeat(partition.partition),
             rows.offset[which].tolist(),
             rows.timestamp[which].tolist(),
             rows.timestamp_type[which].tolist(),
@@ -162,19 +185,18 @@ def _epochs(batches: Sequence[Batch], counts: Sequence[int]) -> list[int]:
     return epochs
 
 
-def _one_by_one(
-    partition: TopicPartition, chunk: Chunk, batches: Sequence[Batch], position: int
-) -> tuple[list[ConsumerRecord], Undecodable | None]:
+def _one_by_one(source: Source, batches: Sequence[Batch], bad: Undecodable | None) -> Reading:
     found: list[ConsumerRecord] = []
     for pos, header in batches:
-        records, error = read_readable(chunk.data, pos, header)
+        records, error = read_readable(source.chunk.data, pos, header)
         kind, epoch = int(header.is_log_append_time), header.partition_leader_epoch
         found += [
-            _record((*partition, one.offset, one.timestamp, kind, one.key, one.value, one.headers, epoch))
+            _record((*source.partition, one.offset, one.timestamp, kind, one.key, one.value, one.headers, epoch))
             for one in records
-            if one.offset >= position
+            if one.offset >= source.position
         ]
         if error is not None:
             offset = records[-1].offset + 1 if records else header.base_offset
-            return found, Undecodable(max(position, offset), header.last_offset + 1, error)
-    return found, None
+            bad = Undecodable(max(source.position, offset), header.last_offset + 1, error)
+            break
+    return Reading(found.__getitem__, 0, len(found), bad)

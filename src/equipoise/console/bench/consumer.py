@@ -8,20 +8,25 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from equipoise.client import Admin, Consumer, TopicPartition
+from equipoise.client import Admin, Connection, Consumer, TopicPartition
 from equipoise.console.bench.figures import Figure
 from equipoise.console.bench.machine import check_machine, progress
 from equipoise.console.bench.results import Results
 from equipoise.proving.brokers import BrokerProcess, MemoryBroker
+from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from equipoise.wire.errors import EquipoiseError, UsageError
+from equipoise.wire.records.batch import iter_headers
 
 PARTITIONS = 4
+_BY_NAME = 12  # the last version of Fetch in which topics go by name
 NOTES = (
     "One consumer reads a topic of 4 partitions from the beginning, for so many seconds or to its end, from our broker "
     "in memory, which is another process. Each is warm: a fifth of the time is read before the clock starts. Records "
     "have no key. Rates are of the wall clock; the client's CPU seconds for a million records stand below.",
     "confluent-kafka: consume(10000). kafka-python: poll(max_records=10000). Ours: poll() with max.poll.records=10000, "
     "and poll_arrow() in tables of up to 100,000 records.",
+    "Nothing decoded: a loop on a socket that asks for the same records again and again, two requests under way, and "
+    "looks at none of them. It is what broker, loopback and memory give here: no consumer can be faster by the clock.",
     "The verdict is of the best round of ours against the best of the peer.",
 )
 
@@ -96,11 +101,38 @@ def _poll_arrow(bootstrap_servers: str, topic: str) -> Reads:
             yield 0 if table is None else table.num_rows - table.column("value").null_count
 
 
+def _floor(bootstrap_servers: str, topic: str) -> Reads:
+    """The same Fetch over and over, two under way, and no look at the records that come."""
+    host, port = bootstrap_servers.rsplit(":", 1)
+    partitions = [
+        FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1 << 20) for number in range(PARTITIONS)
+    ]
+    request = FetchRequest(
+        max_wait_ms=500, min_bytes=1, max_bytes=50 << 20, topics=[FetchTopic(topic=topic, partitions=partitions)]
+    )
+    with Connection(host, int(port)) as connection:
+        under_way = connection.ask(request, _BY_NAME)
+        count = 0
+        while True:
+            asked, under_way = under_way, connection.ask(request, _BY_NAME)
+            answer = connection.answer(asked, FetchResponse)
+            count = count or _count(answer)
+            yield count
+
+
+def _count(answer: FetchResponse) -> int:
+    found = [one.records for topic in answer.responses for one in topic.partitions]
+    return sum(
+        header.record_count for data in found if isinstance(data, memoryview) for _, header in iter_headers(data)
+    )
+
+
 READERS = (
     Reader("confluent_kafka", "confluent-kafka", _confluent),
     Reader("kafka_python", "kafka-python", _kafka_python),
     Reader("poll", "ours, poll()", _poll),
     Reader("poll_arrow", "ours, poll_arrow()", _poll_arrow),
+    Reader("floor", "nothing decoded", _floor),
 )
 
 
@@ -111,6 +143,7 @@ def figures(size: Size) -> list[Figure]:
         found += [Figure(f"{reader.key}_{each}_cpu", f"{each} B, {reader.title}: CPU", "s/M") for reader in READERS]
         found.append(Figure(f"arrow_ratio_{each}", f"{each} B, poll_arrow() : confluent-kafka", "times", 3.0))
         found.append(Figure(f"poll_ratio_{each}", f"{each} B, poll() : kafka-python", "times", 5.0))
+        found.append(Figure(f"floor_ratio_{each}", f"{each} B, nothing decoded : confluent-kafka", "times"))
     return found
 
 
@@ -190,3 +223,4 @@ def _compare(results: Results, each: int) -> None:
     best = {reader.key: max(results.values(f"{reader.key}_{each}")) for reader in READERS}
     results.add(f"arrow_ratio_{each}", best["poll_arrow"] / best["confluent_kafka"])
     results.add(f"poll_ratio_{each}", best["poll"] / best["kafka_python"])
+    results.add(f"floor_ratio_{each}", best["floor"] / best["confluent_kafka"])
