@@ -38,7 +38,7 @@ class ConsumerFetcherManager:
         self._lock = threading.Lock()  # a poll and the change of what is read must not overlap
         self._registry: Registry = {}
         self._reader: _Reader | None = None
-        self._servers = ""
+        self._servers: frozenset[str] = frozenset()
         self._thread: threading.Thread | None = None
 
     # -- what is read
@@ -63,18 +63,18 @@ class ConsumerFetcherManager:
         return self.start_connections({})
 
     def connect(self, servers: str) -> None:
-        """To the brokers that ZooKeeper names. If they are others than before, nothing may be being read."""
-        if servers == self._servers:
+        """To the brokers that ZooKeeper names. If none of them was there before, nothing may be being read."""
+        if self.reaches(servers):
             return
         self.close()
-        self._servers = servers
+        self._servers = frozenset(servers.split(","))
         self._reader = _Reader(self._config.for_fetching(servers))
         self._thread = threading.Thread(target=self._run, args=(self._reader,), name="zookeeper-fetcher", daemon=True)
         self._thread.start()
 
-    @property
-    def servers(self) -> str:
-        return self._servers
+    def reaches(self, servers: str) -> bool:
+        """One of those to begin with is enough: that one knows the others."""
+        return not self._servers.isdisjoint(servers.split(","))
 
     def close(self) -> None:
         reader, self._reader = self._reader, None

@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionClosedError
+from kazoo.exceptions import ConnectionClosedError, KazooException
 from kazoo.protocol.states import KazooState
 
 from equipoise.member.partitions import TopicPartition, listed
@@ -346,15 +346,20 @@ class RebalancerListener:
         with self.rebalance_lock:
             self.clear_fetcher_queues(self.fetchers.stop_connections())
             self.subscription.end()
-            try:
-                if self.config.auto_commit_enable and self.client.connected and self.gate.is_open:
-                    self.commit_offsets()
-            finally:
-                self.client.stop()
-                self.fetchers.close()
+            self._commit_at_the_end()
+            self.client.stop()
+            self.fetchers.close()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
         self.client.close()
+
+    def _commit_at_the_end(self) -> None:
+        if not (self.config.auto_commit_enable and self.client.connected and self.gate.is_open):
+            return
+        try:
+            self.commit_offsets()
+        except (EquipoiseError, KazooException) as error:
+            log.warning("%s: not all offsets were committed at the end: %s", self.consumer_id, error)
 
 
 def servers_of(brokers: Iterable[BrokerAddress]) -> str:

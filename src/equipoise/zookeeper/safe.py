@@ -58,6 +58,8 @@ class SafeRebalancer(RebalancerListener):
         self._ready_paths: set[str] = set()
         self._unreleased: dict[TopicPartition, PartitionTopicInfo] = {}  # read no more; their nodes are still there
         self._blocker = ""  # the owner node on which the last claim failed
+        self._watched = ""  # the same, once it is watched
+        self._gone = threading.Event()  # it has changed since
         self._retry_at: float | None = None
         self._look_at = time.monotonic() + self.config.patience_s
         self._unowned_since: dict[TopicPartition, float] = {}
@@ -200,14 +202,9 @@ class SafeRebalancer(RebalancerListener):
 
     def _await_release(self, deadline: float) -> None:
         """Until the node that blocks is gone, or something else has changed, or the time is up."""
-        gone = threading.Event()
-
-        def tell(_event: object) -> None:
-            gone.set()
-            self.notify()
-
-        if self._blocker and self.client.exists(self._blocker, watch=tell) is None:
+        if self._blocker and not self._watch_blocker():
             return
+        gone = self._gone if self._blocker else threading.Event()
         with self._changed:
             while not (gone.is_set() or self._pending - {Event.TOPICS} or self.is_closing()):
                 left = deadline - time.monotonic()
@@ -215,6 +212,19 @@ class SafeRebalancer(RebalancerListener):
                     return
                 self._changed.wait(left)
             self._pending.discard(Event.REBALANCE)
+
+    def _watch_blocker(self) -> bool:
+        """False: it is gone already. One watch for each node, however often it is waited for."""
+        if self._blocker == self._watched and not self._gone.is_set():
+            return True
+        gone, self._watched = threading.Event(), self._blocker
+
+        def tell(_event: object) -> None:
+            gone.set()
+            self.notify()
+
+        self._gone = gone
+        return self.client.exists(self._blocker, watch=tell) is not None
 
     def rebalance(self, brokers: Sequence[BrokerAddress]) -> bool:
         if not brokers:
@@ -227,7 +237,7 @@ class SafeRebalancer(RebalancerListener):
         keep = {
             partition: info
             for partition, info in self.topic_registry.items()
-            if share.get(partition) == info.thread and servers == self.fetchers.servers
+            if share.get(partition) == info.thread and self.fetchers.reaches(servers)
         }
         self.release_all_but(keep)
         self.fetchers.connect(servers)
