@@ -9,6 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from equipoise.spark.offsets import INITIAL, SourceOffset
@@ -71,9 +72,11 @@ class Engine:
         self.session.run(self.progress.close(), "the end")
         self.session.close()
 
-    def kill(self) -> None:
-        """Without a word to anybody, as SIGKILL would; a plan that is being made in another thread is cancelled."""
+    def kill(self, planning: Future[bool] | None = None) -> None:
+        """Without a word to anybody, as SIGKILL would, and with it a plan that is being made in another thread."""
         self.session.thread.run(_cancel_all())
+        while planning is not None and not planning.done():
+            self.session.thread.run(_cancel_all())
         self.session.close()
 
     def pause(self, seconds: float) -> None:

@@ -18,6 +18,7 @@ from equipoise.spark.tokens import own_batch, token
 log = logging.getLogger(__name__)
 
 _HAND_OVER_SECONDS = 10.0  # how long others wait for a commit before they get the partition without
+_LAST_COMMIT_SECONDS = 5.0
 
 
 class Shared:
@@ -48,9 +49,9 @@ class Shared:
         self._forget()
         self._positions |= {one: start.to[one] for one in group.busy & self._positions.keys() if one in start.to}
         self._commit(start, at_once=bool(group.busy))
-        if group.busy and group.is_giving_up:
+        if group.is_giving_up:
             await self._commits.settle(_HAND_OVER_SECONDS)
-        group.finish_batch()
+            group.finish_batch()
 
     def _forget(self) -> None:
         """What was lost belongs to others, and if it is back, they may have read on."""
@@ -81,6 +82,7 @@ class Shared:
         to the group, or a crash would repeat both."""
         if not await self._commits.settle(seconds):
             return {}
+        self._group.finish_batch()
         free = self._free()
         return {one: at for one, at in positions.items() if one in free}
 
@@ -146,8 +148,10 @@ class Shared:
         self._group.engine_goes(records)
 
     async def close(self, start: SourceOffset) -> None:
+        """Out of the group, with all that is finished committed: what waits for the end of a rebalance, too."""
         self._forget()
         self._commit(start, at_once=True)
+        await self._commits.settle(_LAST_COMMIT_SECONDS)
         await self._group.leave()
 
 

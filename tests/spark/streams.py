@@ -1,0 +1,96 @@
+"""Streaming queries of real Spark, and where their records go."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+from kafka import KafkaAdminClient
+from kafka.structs import TopicPartition
+
+PATIENCE_S = 240.0  # for others who have the processors
+Place = tuple[str, int, int]
+
+
+def until(what: str, is_true: Callable[[], object], query: Any = None) -> None:
+    """If the query ends meanwhile, it says why."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_true():
+        if query is not None and not query.isActive and not is_true():
+            raise AssertionError(f"the query has ended before: {what}") from query.exception()
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S:g} s in vain: {what}"
+        time.sleep(0.02)
+
+
+def stream(spark: Any, servers: str, **options: str) -> Any:
+    """Of topic t, if nothing else is chosen; two underscores in a name stand for a dot."""
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    if not given.keys() & {"subscribe", "subscribePattern", "assign"}:
+        given["subscribe"] = "t"
+    return spark.readStream.format("equipoise").option("kafka.bootstrap.servers", servers).options(**given).load()
+
+
+class Sink:
+    """A function for foreachBatch that keeps where the records of each batch come from, as often as it is called."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, list[Place]]] = []
+        self.fail_at: int | None = None
+
+    def __call__(self, frame: Any, batch: int) -> None:
+        places = sorted(tuple(row) for row in frame.select("topic", "partition", "offset").collect())
+        self.calls.append((batch, places))
+        if batch == self.fail_at:
+            raise RuntimeError("the sink is full")
+
+    @property
+    def places(self) -> Counter[Place]:
+        return Counter(place for _, places in self.calls for place in places)
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(places) for _, places in self.calls]
+
+    def start(self, frame: Any, checkpoint: str, **trigger: Any) -> Any:
+        writer = frame.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint)
+        return (writer.trigger(**trigger) if trigger else writer).start()
+
+
+def everything(partitions: int, count: int, topic: str = "t") -> Counter[Place]:
+    """Each record of partitions with so many each, once."""
+    return Counter((topic, partition, at) for partition in range(partitions) for at in range(count))
+
+
+def processes(module: str) -> list[psutil.Process]:
+    """Descendants of this process that run a module of PySpark's."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if any(module in part for part in process.cmdline()):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            continue
+    return found
+
+
+# -- the group, as Kafka's tools see it
+
+
+def members(servers: str, group: str = "g") -> list[Any]:
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    try:
+        return list(admin.describe_groups([group])[group]["members"])
+    finally:
+        admin.close()
+
+
+def committed(servers: str, group: str = "g") -> dict[tuple[str, int], int]:
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    try:
+        found: dict[TopicPartition, Any] = admin.list_group_offsets(group)[group]
+        return {(one.topic, one.partition): at.offset for one, at in found.items()}
+    finally:
+        admin.close()
