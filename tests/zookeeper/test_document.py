@@ -12,7 +12,10 @@ from equipoise.settings import render
 from equipoise.wire.errors import UsageError
 from equipoise.zookeeper import ZooKeeperConsumer
 from equipoise.zookeeper.config import ZooKeeperConsumerConfig, rows
+from tests.console.conftest import Command, command
 from tests.test_documents import table
+
+__all__ = ["command"]
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -63,3 +66,24 @@ def test_a_consumer_without_streams_says_what_to_do() -> None:
     with pytest.raises(UsageError, match="no ZooKeeper server answers"):
         consumer.create_message_streams({"orders": 1})
     consumer.close()
+
+
+def test_without_kazoo_the_pure_parts_and_the_server_still_work() -> None:
+    script = (
+        "import sys; sys.modules['kazoo'] = None\n"
+        "from equipoise.zookeeper import ZooKeeperServer, whitelist\n"
+        "from equipoise.zookeeper import ZooKeeperConsumer"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert "ZooKeeperConsumer needs kazoo, a client of ZooKeeper: pip install 'equipoise[zookeeper]'" in ended.stderr
+
+
+@pytest.mark.parametrize("words", [("serve", "--memory", "--zookeeper", "x:1"), ("zookeeper", "explain", "billing")])
+def test_without_kazoo_a_command_says_what_to_install(
+    words: tuple[str, ...], command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kazoo", None)
+    ended = command(*words)
+    message = "equipoise: this needs kazoo, a client of ZooKeeper: pip install 'equipoise[zookeeper]'\n"
+    assert ended == (2, "", message)

@@ -54,7 +54,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     except ModuleNotFoundError as missing:
-        if missing.name != "kazoo":
+        if (missing.name or "").partition(".")[0] != "kazoo":
             raise
         from equipoise.wire.errors import UsageError
 

@@ -1,0 +1,46 @@
+"""`equipoise bench generations`: a very short run of two protocols, and its picture."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from equipoise.console.bench import generations, generations_picture
+from equipoise.console.bench.generations import EVENTS, Size, figures
+from equipoise.console.bench.generations_groups import Kind
+from tests.console.conftest import Command, command
+
+__all__ = ["command"]
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the bench reads process clocks of Linux")
+KINDS = (Kind.ZK_SAFE, Kind.COOPERATIVE)
+
+
+def test_json_has_every_figure_and_the_picture_is_drawn(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generations, "QUICK", Size((2,), 1))
+    monkeypatch.setattr(generations, "Kind", KINDS)
+    monkeypatch.setattr(generations_picture, "Kind", KINDS)
+    monkeypatch.setattr(generations, "_CALM_S", 0.0)
+    picture = tmp_path / "generations.png"
+    ended = command("bench", "generations", "--quick", "--json", "--picture", str(picture))
+    document = json.loads(ended.out)
+    assert list(document["figures"]) == [
+        f"{kind.value}_2_{event}_{what}" for kind in KINDS for event in EVENTS for what in ("unowned", "requests")
+    ]
+    assert all(figure["best"] > 0 for figure in document["figures"].values())
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_protocol_has_its_figures() -> None:
+    assert len(figures(Size((4, 8), 1))) == len(Kind) * 2 * len(EVENTS) * 2
+
+
+def test_without_matplotlib_it_says_what_to_install(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    ended = command("bench", "generations", "--picture", "x.png")
+    assert ended == (2, "", "equipoise: --picture needs matplotlib: pip install 'equipoise[plots]'\n")
