@@ -146,6 +146,17 @@ def bench_handover(as_json: bool, quick: bool) -> None:
     run_bench(as_json, quick)
 
 
+@bench.command("generations")
+@as_json
+@click.option("--quick", is_flag=True, help="4 members only, once, a minute.")
+@click.option("--picture", metavar="FILE", type=click.Path(path_type=Path), help="Draw the figures as PNG too.")
+def bench_generations(as_json: bool, quick: bool, picture: Path | None) -> None:
+    """Joins, leaves and crashes under ZooKeeper, as it was and safe, beside eager and cooperative coordinators."""
+    from equipoise.console.bench.generations import run_bench
+
+    run_bench(as_json, quick, picture)
+
+
 @app.group()
 def prove() -> None:
     """Put the same questions to Apache Kafka and to Equipoise. Needs a JDK, and Maven the first time."""
