@@ -121,6 +121,11 @@ def test_places_to_end() -> None:
         ({"startingOffsets": '{"t": {"0": -1}}'}, "a batch query cannot begin at latest"),
         ({"endingOffsets": "earliest"}, "cannot end at earliest"),
         ({"endingOffsets": '{"t": {"0": -2}}'}, "cannot end at earliest"),
+        (
+            {"startingOffsets": '{"t": {"0": 6}}', "endingOffsets": '{"t": {"0": 5}}'},
+            "startingOffsets has t-0 at 6, behind 5, where endingOffsets ends it",
+        ),
+        ({"startingTimestamp": "6", "endingTimestamp": "5"}, "startingTimestamp=6 is later than endingTimestamp=5"),
         ({"startingOffsets": "soon"}, "must be earliest, latest, group or JSON"),
         ({"startingOffsets": '{"t": {"0": -3}}'}, "will not do"),
         ({"startingOffsets": '{"t": {"zero": 1}}'}, "will not do"),
@@ -147,6 +152,12 @@ def test_a_stream_has_no_end(option: str) -> None:
 
 def test_a_stream_may_begin_at_latest() -> None:
     assert parse(True, startingOffsets='{"t": {"0": -1}}').starting.offsets == {T0: LATEST}
+
+
+def test_an_end_that_is_not_before_the_beginning() -> None:
+    parse(startingOffsets='{"t": {"0": 6, "1": 3}}', endingOffsets='{"t": {"0": -1, "1": 3}}')
+    parse(startingTimestamp="6", endingOffsetsByTimestamp='{"t": {"0": 5}}')
+    parse(startingTimestamp="6", endingOffsets='{"t": {"0": 5}}')
 
 
 def test_where_the_group_stands() -> None:

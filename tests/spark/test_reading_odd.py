@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -297,3 +299,23 @@ def test_a_time_that_spark_cannot_hold(scripted: Scripted) -> None:
         else:
             with pytest.raises(KafkaError, match="offset 1 has timestamp 4611686018427387904 ms"):
                 list(batches)
+
+
+def test_pandas_is_not_imported() -> None:
+    """It would cost every worker of Spark 0.3 s and 60 MB, and Arrow imports it on slight occasions."""
+    script = """
+import sys
+import pyspark_equipoise
+from equipoise.spark.decoding import Part, decode
+from equipoise.member.partitions import TopicPartition
+from equipoise.wire.records.batch import read_header
+from equipoise.wire.records.build import Record, build_batch
+
+data = build_batch([Record(at, 5, None, b"v", (("a", b""),)) for at in range(3)])
+columns = "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"
+part = Part(TopicPartition("t", 0), 0, 2, memoryview(data), [(0, read_header(data))])
+(found,) = decode([part], columns)
+assert found.num_rows == 2
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

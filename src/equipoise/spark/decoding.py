@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -12,12 +12,13 @@ import pyarrow as pa
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.schema import arrow_schema
 from equipoise.wire.errors import ErrorCode, KafkaError
-from equipoise.wire.records.arrow import gather, gather_headers
+from equipoise.wire.records.arrow import as_column, gather, gather_headers
 from equipoise.wire.records.batch import BatchHeader
 from equipoise.wire.records.lanes import Bytes, Ints
 from equipoise.wire.records.rows import Rows, cut, read_rows
 
 _MOST_ROWS = 32_768  # in one record batch: Spark takes 5,000 to 20,000 best, and much larger ones badly
+_MOST_TOPICS = 64  # whose names are kept written out
 _MOST_MILLISECONDS = (2**63 - 1) // 1000  # Spark counts microseconds
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -100,18 +101,19 @@ def _topic(decoded: _Decoded) -> pa.Array:
 
 
 def _repeated(text: str, count: int) -> pa.Array:
-    whole = _many(text)
-    return whole.slice(0, count) if count <= len(whole) else pa.repeat(pa.scalar(text), count)
+    return _many(text, max(_MOST_ROWS, 1 << count.bit_length())).slice(0, count)
 
 
-@cache
-def _many(text: str) -> pa.Array:
-    return pa.repeat(pa.scalar(text), _MOST_ROWS)
+@lru_cache(_MOST_TOPICS)
+def _many(text: str, count: int) -> pa.Array:
+    encoded = text.encode()
+    ends = pa.py_buffer(np.arange(count + 1, dtype=np.int32) * len(encoded))
+    return pa.Array.from_buffers(pa.string(), count, [None, ends, pa.py_buffer(encoded * count)])
 
 
 def _partition(decoded: _Decoded) -> pa.Array:
     numbers = np.array([part.partition.partition for part in decoded.parts], np.int32)
-    return pa.array(np.repeat(numbers, decoded.counts))
+    return as_column(np.repeat(numbers, decoded.counts))
 
 
 def _timestamp(decoded: _Decoded) -> pa.Array:
@@ -123,7 +125,7 @@ def _timestamp(decoded: _Decoded) -> pa.Array:
             f"the record at offset {decoded.rows.offset[worst]} has timestamp {milliseconds[worst]} ms, which Spark "
             "cannot hold: give the reader a schema without the column timestamp to read it",
         )
-    return pa.array(milliseconds * 1000).view(_TIMESTAMP)
+    return as_column(milliseconds * 1000).view(_TIMESTAMP)
 
 
 def _headers(decoded: _Decoded) -> pa.Array:
@@ -135,8 +137,8 @@ _COLUMNS: dict[str, Callable[[_Decoded], pa.Array]] = {
     "value": lambda decoded: gather(pa.py_buffer(decoded.data), decoded.rows.value, decoded.rows.no_value),
     "topic": _topic,
     "partition": _partition,
-    "offset": lambda decoded: pa.array(decoded.rows.offset),
+    "offset": lambda decoded: as_column(decoded.rows.offset),
     "timestamp": _timestamp,
-    "timestampType": lambda decoded: pa.array(decoded.rows.timestamp_type),
+    "timestampType": lambda decoded: as_column(decoded.rows.timestamp_type),
     "headers": _headers,
 }

@@ -144,6 +144,7 @@ class SourceOptions:
         for place in (self.starting, self.ending):
             if place.default == GROUP and self.consumer.group_id is None:
                 raise UsageError(f"{place.option}=group needs the option group.id: which group?")
+        _check_order(self.starting, self.ending)
         if self.group_mode == "member" and self.choice.partitions:
             raise UsageError("assign leaves nothing to share: use subscribe, or set group.mode to commit")
         return self
@@ -288,6 +289,20 @@ def _place(given: Given, side: str, default: int, later: str) -> Place:
             f'{by_offsets}={text}: must be earliest, latest, group or JSON such as {{"orders": {{"0": 5}}}}'
         )
     return Place(default=_WORDS[text.lower()] if text else default, later=later, option=by_offsets)
+
+
+def _check_order(starting: Place, ending: Place) -> None:
+    """Where both name an offset, or both a time, a query must not end before it begins."""
+    if starting.is_time != ending.is_time:
+        return
+    for partition in starting.offsets.keys() & ending.offsets.keys():
+        first, last = starting.offsets[partition], ending.offsets[partition]
+        if first > last >= 0:
+            raise UsageError(
+                f"{starting.option} has {partition} at {first}, behind {last}, where {ending.option} ends it"
+            )
+    if starting.is_time and not starting.offsets and not ending.offsets and starting.default > ending.default:
+        raise UsageError(f"{starting.option}={starting.default} is later than {ending.option}={ending.default}")
 
 
 def _per_partition(option: str, text: str, lowest: int) -> dict[TopicPartition, int]:

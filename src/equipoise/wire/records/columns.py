@@ -24,7 +24,10 @@ except ImportError as error:
     raise UsageError(f"Arrow columns need numpy and pyarrow ({error}): pip install 'equipoise[arrow]'") from None
 
 _NUMBERS_SIZE = 5 + 1 + 10 + 5 + 5 + 5  # length, attributes, two deltas, two lengths: the most they can take
-_NO_HEADERS = pa.array([b"\0"], pa.binary())
+# As `pa.array` would make it, which imports pandas for it.
+_NO_HEADERS = pa.Array.from_buffers(
+    pa.binary(), 1, [None, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\0")]
+)
 
 
 class RecordColumns:
