@@ -17,11 +17,11 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from equipoise.broker import Broker
 from equipoise.client import Admin, Consumer
 from equipoise.member import Callback, Kind
 from equipoise.spark.offsets import INITIAL, SourceOffset
 from equipoise.wire.errors import EquipoiseError
+from tests.client.writing import Reachable
 from tests.spark.engine import Engine, Range, until
 
 Record = tuple[int, int]  # partition and offset
@@ -193,7 +193,7 @@ class Plain:
 
 
 class World:
-    def __init__(self, broker: Broker, seed: int, partitions: int = 5) -> None:
+    def __init__(self, broker: Reachable, seed: int, partitions: int = 5) -> None:
         self.broker = broker
         self.random = random.Random(seed)
         self.windows: Counter[Record] = Counter()
@@ -208,6 +208,14 @@ class World:
         self._producer = self._new_producer()
         with Admin(broker.bootstrap_servers) as admin:
             admin.create_topic("t", partitions)
+        self._await_leaders()
+
+    def _await_leaders(self) -> None:
+        def leaders() -> list[int]:
+            found = self._producer.list_topics("t", 10).topics["t"].partitions
+            return [one.leader for one in found.values() if one.leader >= 0]
+
+        until("every partition has a leader", lambda: len(leaders()) == self._partitions)
 
     def _new_producer(self) -> Producer:
         return Producer({"bootstrap.servers": self.broker.bootstrap_servers, "linger.ms": 0, "log_level": 0})
@@ -315,6 +323,7 @@ class World:
         with Admin(self.broker.bootstrap_servers) as admin:
             admin.add_partitions("t", self._partitions)
         self._producer = self._new_producer()  # the old one has not heard of it
+        self._await_leaders()
         return f"{self._partitions} partitions"
 
     # -- the end
@@ -353,16 +362,19 @@ def records(ranges: Iterable[Range]) -> list[Record]:
     return [(partition, at) for _, partition, begin, end in ranges for at in range(begin, end)]
 
 
-def hunt(seed: int, steps: int) -> World:
-    with Broker({"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 100}) as broker:
-        world = World(broker, seed)
-        try:
-            for _ in range(steps):
-                world.step()
-            world.finish()
-        except BaseException:
-            print(f"seed {seed}, {steps} steps:", *world.journal, sep="\n")
-            raise
-        finally:
-            world.close()
-        return world
+SETTINGS = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 100}
+
+
+def hunt(seed: int, steps: int, broker: Reachable) -> World:
+    """On a broker with `SETTINGS` that has nothing yet."""
+    world = World(broker, seed)
+    try:
+        for _ in range(steps):
+            world.step()
+        world.finish()
+    except BaseException:
+        print(f"seed {seed}, {steps} steps:", *world.journal, sep="\n")
+        raise
+    finally:
+        world.close()
+    return world

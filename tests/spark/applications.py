@@ -1,0 +1,139 @@
+"""Spark applications as processes: started, stopped, killed, and what they have written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from equipoise.spark.offsets import INITIAL, SourceOffset
+from tests.spark.streams import PATIENCE_S, Place, committed, until
+
+ROOT = Path(__file__).parents[2]
+
+
+class Application:
+    """One checkpoint, and the process that runs on it, if any."""
+
+    def __init__(self, home: Path, servers: str, **options: str) -> None:
+        self.home = home
+        self.windows: Counter[Place] = Counter()  # what may come again from others
+        self._servers = servers
+        self._options = {"kafka.bootstrap.servers": servers, "subscribe": "t"}
+        self._options |= {name.replace("__", "."): value for name, value in options.items()}
+        self._process: subprocess.Popen[str] | None = None
+        self._runs = 0
+        home.mkdir()
+
+    def start(self, **given: Any) -> Application:
+        self._runs += 1
+        given = {"home": str(self.home), "options": self._options, **given}
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.driver", json.dumps(given)],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        return self
+
+    @property
+    def _log(self) -> Path:
+        return self.home / f"log-{self._runs}"
+
+    @property
+    def log(self) -> str:
+        return "".join((self.home / f"log-{run}").read_text() for run in range(1, self._runs + 1))
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def process(self) -> subprocess.Popen[str]:
+        assert self._process is not None
+        return self._process
+
+    # -- its ends
+
+    def stop(self) -> None:
+        """As its user would. A batch under way is given up, and comes again from the checkpoint, if ever."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(PATIENCE_S)
+        self._process = None
+        if not self._is_known:
+            self._open_window()
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether the last batch is with the group. A user can stop a query between a batch and the source's knowledge
+        of it, which comes with the next."""
+        known = committed(self._servers)
+        return all(known.get(place, 0) >= end for place, end in self._last_ends.items())
+
+    def kill(self) -> None:
+        """All of it at once: Python, the JVM, the source's process and the workers, which have groups of their own."""
+        family = psutil.Process(self.process.pid).children(recursive=True)
+        os.killpg(self.process.pid, signal.SIGKILL)
+        for process in family:
+            if process.is_running():
+                process.kill()
+        self.wait_for_death()
+
+    def wait_for_death(self) -> None:
+        """And open its window: the last batch, finished or not, may be unknown to the group."""
+        assert self.process.stdin is not None
+        self.process.wait(PATIENCE_S)
+        self.process.stdin.close()
+        self._process = None
+        self._open_window()
+
+    def _open_window(self) -> None:
+        last, planned = self._last, self._planned
+        if last is None:
+            return
+        before = SourceOffset.parse(planned[last - 1]) if last else INITIAL
+        for one, (begin, end) in SourceOffset.parse(planned[last]).ranges(before).items():
+            self.windows.update((one.topic, one.partition, at) for at in range(begin, end))
+
+    @property
+    def _last(self) -> int | None:
+        return max(self._planned, default=None)
+
+    @property
+    def _last_ends(self) -> dict[tuple[str, int], int]:
+        last = self._last
+        return (
+            {} if last is None else {tuple(one): at for one, at in SourceOffset.parse(self._planned[last]).to.items()}
+        )
+
+    @property
+    def _planned(self) -> dict[int, Any]:
+        """The write-ahead log: version, metadata, and a line for the source."""
+        files = [one for one in (self.home / "checkpoint" / "offsets").glob("*") if one.name.isdecimal()]
+        return {int(one.name): json.loads(one.read_text().splitlines()[2]) for one in files}
+
+    # -- what it has read
+
+    @property
+    def places(self) -> Counter[Place]:
+        return Counter(
+            (topic, partition, at)
+            for one in (self.home / "out").glob("*.json")
+            for topic, partition, at in json.loads(one.read_text())
+        )
+
+    def wait(self, what: str, is_true: Any) -> None:
+        until(what, lambda: is_true() or not self.is_running)
+        assert is_true(), f"the application has ended before: {what}\n{self.log}"

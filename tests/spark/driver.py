@@ -1,0 +1,81 @@
+"""A Spark application with one streaming query, for tests to kill: `python -m tests.spark.driver JSON`.
+
+Each batch is a file of its own in `out`, written whole or not at all, so that a batch that comes again changes
+nothing. A line on stdin, or its end, stops the query. `die_at`: when so many rows are written, all of it is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from equipoise.spark.settings import tuned
+
+
+def main(given: dict[str, Any]) -> None:
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    spark = session(given)
+    reader = spark.readStream.format("equipoise").options(**given["options"])
+    checkpoint = str(Path(given["home"]) / "checkpoint")
+    writer = reader.load().writeStream.foreachBatch(sink(given)).option("checkpointLocation", checkpoint)
+    if given.get("available_now"):
+        writer = writer.trigger(availableNow=True)
+    query = writer.start()
+    print("started", flush=True)
+    threading.Thread(target=stop_when_told, args=[query], daemon=True).start()
+    query.awaitTermination()
+    spark.stop()
+
+
+def session(given: dict[str, Any]) -> Any:
+    if "remote" in given:
+        return SparkSession.builder.remote(given["remote"]).getOrCreate()
+    builder = tuned(SparkSession.builder.master(given.get("master", "local[1]")))
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.local.dir": given["home"],
+        "spark.sql.warehouse.dir": given["home"],
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def sink(given: dict[str, Any]) -> Any:
+    out, die_at, rows = Path(given["home"]) / "out", given.get("die_at"), 0
+    out.mkdir(parents=True, exist_ok=True)
+
+    def write(frame: Any, batch: int) -> None:
+        nonlocal rows
+        places = [
+            [row.topic, row.partition, row.offset] for row in frame.select("topic", "partition", "offset").collect()
+        ]
+        part = out / f"{batch}.part"
+        part.write_text(json.dumps(places))
+        part.rename(out / f"{batch}.json")
+        rows += len(places)
+        if rows == die_at:
+            os.killpg(0, signal.SIGKILL)
+
+    return write
+
+
+def stop_when_told(query: Any) -> None:
+    sys.stdin.readline()
+    query.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
