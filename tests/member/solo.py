@@ -139,7 +139,7 @@ class Solo:
             "leader": "b-1",
             "skip_assignment": False,
             "member_id": ME,
-            "members": [],
+            "members": fields.pop("members_given", []),
         }
         self.answer(JoinGroupRequest, JoinGroupResponse(**{**given, **fields}))
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from equipoise.assignors import Assignments, Assignor, Cluster, Members, RebalanceProtocol
 from equipoise.member import MemberState, TopicPartition
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
-from equipoise.wire.apis.k11_join_group import JoinGroupRequest
+from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponseMember
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
-from equipoise.wire.consumer_protocol import decode_assignment, decode_subscription
+from equipoise.wire.consumer_protocol import (
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_subscription,
+)
 from equipoise.wire.errors import ErrorCode
 from tests.member.solo import BACKOFF, MAX_POLL, ME, REQUEST, Solo, cooperative, places
 
@@ -133,6 +142,58 @@ def test_9_1_what_members_send_each_other_may_be_nonsense_and_poll_raises_it() -
     assert "cannot be read" in str(solo.failure)
     solo.poll()
     assert solo.asked(JoinGroupRequest) is not None
+
+
+def test_9_1_a_leader_names_the_member_whose_subscription_cannot_be_read_once_a_rebalance() -> None:
+    """As Java: the leader raises, and the next poll joins again."""
+    solo = Solo().joining()
+    nonsense = JoinGroupResponseMember(member_id="odd-1", metadata=b"\x00", group_instance_id=None)
+    for generation in (1, 2):
+        solo.join(generation, leader=ME, members_given=[nonsense])
+        assert solo.asked(SyncGroupRequest) is None
+        solo.poll()
+        assert "the subscription of member 'odd-1'" in str(solo.failure)
+        solo.poll()
+        assert solo.failure is None
+    solo.join(3, members={ME: ["t"]})
+    assert solo.asked(SyncGroupRequest) is not None
+
+
+class Heedless(Assignor):
+    """Gives everything to one member, whoever owns it."""
+
+    name = "heedless"
+    protocols = frozenset(RebalanceProtocol)
+    to = ""
+
+    def assign(self, cluster: Cluster, members: Members) -> Assignments:
+        everything = {topic: list(range(known.partitions)) for topic, known in cluster.items()}
+        return {one: Assignment(assigned_partitions=everything if one == self.to else {}) for one in members}
+
+
+@pytest.mark.parametrize("to", [ME, "b-1", "c-1"])
+def test_9_1_a_cooperative_assignor_must_not_give_what_another_member_owns(to: str) -> None:
+    solo = Solo()
+    assignor = Heedless()
+    assignor.to = to
+    solo.member.config = replace(solo.member.config, assignors=(assignor,))
+    solo.joining()
+    owned: dict[str, dict[str, list[int]]] = {ME: {}, "b-1": {"t": [0, 1]}, "c-1": {}}
+    members = [
+        JoinGroupResponseMember(
+            member_id=one,
+            metadata=encode_subscription(Subscription(topics=["t"], owned_partitions=mine, generation_id=1)),
+            group_instance_id=None,
+        )
+        for one, mine in owned.items()
+    ]
+    solo.join(2, leader=ME, members_given=members)
+    if to == "b-1":
+        assert solo.asked(SyncGroupRequest) is not None
+    else:
+        assert solo.asked(SyncGroupRequest) is None
+        solo.poll()
+        assert "the assignor 'heedless' failed: it is COOPERATIVE, and gives t-0, t-1" in str(solo.failure)
 
 
 def test_9_1_an_assignor_that_raises_is_named_by_poll_and_not_asked_again_before() -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.assignors import Assignor, GroupMember
+from equipoise.assignors import Assignments, Assignor, CooperativeStickyAssignor, GroupMember, Members
 from equipoise.member import answers
-from equipoise.member.partitions import Owned, by_topic, flatten
+from equipoise.member.partitions import NOTHING, Owned, TopicPartition, by_topic, flatten, listed
 from equipoise.member.states import MemberState
 from equipoise.member.step import Callback, Kind, Step
-from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from equipoise.wire.apis.k11_join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from equipoise.wire.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -20,7 +25,7 @@ from equipoise.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from equipoise.wire.errors import ErrorCode, ProtocolError
+from equipoise.wire.errors import ErrorCode, ProtocolError, UsageError
 from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -151,10 +156,21 @@ def _enter(member: Member, response: JoinGroupResponse, now: int) -> None:
     if response.leader != response.member_id:
         member.subscription.forget()
         return
-    topics = {topic for one in response.members for topic in decode_subscription(one.metadata).topics}
+    topics = {topic for one in response.members for topic in _subscription(one).topics}
     member.subscription.lead(frozenset(topics))
     if not response.skip_assignment:
         joining.to_assign = response
+
+
+def _subscription(one: JoinGroupResponseMember) -> Subscription:
+    """Nobody can be assigned anything for a member whose wishes are not known: as in Java, poll() raises it."""
+    try:
+        return decode_subscription(one.metadata)
+    except ProtocolError as error:
+        raise ProtocolError(
+            f"the subscription of member {one.member_id!r}: {error}; this member leads the group, and will try again "
+            "with each poll(): stop that one, or mend what it sends"
+        ) from error
 
 
 # -- SyncGroup
@@ -186,14 +202,30 @@ def _send_sync(member: Member, step: Step) -> None:
 
 def _assign(member: Member, response: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
     assignor = _assignor(member)
-    group = {
-        one.member_id: GroupMember(decode_subscription(one.metadata), one.group_instance_id) for one in response.members
-    }
+    group = {one.member_id: GroupMember(_subscription(one), one.group_instance_id) for one in response.members}
     shares = assignor.assign(member.subscription.group_metadata(), group)
+    if member.is_cooperative and type(assignor) is not CooperativeStickyAssignor:
+        _check_handovers(group, shares)
     return [
         SyncGroupRequestAssignment(member_id=member_id, assignment=encode_assignment(share))
         for member_id, share in shares.items()
     ]
+
+
+def _check_handovers(group: Members, shares: Assignments) -> None:
+    """What somebody still owns is read by its owner while the others begin: two would process it at once."""
+    taken: set[TopicPartition] = set()
+    given: set[TopicPartition] = set()
+    for member_id, one in group.items():
+        owned = flatten(one.subscription.owned_partitions)
+        share = flatten(shares[member_id].assigned_partitions) if member_id in shares else NOTHING
+        taken |= owned - share
+        given |= share - owned
+    if taken & given:
+        raise UsageError(
+            f"it is COOPERATIVE, and gives {listed(taken & given)} to another member in the same rebalance in which "
+            "they are taken from their owner: leave out what another one still owns, it is free in the next"
+        )
 
 
 def _assignor(member: Member) -> Assignor:
