@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 from pyspark.sql.types import (
@@ -18,10 +19,12 @@ from pyspark.sql.types import (
 )
 
 from equipoise.broker import Broker
+from equipoise.settings import render
 from equipoise.spark import producing, sink
-from equipoise.spark.sink_options import SinkOptions
+from equipoise.spark.sink_options import PRODUCER_WITHOUT_EFFECT, SinkOptions, rows
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.batch import Codec
+from tests.test_documents import ROOT
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
@@ -97,3 +100,11 @@ def test_an_unknown_topic_is_refused_when_the_query_is_planned() -> None:
         with pytest.raises(KafkaError, match="topic 'nowhere' does not exist"):
             sink.batch_writer(schema_of([("value", TEXT)]), options)
         producing.forget_all()
+
+
+def test_the_page_lists_the_settings() -> None:
+    page = (ROOT / "docs/spark.md").read_text(encoding="utf-8").partition("## The sink")[2]
+    listed = re.findall(r"^\| `kafka\.(.+)` \| (.+) \| (.+) \|$", page, re.MULTILINE)
+    assert listed == [(name, render(row.default) or "(empty)", row.metadata["doc"]) for name, row in rows().items()]
+    without_effect = page.partition("Accepted without effect:")[2].partition("Refused")[0]
+    assert re.findall(r"`kafka\.([^`]+)`", without_effect) == list(PRODUCER_WITHOUT_EFFECT)

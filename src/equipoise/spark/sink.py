@@ -73,13 +73,13 @@ def _planned(schema: StructType, options: Mapping[str, str]) -> SinkOptions:
     """The options, once they and the columns are known to be right, and the topic to exist."""
     parsed = SinkOptions.parse(options)
     names = schema.fieldNames()
+    if "value" not in names:
+        raise UsageError(f"there is no column value; the columns are {', '.join(names) or 'none'}: name one so")
     for name in _TYPES:
         if names.count(name) > 1:
             raise UsageError(f"there are {names.count(name)} columns {name}: keep one, and rename or drop the others")
         if name in names:
             _check_type(name, schema[name].dataType)
-    if "value" not in names:
-        raise UsageError(f"there is no column value; the columns are {', '.join(names) or 'none'}: name one so")
     if parsed.topic is not None:
         producer_of(parsed.producer).partitions(parsed.topic)
     elif "topic" not in names:
