@@ -1,0 +1,129 @@
+"""The source as Spark calls it, called by a test instead: what comes back, and what travels."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from equipoise.broker import Broker
+from equipoise.client import Admin
+from equipoise.spark.offsets import Json
+from equipoise.spark.options import SourceOptions
+from equipoise.spark.ranges import OffsetRange
+from equipoise.spark.stream import StreamReader
+from equipoise.wire.errors import UsageError
+from tests.client.writing import produce
+
+
+@pytest.fixture
+def broker(broker: Broker) -> Broker:
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("t", 2)
+    produce(broker, "t", 20, partitions=2)
+    return broker
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_before() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def reader(broker: Broker) -> Iterator[StreamReader]:
+    made = reader_of(broker, startingOffsets="earliest")
+    yield made
+    made.stop()
+
+
+def reader_of(broker: Broker, **options: str) -> StreamReader:
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "t", **options}
+    return StreamReader(SourceOptions.parse(given, streaming=True), ("value",))
+
+
+def ranges(reader: StreamReader, start: Json, end: Json) -> list[OffsetRange]:
+    return sorted(one for task in reader.partitions(start, end) for one in task.ranges)
+
+
+def test_a_batch_after_the_other(reader: StreamReader, broker: Broker) -> None:
+    start = reader.initialOffset()
+    assert reader.initialOffset() == start
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert ranges(reader, start, end) == [OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 10)]
+    assert reader.latestOffset(end, ReadAllAvailable()) is end  # nothing new: the very same
+    reader.commit(end)
+    produce(broker, "t", 2, partitions=1)
+    after = reader.latestOffset(end, ReadAllAvailable())
+    assert ranges(reader, end, after) == [OffsetRange("t", 0, 10, 12)]
+    report = reader.reportLatestOffset()
+    assert report is not None
+    assert report["to"] == {"t": {"0": 12, "1": 10}}
+
+
+def test_limits(reader: StreamReader, broker: Broker) -> None:
+    assert isinstance(reader.getDefaultReadLimit(), ReadAllAvailable)
+    assert reader_of(broker, maxOffsetsPerTrigger="7").getDefaultReadLimit() == ReadMaxRows(7)
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(4))
+    assert [one.size for one in ranges(reader, reader.initialOffset(), end)] == [2, 2]
+
+
+def test_what_is_there_and_no_more(reader: StreamReader, broker: Broker) -> None:
+    reader.prepareForTriggerAvailableNow()
+    produce(broker, "t", 20, partitions=2)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert [one.size for one in ranges(reader, reader.initialOffset(), end)] == [10, 10]
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_it_opens_nothing_before_it_is_asked_and_travels_without_what_it_has_opened(reader: StreamReader) -> None:
+    assert reader.reportLatestOffset() is None
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    travelled = pickle.loads(pickle.dumps(reader))
+    assert travelled._session is None
+    assert ranges(travelled, travelled.initialOffset(), end) == ranges(reader, reader.initialOffset(), end)
+
+
+def test_a_batch_of_an_earlier_run_is_named(
+    reader: StreamReader, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    again = reader_of(broker, startingOffsets="earliest")
+    with caplog.at_level(logging.WARNING):
+        ranges(reader, reader.initialOffset(), end)
+        assert not caplog.text
+        ranges(again, again.initialOffset(), end)
+    assert "was under way when the query ended, and is read again: t-0 [0, 10), t-1 [0, 10)" in caplog.text
+
+
+def test_sigterm_unwinds_once_and_stop_may_take_its_time(reader: StreamReader) -> None:
+    reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    with pytest.raises(SystemExit):
+        os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)  # Spark sends two
+    reader.stop()
+    reader.stop()
+
+
+def test_stop_without_a_start(broker: Broker) -> None:
+    reader_of(broker).stop()
+
+
+def test_errors_come_out(broker: Broker) -> None:
+    reader = reader_of(broker, subscribe="nowhere")
+    with pytest.raises(UsageError, match="topic 'nowhere' does not exist"):
+        reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    reader.stop()
+
+
+def test_a_checkpoint_from_a_newer_release(reader: StreamReader) -> None:
+    newer: dict[str, Any] = {"v": 2}
+    with pytest.raises(UsageError, match="this release knows 1"):
+        reader.latestOffset(newer, ReadAllAvailable())
