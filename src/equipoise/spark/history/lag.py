@@ -7,11 +7,14 @@ records: behind all that are older. That is as right as those times are, and onl
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession, Window
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from equipoise.client import Admin
@@ -19,86 +22,117 @@ from equipoise.client.config import ConsumerConfig
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.session import Session
 
-_MOST_TIMES = 120
+TIMES = 120
 _MOST_QUESTIONS = 200_000  # partitions times times
-_ENDS = "topic string, partition int, step int, at timestamp, log_end long, is_estimate boolean"
-_PLACE = ["topic", "partition"]
 _AT = "committed_at"
+LAG = pa.schema(
+    [
+        ("group", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("committed", pa.int64()),
+        ("log_end", pa.int64()),
+        ("lag", pa.int64()),
+        ("is_estimate", pa.bool_()),
+    ]
+)
+_UNKNOWN: Mapping[int, int | None] = {}
+LogEnds = dict[TopicPartition, dict[int, int | None]]  # by the number of the time
 
 
-class _LogEnd(NamedTuple):
-    topic: str
-    partition: int
-    step: int  # the how manieth time
-    at: datetime
-    log_end: int | None
-    is_estimate: bool
+def lag_over_time(bootstrap_servers: str, commits: DataFrame, written: Path) -> pa.Table:
+    """A row for each group, partition and time: committed, log_end, lag; is_estimate but for the last time, now.
 
-
-def lag_over_time(spark: SparkSession, bootstrap_servers: str, commits: DataFrame) -> DataFrame:
-    """A row for each group, partition and time: committed, log_end, lag; is_estimate but for the last time, now."""
-    first, last = f.unix_millis(f.min(_AT)), f.unix_millis(f.max(_AT))
-    spans = [row for row in commits.groupBy(*_PLACE).agg(first, last).collect() if row[2] is not None]
-    used = [TopicPartition(*row[:2]) for row in spans]
+    `written` is where the files of `commits` are: what they say of themselves spares a look at all rows.
+    """
+    first = _first_commit(written)
+    if first is None:
+        return LAG.empty_table()
     now = round(time.time() * 1000)
-    times = _times(min(row[2] for row in spans), max(now, *(row[3] for row in spans)), len(used)) if spans else []
-    ends = spark.createDataFrame(_log_ends(bootstrap_servers, used, times) if times else [], _ENDS)
-    return _against(commits, ends, times)
-
-
-def _times(first: int, end: int, partitions: int) -> list[int]:
-    """From the first commit to now, evenly; fewer where there are many partitions to ask for."""
-    count = max(2, min(_MOST_TIMES, _MOST_QUESTIONS // max(1, partitions)))
-    return [first + (end - first) * turn // (count - 1) for turn in range(count)]
-
-
-def _time(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
-
-
-# -- log ends
-
-
-def _log_ends(bootstrap_servers: str, used: Iterable[TopicPartition], times: list[int]) -> list[_LogEnd]:
-    session = Session(ConsumerConfig.parse({"bootstrap.servers": bootstrap_servers}))
-    try:
-        partitions = _existing(session, used)
-        first, now = session.earliest(partitions), session.latest(partitions)
-        last = len(times) - 1
-        found = [_LogEnd(*one, last, _time(times[last]), now[one], is_estimate=False) for one in partitions]
-        for step, at in enumerate(times[:last]):
-            then = session.run(session.lookup.list_offsets(dict.fromkeys(partitions, at)), "the offsets by time")
-            for one in partitions:
-                end = now[one] if then[one].offset < 0 else then[one].offset
-                is_known = end > first[one] or first[one] == 0  # else: what was there then has been deleted
-                found.append(_LogEnd(*one, step, _time(at), end if is_known else None, is_estimate=True))
-        return found
-    finally:
-        session.close()
-
-
-def _existing(session: Session, used: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Topics may have been deleted since."""
-    with Admin(session.config.bootstrap_servers) as admin:
-        sizes = {topic.name: len(topic.partitions) for topic in admin.topics()}
-    return sorted(one for one in used if one.partition < sizes.get(one.topic, 0))
+    times = [first + (now - first) * turn // (TIMES - 1) for turn in range(TIMES)]
+    committed = _committed(commits, first, max(1.0, (now - first) / (TIMES - 1)))
+    ends = _log_ends(bootstrap_servers, {TopicPartition(*place[1:]) for place in committed}, times)
+    rows = [row for place, found in committed.items() for row in _rows(place, found, ends, times)]
+    return pa.Table.from_pylist(rows, schema=LAG)
 
 
 # -- commits
 
 
-def _against(commits: DataFrame, ends: DataFrame, times: list[int]) -> DataFrame:
-    """To each time the last commit before it. Only one commit of each step is looked at twice."""
-    start, width = (times[0], (times[-1] - times[0]) / (len(times) - 1)) if len(times) > 1 else (0, 1)
-    step = f.ceil((f.unix_millis(_AT) - start) / f.lit(width)).cast("int")
-    last = f.max_by("offset", "position").alias("committed")
-    stepped = commits.groupBy("group", *_PLACE, step.alias("step")).agg(last)
-    every = stepped.select("group", *_PLACE).distinct().join(ends, _PLACE)
-    joined = every.join(stepped, ["group", *_PLACE, "step"], "left")
-    before = Window.partitionBy("group", *_PLACE).orderBy("step")
-    committed = f.last("committed", ignorenulls=True).over(before)
-    behind = f.col("log_end") - f.col("committed")
-    lag = f.when(behind > 0, behind).when(behind <= 0, 0).alias("lag")  # a commit may be younger than the estimate
-    return joined.withColumn("committed", committed).select(
-        "group", *_PLACE, "at", "committed", "log_end", lag, "is_estimate"
-    )
+def _first_commit(written: Path) -> int | None:
+    found = []
+    for file in written.glob("*.parquet"):
+        metadata = pq.read_metadata(file)
+        column = metadata.schema.to_arrow_schema().get_field_index(_AT)
+        groups = [metadata.row_group(number).column(column) for number in range(metadata.num_row_groups)]
+        found += [one.statistics.min for one in groups if one.statistics is not None and one.statistics.has_min_max]
+    return round(min(found).timestamp() * 1000) if found else None
+
+
+def _committed(commits: DataFrame, first: int, width: float) -> dict[tuple[str, str, int], dict[int, int]]:
+    """By group, topic and partition: the last commit of each step between two times, by the time behind it."""
+    step = f.ceil((f.unix_millis(_AT) - first) / f.lit(width)).cast("int").alias("step")
+    last = f.max_by("offset", "position")
+    rows = commits.where(f.col(_AT).isNotNull()).groupBy("group", "topic", "partition", step).agg(last).toArrow()
+    found: dict[tuple[str, str, int], dict[int, int]] = {}
+    for group, topic, partition, number, offset in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        found.setdefault((group, topic, partition), {})[min(number, TIMES - 1)] = offset
+    return dict(sorted(found.items()))
+
+
+# -- log ends
+
+
+def _log_ends(bootstrap_servers: str, used: set[TopicPartition], times: list[int]) -> LogEnds:
+    """At all times, or at fewer where there are many partitions to ask for."""
+    session = Session(ConsumerConfig.parse({"bootstrap.servers": bootstrap_servers}))
+    try:
+        partitions = _existing(bootstrap_servers, used)
+        first, now = session.earliest(partitions), session.latest(partitions)
+        ends: LogEnds = {one: {TIMES - 1: now[one]} for one in partitions}
+        every = max(1, -(-TIMES * len(partitions) // _MOST_QUESTIONS))
+        for number in range(0, TIMES - 1, every):
+            wanted = dict.fromkeys(partitions, times[number])
+            then = session.run(session.lookup.list_offsets(wanted), "the offsets by time")
+            for one in partitions:
+                end = now[one] if then[one].offset < 0 else then[one].offset
+                is_known = end > first[one] or first[one] == 0  # else: what was there then has been deleted
+                ends[one][number] = end if is_known else None
+        return ends
+    finally:
+        session.close()
+
+
+def _existing(bootstrap_servers: str, used: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Topics may have been deleted since."""
+    with Admin(bootstrap_servers) as admin:
+        sizes = {topic.name: len(topic.partitions) for topic in admin.topics()}
+    return sorted(one for one in used if one.partition < sizes.get(one.topic, 0))
+
+
+# -- both
+
+
+def _rows(
+    place: tuple[str, str, int], commits: Mapping[int, int], ends: LogEnds, times: list[int]
+) -> Iterator[dict[str, Any]]:
+    """From the first commit on. A commit may be younger than the estimate of the log's end: then there is no lag."""
+    group, topic, partition = place
+    of_log = ends.get(TopicPartition(topic, partition), _UNKNOWN)
+    committed: int | None = None
+    for number, at in enumerate(times):
+        committed = commits.get(number, committed)
+        if committed is None or number not in of_log:
+            continue
+        log_end = of_log[number]
+        yield {
+            "group": group,
+            "topic": topic,
+            "partition": partition,
+            "at": datetime.fromtimestamp(at / 1000, UTC),
+            "committed": committed,
+            "log_end": log_end,
+            "lag": None if log_end is None else max(0, log_end - committed),
+            "is_estimate": number < len(times) - 1,
+        }

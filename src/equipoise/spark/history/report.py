@@ -19,6 +19,7 @@ from equipoise.wire.errors import UsageError
 PAGE, OVERVIEW = "report.html", "history.png"
 _OWNERSHIPS = 3  # groups whose partitions are drawn
 _LISTED = 200  # groups in the table
+_CAUSES = 40  # rows of that table
 _OWNERSHIP_CAPTION = "Left blank: no member at all. Red: members, but nobody had the partition. Times are UTC."
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #303030; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
@@ -90,6 +91,7 @@ def _page(groups: Sequence[Summary], pictures: Pictures, about: str) -> str:
         f"<p>{_in_short(groups)}</p>",
         _figure(OVERVIEW, pictures[OVERVIEW]),
         f"<h2>Groups</h2>{_groups_table(groups)}",
+        f"<h2>Why, and because of whom</h2>{_causes_table(groups)}",
         f"<h2>Which setting would help</h2>{_advice_list(groups)}",
         "<h2>Partitions and their owners</h2>",
         *(_figure(name, found) for name, found in pictures.items() if name != OVERVIEW),
@@ -161,6 +163,21 @@ def _first(counter: Mapping[str, int]) -> str:
         return ""
     name = max(counter, key=lambda one: counter[one])
     return f"{name.replace('_', ' ')} ({counter[name]:,})"
+
+
+def _causes_table(groups: Iterable[Summary]) -> str:
+    rows = sorted((row for one in groups for row in one.causes), key=lambda row: -row["count"])[:_CAUSES]
+    cells = [
+        (
+            row["group"],
+            row["reason"].replace("_", " "),
+            " at ".join(filter(None, (row["cause_client"], (row["cause_host"] or "").lstrip("/")))),
+            f"{row['count']:,}",
+            _time(row["last"]),
+        )
+        for row in rows
+    ]
+    return _table(("group", "reason", "client", "times", "last"), cells, (3,)) if cells else "<p>Nothing to tell.</p>"
 
 
 def _advice_list(groups: Iterable[Summary]) -> str:

@@ -23,6 +23,7 @@ class Summary:
     memberships: Sequence[Row]
     ownership: Sequence[Row]
     flapping: Sequence[Row]
+    causes: Sequence[Row]
     lag: Sequence[Row]
 
     @cached_property

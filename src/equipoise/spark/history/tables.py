@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from equipoise.client import Admin
 from equipoise.spark.history.decode import COMMIT, GROUP, ROWS
 from equipoise.spark.history.flapping import causes, flapping
-from equipoise.spark.history.lag import lag_over_time
+from equipoise.spark.history.lag import LAG, lag_over_time
 from equipoise.spark.history.source import ONLY_GROUP, OffsetsSource
 from equipoise.spark.history.timeline import Row, tell
 from equipoise.wire.errors import UsageError
@@ -107,6 +107,11 @@ _TOLD = pa.struct(
 Tables = dict[str, pa.Table]
 
 
+def schemas() -> dict[str, pa.Schema]:
+    """Of the tables but for the commits, by name."""
+    return {field.name: pa.schema(list(field.type.value_type)) for field in _TOLD} | {"lag": LAG}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     bootstrap_servers: str
@@ -127,7 +132,7 @@ def write_tables(spark: SparkSession, request: Request, out: Path) -> Tables:
         shutil.rmtree(staged, ignore_errors=True)
     commits = spark.read.parquet(str(out / COMMITS))
     _check_found(request, tables, commits)
-    tables["lag"] = lag_over_time(spark, request.bootstrap_servers, commits).toArrow()
+    tables["lag"] = lag_over_time(request.bootstrap_servers, commits, out / COMMITS)
     for name, table in tables.items():
         shutil.rmtree(out / name, ignore_errors=True)
         (out / name).mkdir()
@@ -172,6 +177,8 @@ def _write_commits(spark: SparkSession, request: Request, staged: Path, out: Pat
     rows = reader.option(ONLY_GROUP, request.group).load() if request.group is not None else reader.load()
     # With two files open at a time Spark need not sort by what tells them apart.
     spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", "2")
+    # Its own old way of writing times keeps no statistics.
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     rows.write.partitionBy("record").mode("overwrite").parquet(str(staged))
     _settle(spark, staged / f"record={COMMIT}", out / COMMITS)
     groups = spark.read.schema(_schema_of(ROWS)).parquet(str(staged)).where(f.col("record") == GROUP)
@@ -207,12 +214,12 @@ def _tables(entries: DataFrame) -> Tables:
     arrow_udf = f.arrow_udf  # type: ignore[attr-defined]  # its stubs do not have it
     columns = arrow_udf(_tell, _spark_type(_TOLD))("group", "entries")
     found = told.select(columns.alias("told")).select("told.*").toArrow().combine_chunks()
-    return {field.name: _flat(found.column(field.name), field.type.value_type) for field in _TOLD}
+    return {field.name: _flat(found.column(field.name), schemas()[field.name]) for field in _TOLD}
 
 
-def _flat(lists: pa.ChunkedArray, row: pa.StructType) -> pa.Table:
-    rows = lists.combine_chunks().flatten().cast(row)
-    return pa.Table.from_arrays(rows.flatten(), schema=pa.schema(list(row)))
+def _flat(lists: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
+    rows = lists.combine_chunks().flatten().cast(pa.struct(list(schema)))
+    return pa.Table.from_arrays(rows.flatten(), schema=schema)
 
 
 def _tell(groups: pa.Array, entries: pa.Array) -> pa.Array:

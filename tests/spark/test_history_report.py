@@ -1,0 +1,144 @@
+"""Advice is given where the figures speak for it, and nowhere else; pages hold whatever names clients choose."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from equipoise.console.history import parse_since
+from equipoise.spark.history.advice import advise
+from equipoise.spark.history.report import write_report
+from equipoise.spark.history.summary import Summary
+from equipoise.spark.history.tables import schemas
+from equipoise.wire.errors import UsageError
+from tests.console.conftest import Command, command  # noqa: F401  the fixture
+
+BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return BEGIN + timedelta(seconds=seconds)
+
+
+def rebalance(ended: float, reason: str, members: int = 2, **more: Any) -> dict[str, Any]:
+    row = dict.fromkeys(schemas()["rebalances"].names)
+    known = {"began": at(ended - 1), "ended": at(ended), "duration_ms": 1000, "reason": reason, "members": members}
+    figures = {"moved": 0, "kept": 0, "revoked": 0, "overtaken": False, "source": "journal", "group": "g"}
+    return row | known | figures | more
+
+
+def member(client: str, began: float, ended: float | None, why: str | None = None, **more: Any) -> dict[str, Any]:
+    row = dict.fromkeys(schemas()["memberships"].names)
+    times = {"began": at(began), "ended": None if ended is None else at(ended), "why_left": why}
+    who = {"client_id": client, "client_host": "/10.0.0.1", "member_id": f"{client}-{began}", "group": "g"}
+    return row | times | who | {"session_timeout_ms": 45_000, "rebalance_timeout_ms": 300_000} | more
+
+
+def settings(
+    rebalances: list[dict[str, Any]] | None = None, memberships: list[dict[str, Any]] | None = None
+) -> set[str]:
+    group = Summary("g", rebalances or [], memberships or [], [], [], [], [])
+    return {found.setting for found in advise(group)}
+
+
+def test_a_calm_group_gets_no_advice() -> None:
+    calm = [rebalance(1, "member_joined"), rebalance(2, "member_joined", protocol="cooperative-sticky", kept=5)]
+    assert settings(calm, [member("a", 0, None), member("b", 1, None)]) == set()
+
+
+@pytest.mark.parametrize("why", ["poll_overrun", "join_expired"])
+def test_applications_that_poll_too_late(why: str) -> None:
+    late = [member("a", turn * 100, turn * 100 + 50, why) for turn in range(2)]
+    assert settings([], late) == {"max.poll.interval.ms, max.poll.records"}
+    assert settings([], late[:1]) == set(), "once may be chance"
+
+
+def test_sessions_that_are_short() -> None:
+    silent = [member(name, 0, 50, "session_expired", session_timeout_ms=6_000) for name in "ab"]
+    assert settings([], silent) == {"session.timeout.ms"}
+    assert settings([], [row | {"session_timeout_ms": 45_000} for row in silent]) == set()
+
+
+def test_clients_that_come_back() -> None:
+    restarts = [member("a", turn * 100, turn * 100 + 98, "left") for turn in range(3)]
+    assert settings([], restarts) == {"group.instance.id"}
+    static = [row | {"group_instance_id": "a"} for row in restarts]
+    assert settings([], static) == set(), "it has one already"
+    many = [*restarts, member("a", 50, None)]
+    assert settings([], many) == set(), "several members go by that name: nobody can tell which came back"
+    late = [member("a", turn * 100_000, turn * 100_000 + 50, "left") for turn in range(3)]
+    assert settings([], late) == set(), "that is no restart"
+    overruns = [member("a", turn * 100, turn * 100 + 98, "poll_overrun") for turn in range(3)]
+    assert "group.instance.id" not in settings([], overruns)
+
+
+def test_eager_groups_that_stop_all_for_few() -> None:
+    rounds = [rebalance(turn * 100, "member_left", protocol="range", kept=10, moved=2) for turn in range(3)]
+    assert settings(rounds) == {"partition.assignment.strategy"}
+    assert settings([row | {"protocol": "cooperative-sticky"} for row in rounds]) == set()
+    assert settings([row | {"kept": 0} for row in rounds]) == set()
+
+
+def test_members_that_start_together_and_join_one_by_one() -> None:
+    joins = [rebalance(turn * 2, "member_joined", members=turn + 1) for turn in range(4)]
+    assert settings(joins) == {"group.initial.rebalance.delay.ms"}
+    slow = [rebalance(turn * 200, "member_joined", members=turn + 1) for turn in range(4)]
+    assert settings(slow) == set(), "they did not start together"
+    again = [rebalance(turn * 2, "member_joined", members=2) for turn in range(4)]
+    assert settings(again) == set(), "the group did not grow"
+
+
+def test_members_for_whom_all_wait() -> None:
+    slow = [rebalance(turn * 100, "member_left", waited_for="a", waited_ms=9_000) for turn in range(2)]
+    assert settings(slow) == {"max.poll.interval.ms, max.poll.records"}
+
+
+def tables(**rows: list[dict[str, Any]]) -> dict[str, pa.Table]:
+    return {name: pa.Table.from_pylist(rows.get(name, []), schema=schema) for name, schema in schemas().items()}
+
+
+def test_a_page_without_any_group(tmp_path: Path) -> None:
+    page = write_report(tables(), tmp_path, "nowhere").read_text()
+    assert "No group has rebalanced." in page
+
+
+def test_names_are_shown_and_never_obeyed(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>/../x"
+    owned = {"topic": evil, "partition": 0, "member_id": "m", "client_id": evil, "client_host": "/h", "generation": 1}
+    span = {"began": at(0), "ended": at(9), "is_empty": False}
+    found = tables(
+        rebalances=[rebalance(1, "member_joined", cause_client=evil, group=evil)],
+        memberships=[member(evil, 0, None, group=evil)],
+        ownership=[{"group": evil, **owned, **span}],
+    )
+    page = write_report(found, tmp_path, evil).read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert all(file.parent == tmp_path for file in tmp_path.rglob("*.png"))
+    assert len(list(tmp_path.glob("ownership-*.png"))) == 1
+
+
+def test_since() -> None:
+    now = time.time()
+    assert parse_since(None, now) is None
+    assert parse_since("2h", now) == round(now * 1000) - 7_200_000
+    assert parse_since("2026-01-01", now) == parse_since("2026-01-01T00:00:00Z", now) == 1_767_225_600_000
+    assert parse_since("2026-01-01T01:00:00+01:00", now) == 1_767_225_600_000
+    with pytest.raises(UsageError, match="--since yesterday: write a date"):
+        parse_since("yesterday", now)
+
+
+def test_errors_of_the_command_are_one_line(broker: Any, command: Command, tmp_path: Path) -> None:  # noqa: F811
+    out = str(tmp_path / "out")
+    nobody = command("history", "--bootstrap-servers", "127.0.0.1:1", "--out", out)
+    assert (nobody.status, nobody.out) == (2, "")
+    assert nobody.err == "equipoise: cannot connect to 127.0.0.1:1: Connection refused; is a broker listening there?\n"
+    fresh = command("history", "--bootstrap-servers", broker.bootstrap_servers, "--out", out)
+    assert fresh.status == 2
+    assert fresh.err.endswith("has no __consumer_offsets: no group has ever been there\n")
+    assert not Path(out).exists()
