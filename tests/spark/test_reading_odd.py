@@ -194,6 +194,12 @@ def test_an_answer_without_the_partition_is_no_answer(scripted: Scripted) -> Non
     assert leaders.waits == [0, 0, 0]
 
 
+def test_nor_is_one_with_other_records(scripted: Scripted) -> None:
+    leaders = scripted({T0: data(0, batch(0, 1))}, {T0: data(0, batch(7, 8))})
+    assert read_offsets(OffsetRange("t", 0, 7, 9)) == [7, 8]
+    assert leaders.refreshed == 1
+
+
 def test_an_open_transaction_is_waited_for(scripted: Scripted) -> None:
     waiting = {T0: data(0, last_stable_offset=1)}
     scripted(waiting, waiting, {T0: data(0, batch(1, 2))})

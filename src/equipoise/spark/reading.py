@@ -193,8 +193,9 @@ class _Reading:
                 trouble = self._nothing_came(cursor, data, fetch.is_patient)
         if sum(cursor.position for cursor in cursors) > before:
             self._moved_at, self._failures = time.monotonic(), 0
-        elif trouble or not answer.responses:
-            self._wait(trouble or error_from(answer.error_code, f"{fetch.connection.address} answered without records"))
+        elif trouble or not answer.responses or not self._open[0].is_dry:
+            told = f"{fetch.connection.address} answered without the records that were asked for"
+            self._wait(trouble or error_from(answer.error_code, told))
         return parts
 
     def _answered(self, fetch: _Fetch, answer: FetchResponse) -> Iterator[tuple[_Cursor, PartitionData]]:
