@@ -22,7 +22,8 @@ from equipoise.wire.errors import UsageError
 from equipoise.wire.records.batch import HEADER_SIZE
 from equipoise.wire.records.columns import RecordColumns
 
-_ENOUGH_BYTES = 4_000_000
+_ENOUGH_BYTES = 1_000_000, 16_000_000  # what stays in the processor's cache; for batches of many partitions, more
+_ENOUGH_BYTES_A_PARTITION = 50_000
 _MOST_BYTES = (
     64_000_000  # at a time: Arrow counts the bytes of a column in 32 bits, and a batch of Spark's may be large
 )
@@ -34,7 +35,7 @@ def write(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> int:
     producer = producer_of(options.producer)
     writing = _Writing(producer, options)
     try:
-        for rows in _gathered(batches):
+        for rows in _gathered(batches, writing):
             writing.send(rows)
         producer.flush()
     except BaseException:
@@ -43,18 +44,22 @@ def write(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> int:
     return writing.rows
 
 
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _gathered(batches: Iterator[pa.RecordBatch], writing: _Writing) -> Iterator[pa.RecordBatch]:
     gathered: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         for piece in _pieces(batch):
             gathered.append(piece)
             size += piece.nbytes
-            if size >= _ENOUGH_BYTES:
-                yield pa.concat_batches(gathered)
+            if size >= writing.enough_bytes:
+                yield _joined(gathered)
                 gathered, size = [], 0
     if gathered:
-        yield pa.concat_batches(gathered)
+        yield _joined(gathered)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -75,7 +80,14 @@ class _Writing:
         self._config = options.producer
         self._topic = options.topic
         self._sticky = Sticky()
+        self._partitions: dict[str, int] = {}  # of the topics met so far
         self.rows = 0
+
+    @property
+    def enough_bytes(self) -> int:
+        """To be worth sending."""
+        least, most = _ENOUGH_BYTES
+        return min(most, max(least, _ENOUGH_BYTES_A_PARTITION * sum(self._partitions.values())))
 
     def send(self, rows: pa.RecordBatch) -> None:
         columns = RecordColumns(_column(rows, "key"), rows.column("value"), _column(rows, "headers"))
@@ -85,7 +97,8 @@ class _Writing:
         for topic, numbers in self._by_topic(rows):
             self._check_sizes(topic, numbers, columns.sizes)
             partitions = self._choose(topic, rows, numbers, columns.sizes)
-            sorting = np.argsort(partitions, kind="stable")
+            # Numbers of 16 bits or fewer are sorted in linear time.
+            sorting = np.argsort(partitions.astype(np.min_scalar_type(partitions.max())), kind="stable")
             numbers, partitions = numbers[sorting], partitions[sorting]
             done = ends[-1] if ends else 0
             for begin, end in _cuts(partitions, columns.sizes[numbers], self._producer.batch_limit(topic)):
@@ -126,7 +139,7 @@ class _Writing:
 
     def _choose(self, topic: str, rows: pa.RecordBatch, numbers: Ints, sizes: Ints) -> Ints:
         """The partition of each of these rows: as the row says, else by its key, else by turns."""
-        count = self._producer.partitions(topic)
+        count = self._partitions[topic] = self._producer.partitions(topic)
         chosen = self._given(topic, _column(rows, "partition"), numbers, count)
         keys = _column(rows, "key")
         if keys is not None:

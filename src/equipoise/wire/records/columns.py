@@ -117,7 +117,7 @@ def _pack_headers(headers: pa.Array) -> pa.Array:
 def _join(*columns: tuple[pa.Array, Ints | None]) -> pa.Array:
     """One binary of each row's cells: a cell of each column, at the row's own place or at the one given."""
     n = max(len(column) if places is None else len(places) for column, places in columns)
-    picks = np.empty((n, len(columns)), np.int64)
+    picks = np.empty((n, len(columns)), np.int32)  # what Arrow counts bytes in has room for rows too
     first = 0
     for number, (column, places) in enumerate(columns):
         picks[:, number] = (np.arange(n) if places is None else places) + first
