@@ -163,5 +163,5 @@ def _sorted_out(given: Options) -> dict[str, Any]:
         elif key in _TABLES:
             raise UsageError(f"{key} = {value!r}: this is a table of options: write [{key}] and the options below it")
         else:
-            raise UsageError(f"unknown key {key!r} in the pipeline{nearest(key, [*_VALUES, *_TABLES], DOCUMENT)}")
+            raise UsageError(f"unknown key {key!r} in the pipeline{nearest(table, [*_VALUES, *_TABLES], DOCUMENT)}")
     return found

@@ -13,7 +13,7 @@ _PYTHON = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Warning|In
 _JAVA = re.compile(r"(?:Caused by: )?(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error)): (.+)")
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ?")
 _STATE = re.compile(r"\s*SQLSTATE: \w+\.?")
-_WHERE = re.compile(r";? ?line (\d+),? pos(?:ition)? (\d+);?")
+_WHERE = re.compile(r";? ?\(?line (\d+),? pos (\d+)\)?;?")
 _FRAMES = re.compile(r"^\s+(?:at |File |\.\.\. \d+ more)|^Traceback ")
 _LONGEST = 600
 

@@ -103,8 +103,9 @@ class Display:
         if not self._console.is_terminal and now - self._spoke >= _LINES_S:
             self._spoke = now
             for member in self._members:
-                told = [f"{name} {cell}" for name, cell in zip(_COLUMNS, member.cells(now), strict=True)]
-                self._console.print(", ".join(told[1:2] + told[2:]), soft_wrap=True)
+                name, *cells = member.cells(now)
+                told = ", ".join(f"{title} {cell}" for title, cell in zip(_COLUMNS[1:], cells, strict=True))
+                self._console.print(f"{name}: {told}", soft_wrap=True)
 
     def _table(self, now: float) -> Table:
         table = Table(box=box.SIMPLE_HEAD, header_style="bold")

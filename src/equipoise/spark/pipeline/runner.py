@@ -137,7 +137,7 @@ class _Running:
     def watch(self, spark: Any) -> None:
         warned = False
         with Display(self.console, self.figures) as display:
-            while not self.stopping.is_set():
+            while not self.stopping.wait(_LOOK_S):
                 is_over = not any(query.isActive for query in self.queries)
                 is_restarted = self.look(spark)
                 display.show(time.monotonic())
@@ -146,7 +146,7 @@ class _Running:
                 if not warned and self.pipeline.is_shared and any(member.has_state for member in self.figures):
                     warned = True
                     self.tell(f"warning: {_PARTIAL}")
-                self.stopping.wait(_LOOK_S)
+            self.look(spark)
 
     def look(self, spark: Any) -> bool:
         """Whether a query had to be started again."""
@@ -154,7 +154,7 @@ class _Running:
         for number, (query, figures) in enumerate(zip(self.queries, self.figures, strict=True)):
             figures.take(query.recentProgress, time.monotonic())
             failure = query.exception()
-            if failure is None:
+            if failure is None or self.stopping.is_set():
                 continue
             if not self.is_late(failure):
                 raise explain(failure)

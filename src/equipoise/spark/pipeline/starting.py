@@ -7,16 +7,19 @@ processes say, our warnings among it, arrives at `tell`, line by line.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from equipoise.spark.pipeline.errors import PipelineError, explained
 from equipoise.spark.pipeline.java import java_home
@@ -29,12 +32,15 @@ appender.file.name = file
 appender.file.fileName = {log}
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
+logger.python.name = org.apache.spark.api.python.PythonGatewayServer
+logger.python.level = {level}
 rootLogger.level = {level}
 rootLogger.appenderRef.file.ref = file
 """
 _HOST = "127.0.0.1"
-_NOISE = "WARNING: "  # by which the JVM begins what it says about its own command line
-_UNWANTED = "ignore:PySpark does not yet fully support pandas:FutureWarning"
+# What the JVM says about its own command line, and Python between two tracebacks.
+_NOISE = "WARNING: ", "During handling of the above exception", "The above exception was"
+_PANDAS = "PySpark does not yet fully support pandas"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _SOURCES = "python_streaming_source_runner"
 _GATEWAY_S = 10.0
@@ -50,11 +56,13 @@ def spark_session(
         from pyspark.sql import SparkSession
     except ImportError:
         raise PipelineError("Spark is not installed here: pip install 'equipoise[spark]'") from None
-    os.environ |= {"JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": _python_path()}
-    os.environ.setdefault("PYTHONWARNINGS", _UNWANTED)
+    os.environ |= {"JAVA_HOME": str(java_home()), "PYTHONPATH": _python_path()}
+    os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_PANDAS}:FutureWarning")
+    warnings.filterwarnings("ignore", _PANDAS, FutureWarning)
     for kind in ("DataFrame", "SQL"):  # these print each error as JSON, with its whole stack
         PySparkLogger.getLogger(f"{kind}QueryContextLogger").disabled = True
     with tempfile.TemporaryDirectory(prefix="equipoise-spark-") as scratch:
+        os.environ["PYSPARK_PYTHON"] = _python(Path(scratch)) if master.startswith("local") else sys.executable
         builder = SparkSession.builder.master(master).appName(name)
         for key, value in _settings(master, Path(scratch), log, settings).items():
             builder = builder.config(key, value)
@@ -69,6 +77,20 @@ def spark_session(
 def _python_path() -> str:
     """Spark's Python processes find the modules that are found here."""
     return os.pathsep.join(dict.fromkeys(path or str(Path.cwd()) for path in sys.path))
+
+
+def _python(scratch: Path) -> str:
+    """Spark has its processes import PySpark from a zip, whose sources each of them compiles anew, for a second.
+
+    With this one they find the installed modules first.
+    """
+    if os.name != "posix":
+        return sys.executable
+    program = scratch / "python"
+    path, python = shlex.quote(_python_path()), shlex.quote(sys.executable)
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={path}:$PYTHONPATH exec {python} "$@"\n', encoding="utf-8")
+    program.chmod(0o700)
+    return str(program)
 
 
 def _settings(master: str, scratch: Path, log: Path | None, given: Mapping[str, str]) -> dict[str, str]:
@@ -89,25 +111,48 @@ def _settings(master: str, scratch: Path, log: Path | None, given: Mapping[str, 
 
 @contextmanager
 def _heard(tell: Tell) -> Iterator[None]:
-    """Processes started within have a pipe for stderr, which is read here for as long as they live."""
-    reading, writing = os.pipe()
-    stderr = os.dup(2)
-    sys.stderr.flush()
-    os.dup2(writing, 2)
-    os.close(writing)
-    threading.Thread(target=_read, args=(reading, tell), name="equipoise-spark-says", daemon=True).start()
+    """The JVM that is started within has a pipe for stderr, read for as long as it lives; half started, it is ended.
+
+    PySpark keeps its process to itself until it is ready. If it is left alone before, it stays for ever.
+    """
+    module: Any = importlib.import_module("pyspark.java_gateway")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        process: subprocess.Popen[bytes] = subprocess.Popen(*arguments, **(options | {"stderr": subprocess.PIPE}))
+        started.append(process)
+        threading.Thread(target=_read, args=(process.stderr, tell), name="spark-says", daemon=True).start()
+        return process
+
+    original, module.Popen = module.Popen, start
     try:
         yield
+    except BaseException:
+        for process in started:
+            process.kill()
+            process.wait()
+        raise
     finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
+        module.Popen = original
 
 
-def _read(descriptor: int, tell: Tell) -> None:
-    with open(descriptor, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
+def _read(pipe: IO[bytes], tell: Tell) -> None:
+    with pipe:
+        for line in without_tracebacks(line.decode(errors="replace") for line in pipe):
             if line.strip() and not line.startswith(_NOISE):
                 tell(line.rstrip())
+
+
+def without_tracebacks(lines: Iterable[str]) -> Iterator[str]:
+    """What a process dies of arrives as an exception too, if it matters; if it is only stopped, it does not."""
+    is_inside = False
+    for line in lines:
+        if line.startswith("Traceback "):
+            is_inside = True
+        elif is_inside:
+            is_inside = line.startswith((" ", "\n"))  # the line with the exception is the last
+        else:
+            yield line
 
 
 # -- the end

@@ -1,0 +1,155 @@
+"""Pages of Spark to a sentence each: texts as Spark 4.3 gives them, shortened in the middle."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from equipoise.spark.pipeline.errors import explain, explained
+from equipoise.spark.pipeline.java import java_home, version
+from equipoise.spark.pipeline.starting import without_tracebacks
+from equipoise.wire.errors import EquipoiseError, UsageError
+
+
+class AnalysisException(Exception):
+    """Told from others by its name, as PySpark's is."""
+
+    def __init__(self, desc: str) -> None:
+        super().__init__(desc)
+        self.desc = desc
+
+
+class ParseException(AnalysisException):
+    pass
+
+
+STREAM_FAILED = """[STREAM_FAILED] Query [id = 0a1b, runId = 2c3d] terminated with exception: {what}
+=== Streaming Query ===
+Identifier: orders-0 [id = 0a1b, runId = 2c3d]
+Current Committed Offsets: {{}}
+Current State: ACTIVE
+JVM stacktrace:
+org.apache.spark.sql.streaming.StreamingQueryException
+\tat org.apache.spark.sql.execution.streaming.runtime.StreamExecution.runStream(StreamExecution.scala:404)
+"""
+IN_A_SOURCE = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform latest:
+Traceback (most recent call last):
+  File "site-packages/pyspark/sql/streaming/python_streaming_source_runner.py", line 200, in main
+    latest_offset_func(reader, infile, outfile)
+  File "equipoise/spark/session.py", line 90, in _check_topics
+    raise UsageError(
+equipoise.wire.errors.UsageError: topic 'orders' does not exist at 127.0.0.1:9092: create it, or check its name
+ SQLSTATE: 38000"""
+IN_A_TASK = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "shop/orders.py", line 12, in cents
+    return 100 // amount
+           ~~~~^^~~~~~~
+ZeroDivisionError: integer division or modulo by zero
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
+"""
+IN_JAVA = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2935)
+Caused by: org.apache.spark.SparkException: Task failed while writing rows to file:/out.
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.taskFailedWhileWritingRowsError(QueryExecutionErrors.scala:803)
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (
+            AnalysisException(
+                "[TABLE_OR_VIEW_NOT_FOUND] The table or view `sorce` cannot be found. Verify the spelling.\n"
+                "To tolerate the error on drop use DROP VIEW IF EXISTS. SQLSTATE: 42P01; line 2 pos 14;\n"
+                "'Project [*]\n+- 'UnresolvedRelation [sorce], [], false\n"
+            ),
+            "SQL, line 2, character 15: The table or view `sorce` cannot be found. Verify the spelling",
+        ),
+        (
+            ParseException(
+                "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selct'. SQLSTATE: 42601 (line 1, pos 0)\n\n"
+                "== SQL ==\nselct * from source\n^^^\n"
+            ),
+            "SQL, line 1, character 1: Syntax error at or near 'selct'",
+        ),
+        (
+            AnalysisException(
+                "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `valeu` cannot be resolved. SQLSTATE: 42703;\n'Project"
+            ),
+            "SQL: A column `valeu` cannot be resolved",
+        ),
+        (
+            RuntimeError(STREAM_FAILED.format(what=IN_A_SOURCE)),
+            "topic 'orders' does not exist at 127.0.0.1:9092: create it, or check its name",
+        ),
+        (RuntimeError(STREAM_FAILED.format(what=IN_A_TASK)), "ZeroDivisionError: integer division or modulo by zero"),
+        (RuntimeError(STREAM_FAILED.format(what=IN_JAVA)), "No space left on device (IOException)"),
+        (RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited."), "Java gateway process exited"),
+        (RuntimeError(""), "Spark failed without a word"),
+    ],
+)
+def test_one_sentence(error: Exception, sentence: str) -> None:
+    assert str(explain(error)) == sentence
+
+
+def test_a_long_one_is_cut() -> None:
+    assert len(str(explain(RuntimeError("x" * 5000)))) < 650
+
+
+def test_what_we_say_ourselves_is_left_alone() -> None:
+    with pytest.raises(UsageError, match="as it is"), explained():
+        raise UsageError("as it is")
+    with pytest.raises(EquipoiseError, match="spoilt"), explained():
+        raise RuntimeError("[COND] spoilt")
+
+
+def test_tracebacks_of_processes_that_are_stopped_are_left_out() -> None:
+    said = 'one\nTraceback (most recent call last):\n  File "a.py", line 1\n    x\nBrokenPipeError: [Errno 32]\ntwo\n'
+    assert list(without_tracebacks(said.splitlines(keepends=True))) == ["one\n", "two\n"]
+
+
+# -- Java
+
+
+def fake_java(home: Path, says: str) -> None:
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without Java, but for what the test puts into JAVA_HOME."""
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'empty'}")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "empty"))
+    return tmp_path / "java"
+
+
+def test_java_that_will_do(bare: Path) -> None:
+    fake_java(bare, 'openjdk version "21.0.8" 2025-07-15')
+    assert java_home() == bare
+
+
+@pytest.mark.parametrize(
+    ("says", "found"), [('java version "1.8.0_392"', "8"), ("no such thing", "no Java that starts")]
+)
+def test_java_that_is_too_old(bare: Path, says: str, found: str) -> None:
+    fake_java(bare, says)
+    with pytest.raises(EquipoiseError) as caught:
+        java_home()
+    assert f"Spark needs Java 17 or newer and finds only {found} in {bare}: run `make java`" in str(caught.value)
+
+
+def test_no_java(bare: Path) -> None:
+    with pytest.raises(EquipoiseError, match="Spark needs Java 17 or newer and there is none"):
+        java_home()
+    assert version(bare) == 0
