@@ -1,4 +1,4 @@
-"""ZooKeeper servers as processes: what they and an ensemble survive, and what is said where none can be had."""
+"""ZooKeeper servers as processes: what they survive, and what is said where none can be had."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from equipoise.zookeeper import server as servers
-from equipoise.zookeeper.server import Ensemble, ZooKeeperServer, ZooKeeperUnavailable
+from equipoise.zookeeper.server import ZooKeeperServer, ZooKeeperUnavailable
 from tests.zookeeper.town import connected
 
 PATIENCE_S = 60
@@ -24,17 +24,6 @@ def test_nodes_survive_a_kill(tmp_path: Path) -> None:
         server.start()
         assert client.retry(client.get, "/here")[0] == b"still"
         assert server.packets_received() > 0
-        server.restart()
-        assert client.retry(client.get, "/here")[0] == b"still"
-
-
-def test_an_ensemble_goes_on_without_its_leader(zookeeper_ensemble: Ensemble) -> None:
-    with connected(zookeeper_ensemble.connect) as client:
-        client.create("/here", b"still")
-        zookeeper_ensemble.leader.kill()
-        client.retry(client.set, "/here", b"moved")
-        assert client.retry(client.get, "/here")[0] == b"moved"
-    assert len(zookeeper_ensemble.followers) == 1
 
 
 def test_the_command_serves_quietly_until_it_is_told_to_end(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ PATIENT = {"rebalance.backoff.ms": 100, "rebalance.max.retries": 300, "auto.offs
 
 @contextmanager
 def connected(hosts: str, timeout: float = 30.0) -> Iterator[KazooClient]:
-    client = KazooClient(hosts)
+    client = KazooClient(hosts, timeout=60.0)  # of the session: longer than a server takes to start
     try:
         client.start(timeout)
         yield client
@@ -184,11 +184,16 @@ class Town:
         return {TopicPartition(topic, number) for number in range(count)}
 
     def end_session(self, client: KazooClient) -> None:
-        """As if the server had not heard of it for too long: another client takes the session over, and ends it."""
-        thief = KazooClient(self.connect, client_id=client.client_id)
-        thief.start()
-        thief.stop()
-        thief.close()
+        """As if the server had not heard of it for too long: another client takes the session over, and ends it.
+
+        Its own client may be faster and have it back; so it is done again until there is another session.
+        """
+        before = client.client_id
+        while (client.client_id or before) == before:
+            thief = KazooClient(self.connect, client_id=before)
+            thief.start()
+            thief.stop()
+            thief.close()
 
     # -- waiting
 

@@ -23,7 +23,9 @@ class _Reader(Consumer):
     """A consumer that assigns itself partitions, and whose news one can wait for apart from polling."""
 
     def wait_for_news(self, timeout: float) -> None:
-        self._news.wait(timeout)
+        """And forgets them: a poll comes next, or another wait, which must not find the old ones."""
+        if self._news.wait(timeout):
+            self._news.clear()
 
     def wake(self) -> None:
         self._news.set()
