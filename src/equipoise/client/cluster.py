@@ -189,6 +189,10 @@ class Cluster:
                 self.last_failure = error
                 self._awaited = awaited + self._awaited
                 is_settled = False
+            except Exception:  # a bug of ours: leaders would never be found again, in silence
+                log.exception("what the metadata say could not be taken in")
+                self._awaited = awaited + self._awaited
+                is_settled = False
             else:
                 self.last_failure = None
                 _release(awaited)

@@ -104,15 +104,18 @@ class Engine:
             callback = self.membership.member.begin_callback()
             if callback is not None:
                 self.membership.member.poll_ends(now_ms())
-        if callback is not None and callback.kind is Kind.ASSIGNED:
-            self._being_told = callback.partitions
-            self._shared |= callback.partitions
-            self.positions.assign(callback.partitions, held=True)
+            if callback is not None and callback.kind is Kind.ASSIGNED:
+                self._being_told = callback.partitions
+                self._shared |= callback.partitions
+                self.positions.assign(callback.partitions, held=True)
         return callback
 
     def callback_done(self) -> None:
-        self._being_told = NOTHING
-        self.group.act(lambda member, now: member.callback_done(now))
+        def act(member: Member, now: int) -> Step:
+            self._being_told = NOTHING
+            return member.callback_done(now)
+
+        self.group.act(act)
         self.begin_poll()
 
     def take_failure(self) -> KafkaError | None:
@@ -126,23 +129,25 @@ class Engine:
         return failure
 
     def _follow_member(self) -> None:
-        """What the member may read has perhaps changed. Mostly it has not, and that must cost nothing."""
-        self._wake()
+        """What the member may read has perhaps changed. Mostly it has not, and that must cost nothing.
+
+        All under the lock: a thread that was overtaken between looking and doing would put back what was before."""
         member = self.member
         with self.group.lock:
             callbacks = tuple(member.callbacks)
             seen = member.assignment, callbacks, member.generation_id == NO_GENERATION, member.failure
-            if seen == self._seen:
-                return
-            self._seen = seen
-            untold = [callback.partitions for callback in callbacks if callback.kind is Kind.ASSIGNED]
-            told, readable = member.assignment.difference(*untold), member.readable
-            told |= self._being_told & member.assignment
-        self.positions.revoke(self._shared - told)
-        self.positions.assign(told - self._shared)
-        self.positions.hold(told - readable, readable)
-        self._shared = told
-        self._loop.call_soon_threadsafe(self._lacking.set)
+            has_changed, self._seen = seen != self._seen, seen
+            if has_changed:
+                untold = [callback.partitions for callback in callbacks if callback.kind is Kind.ASSIGNED]
+                told, readable = member.assignment.difference(*untold), member.readable
+                told |= self._being_told & member.assignment
+                self.positions.revoke(self._shared - told)
+                self.positions.assign(told - self._shared)
+                self.positions.hold(told - readable, readable)
+                self._shared = told
+        self._wake()
+        if has_changed:
+            self._loop.call_soon_threadsafe(self._lacking.set)
 
     # -- assigned by hand
 
@@ -175,6 +180,10 @@ class Engine:
                 if isinstance(error, KafkaError):
                     self.failure = error
                     self._wake()
+                await asyncio.sleep(backoff.pause(failures))
+            except Exception:  # a bug of ours: without positions nothing would be read, in silence
+                log.exception("positions could not be looked for")
+                failures += 1
                 await asyncio.sleep(backoff.pause(failures))
 
     async def _begin(self, partitions: frozenset[TopicPartition]) -> None:

@@ -124,8 +124,12 @@ class Membership:
         except EquipoiseError as error:
             log.debug("%s: %s", type(request).__name__, error)
             self.act(lambda member, now: member.failed(request, now))
-        else:
+            return
+        try:
             self.act(lambda member, now: member.answered(request, response, now))
+        except Exception:  # a bug of ours: the member must not wait for ever for an answer that has come
+            log.exception("the answer to %s could not be taken in", type(request).__name__)
+            self.act(lambda member, now: member.failed(request, now))
 
     async def ask(self, request: Message, coordinator: Node | None, timeout: float) -> Message:
         """The coordinator's answer; any broker's if there is none."""
