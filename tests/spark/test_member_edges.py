@@ -78,6 +78,7 @@ def test_no_batch_is_planned_before_the_last_is_known_to_the_group(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a crash would repeat two of them."""
+    monkeypatch.setattr("equipoise.spark.progress._JOIN_SECONDS", 0.0)
     fill(broker)
     engine = Engine(broker.bootstrap_servers, **MEMBER)
     until("there is a batch", engine.batch)
@@ -96,6 +97,17 @@ def test_no_batch_is_planned_before_the_last_is_known_to_the_group(
     until("there is a batch", engine.plan)
     assert offsets(broker) == dict.fromkeys(ALL, 10)
     engine.stop()
+
+
+def test_the_first_answer_waits_until_the_group_is_joined() -> None:
+    """Spark may ask again only at its next trigger, and by then the member may be out again."""
+    with Broker({"group.initial.rebalance.delay.ms": 1_000}) as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topic("t", PARTITIONS)
+        fill(broker)
+        engine = Engine(broker.bootstrap_servers, **MEMBER)
+        assert engine.plan()
+        engine.stop()
 
 
 # -- commits that are refused
@@ -281,7 +293,8 @@ def test_a_static_member_whose_place_is_taken_says_so(broker: Broker) -> None:
     second.stop()
 
 
-def test_an_eager_group_with_a_plain_consumer(broker: Broker) -> None:
+def test_an_eager_group_with_a_plain_consumer(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("equipoise.spark.progress._JOIN_SECONDS", 0.0)  # both wait in this thread
     fill(broker)
     eager = {**MEMBER, "kafka__partition__assignment__strategy": "range"}
     engine = Engine(broker.bootstrap_servers, **eager)

@@ -27,6 +27,7 @@ from equipoise.wire.errors import EquipoiseError, UsageError
 log = logging.getLogger(__name__)
 
 _LONG_POLL_SECONDS = 0.25  # Spark asks again at once: an idle query had better wait here
+_JOIN_SECONDS = 10.0  # in which the group may be joined; brokers wait 3 s for the second member
 
 
 class Progress:
@@ -72,10 +73,18 @@ class Progress:
                 self.lag = sum(available(planned, self.ends).values())
                 return self._offset(start, positions, planned)
             self.lag = sum(available(positions, self.ends).values())
+            is_settled = is_settled and self.parts.is_settled
             left = deadline - time.monotonic()
-            if (is_settled and self.parts.is_settled) if self._goal is not None else left <= 0:
+            if self._is_over(left, is_settled=is_settled):
                 return None
             await self._until_news(positions, max(left, 0.01), has_data=bool(sizes))
+
+    def _is_over(self, left: float, *, is_settled: bool) -> bool:
+        """Whether Spark is told that there is nothing. It may not ask again for minutes, so a group had better be
+        joined before; a query that ends with that must know its share."""
+        if is_settled:
+            return self._goal is not None or left <= 0
+        return self._goal is None and left <= -_JOIN_SECONDS
 
     def _is_enough(self, size: int) -> bool:
         return self._goal is not None or self._patience.is_enough(size, time.monotonic_ns() // 1_000_000)
