@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml requirements.lock
 	@touch $@
 
 run: $(STAMP)
-	@$(BIN)/equipoise demo
+	@home=$$(tools/java-home) && JAVA_HOME=$$home $(BIN)/equipoise demo
 
 test: $(STAMP)
 	@tools/foreign-clients

@@ -1,136 +1,197 @@
-"""`equipoise demo`, which is `make run`: the whole product in ten seconds, with a client we did not write."""
+"""`equipoise demo`, which is `make run`: Spark queries and a stock consumer share one group, through a join and a kill.
+
+At the end every order is accounted for, every rebalance has its reason, and a picture shows who had what.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.console import Console, Group
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
 
 from equipoise.broker import Broker
-from equipoise.console.demo_group import show_group
+from equipoise.client import Admin
+from equipoise.console import words
+from equipoise.console.demo_accounts import Account, account, read_output
+from equipoise.console.demo_members import GROUP, PlainConsumer, Query
+from equipoise.console.demo_orders import PARTITIONS, RATE, TOPIC, Orders
+from equipoise.console.demo_plot import draw
+from equipoise.console.demo_watch import Watch
 from equipoise.wire.errors import EquipoiseError, UsageError
 
-TOPIC = "orders"
-PARTITIONS = 6
-RECORDS = 200_000
-_PAYLOAD = b"x" * 100
-_PATIENCE = 30.0  # seconds without any progress before the demo gives up
+PLAIN = "plain consumer"
+QUERIES = "query-1", "query-2", "query-3"
+KILLED = QUERIES[0]
+_FLOW_S = 8.0  # of quiet between two events
+_PATIENCE_S = 300.0
+_LOOK_S = 0.25
+_NEEDED = {"confluent_kafka": "demo", "matplotlib": "plots", "pyspark": "spark", "pyarrow": "spark"}
+_COLOURS = dict(zip((PLAIN, *QUERIES), ("bright_blue", "cyan", "green", "yellow"), strict=True))
 
 
-def run_demo() -> None:
-    try:
-        client_version = version("confluent-kafka")
-    except PackageNotFoundError:
-        raise UsageError("the demo needs a stock client: pip install 'equipoise[demo]'") from None
+def run_demo(picture: Path) -> bool:
+    """Whether the accounts are right."""
+    _check_needs()
     console = Console(highlight=False)
-    with tempfile.TemporaryDirectory(prefix="equipoise-demo-") as data:
-        _Demo(console, data, client_version).run()
+    with tempfile.TemporaryDirectory(prefix="equipoise-demo-") as directory, ExitStack() as stack:
+        demo = _Demo(console, Path(directory), stack)
+        found = demo.run()
+        demo.tell_rebalances()
+        demo.draw(picture)
+        for line in found.lines():
+            demo.say(f"[bold]{line}[/bold]" if found.is_right else f"[bold red]{line}[/bold red]")
+        return found.is_right
+
+
+def _check_needs() -> None:
+    missing = {extra for module, extra in _NEEDED.items() if importlib.util.find_spec(module) is None}
+    if missing:
+        raise UsageError(
+            f"the demo needs more than is installed: pip install 'equipoise[{','.join(sorted(missing))}]', or see "
+            "`equipoise demo --without-spark`"
+        )
+    from equipoise.spark.pipeline.java import java_home
+
+    java_home()
 
 
 class _Demo:
-    def __init__(self, console: Console, data: str, client_version: str) -> None:
+    def __init__(self, console: Console, directory: Path, stack: ExitStack) -> None:
         self.console = console
-        self.data = data
-        self.client = f"confluent-kafka {client_version}"
-        self.acknowledged: Counter[int] = Counter()
-
-    def run(self) -> None:
-        with self.broker("started,") as broker:
-            self.create_topic(broker.bootstrap_servers)
-            self.produce(broker.bootstrap_servers)
-            show_group(broker, TOPIC, self.say)
-        with self.broker("stopped, started again on the same directory,") as broker:
-            self.consume(broker.bootstrap_servers)
-        self.say("Next: [bold]equipoise serve --memory[/bold], and point your own client at it.")
+        self.directory = directory
+        self.broker = stack.enter_context(Broker({"group.initial.rebalance.delay.ms": 0}))
+        with Admin(self.broker.bootstrap_servers) as admin:
+            admin.create_topic(TOPIC, PARTITIONS)
+        self.stack = stack
+        self.watch = Watch(self.broker)
+        self.members: dict[str, Query | PlainConsumer] = {}
+        self.orders = Orders(self.broker.bootstrap_servers)
+        self.killed_at = 0.0
 
     def say(self, line: str) -> None:
         self.console.print(line, soft_wrap=True)
 
-    @contextmanager
-    def broker(self, word: str) -> Iterator[Broker]:
-        started = time.perf_counter()
-        with Broker(data=self.data) as broker:
-            took = (time.perf_counter() - started) * 1000
-            self.say(f"Broker {word} ready on {broker.bootstrap_servers} in {took:.0f} ms.")
-            yield broker
+    # -- the play
+
+    def run(self) -> Account:
+        begun = time.monotonic()
+        self.say(f"Broker on {self.broker.bootstrap_servers}; {RATE:,} orders a second into {PARTITIONS} partitions.")
+        with self.watch.watching(), self.shown(), self.orders:
+            self.members[PLAIN] = self.plain = PlainConsumer(PLAIN, self.broker.bootstrap_servers)
+            self.stack.callback(self.plain.leave)
+            self.begin_query(QUERIES[0])
+            self.begin_query(QUERIES[1])
+            self.until_shared("two Spark queries start, and share the group with a plain consumer", 3, "three share")
+            self.flow("all three read")
+            self.begin_query(QUERIES[2])
+            self.until_shared("a third query starts and joins", 4, f"{QUERIES[2]} joined")
+            self.flow("all four read")
+            self.kill()
+            self.until_shared(
+                f"{KILLED} was killed; the others get its partitions when its session ends", 3, "taken over"
+            )
+            self.flow("the three that are left read on")
+            self.orders.end()
+            self.wait("the last orders are read", lambda: self.watch.last.lag == 0)
+            self.leave()
+        self.say(f"All have left the group, {time.monotonic() - begun:.0f} s after the begin.")
+        return self.accounts()
+
+    def begin_query(self, name: str) -> None:
+        query = Query(name, self.directory, self.broker.bootstrap_servers)
+        self.stack.callback(query.kill)
+        self.members[name] = query
+
+    def kill(self) -> None:
+        query = self.members.pop(KILLED)
+        assert isinstance(query, Query)
+        self.killed_at = self.watch.now()
+        self.watch.note(f"{KILLED} killed")
+        query.kill()
+
+    def leave(self) -> None:
+        with self.doing("the members leave"):
+            self.watch.note("all leave")
+            for member in self.members.values():
+                member.leave()
+
+    # -- waiting
+
+    def until_shared(self, what: str, count: int, event: str) -> None:
+        """Until each of so many members has its part."""
+
+        def is_shared() -> bool:
+            owners = self.watch.last.owners
+            shares = {name: list(owners.values()).count(name) for name in self.members}
+            return len(owners) == PARTITIONS and len(shares) == count and min(shares.values()) == PARTITIONS // count
+
+        self.wait(what, is_shared)
+        self.watch.note(event)
+
+    def flow(self, what: str) -> None:
+        end = time.monotonic() + _FLOW_S
+        self.wait(what, lambda: time.monotonic() >= end)
+
+    def wait(self, what: str, condition: Callable[[], bool]) -> None:
+        with self.doing(what):
+            deadline = time.monotonic() + _PATIENCE_S
+            while not condition():
+                for member in self.members.values():
+                    member.check()
+                if time.monotonic() > deadline:
+                    raise EquipoiseError(f"{what}: this has not come about within {_PATIENCE_S:.0f} s")
+                time.sleep(_LOOK_S)
+
+    # -- what is shown
 
     @contextmanager
-    def progress(self, what: str) -> Iterator[_Bar]:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as progress:
-            yield _Bar(progress, what)
+    def doing(self, what: str) -> Iterator[None]:
+        """A spinner with what is going on; afterwards a line that says when it was done."""
+        self.spinner.update(text=Text(f"{what} ..."))
+        if not self.console.is_terminal:
+            self.say(f"{what} ...")
+        yield
+        if self.console.is_terminal:
+            self.say(f"[dim]{self.watch.now():5.0f} s[/dim]  {what}")
 
-    def create_topic(self, bootstrap: str) -> None:
-        from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        self.spinner = Spinner("dots", Text("starting ..."))
+        with Live(console=self.console, get_renderable=self.picture, transient=True, refresh_per_second=5):
+            yield
 
-        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(timeout=_PATIENCE)
-        self.say(f"{self.client} created topic {TOPIC!r} with {PARTITIONS} partitions.")
+    def picture(self) -> Group:
+        look = self.watch.last
+        table = Table.grid(padding=(0, 1))
+        for name in (PLAIN, *QUERIES):
+            owned = [number for number, owner in look.owners.items() if owner == name]
+            cells = [Text("■" if one in owned else "·", style=_COLOURS[name]) for one in range(PARTITIONS)]
+            table.add_row(Text(name, style=_COLOURS[name]), *cells, Text(f"{len(owned):>3} partitions"))
+        figures = f"{self.orders.acknowledged:,} orders written, {look.lag:,} not yet read and committed"
+        return Group(table, Text(figures), self.spinner)
 
-    def produce(self, bootstrap: str) -> None:
-        from confluent_kafka import Producer
+    # -- the end
 
-        producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 20, "compression.type": "lz4"})
-        started = time.perf_counter()
-        with self.progress("producing") as bar:
-            for number in range(RECORDS):
-                while True:
-                    try:
-                        producer.produce(TOPIC, b"%d:" % number + _PAYLOAD, str(number), on_delivery=self.delivered)
-                        break
-                    except BufferError:  # the client's own queue is full
-                        producer.poll(0.1)
-                if number % 1000 == 0:
-                    producer.poll(0)
-                    bar.show(self.acknowledged.total())
-            if producer.flush(_PATIENCE):
-                raise EquipoiseError(f"{RECORDS - self.acknowledged.total()} records were not acknowledged")
-        self.report("acknowledged, each after a flush to disk (acks=all)", started)
+    def accounts(self) -> Account:
+        outputs = [read_output(name, self.directory / name / "member=0", was_killed=name == KILLED) for name in QUERIES]
+        return account(self.orders.written, [*outputs, self.plain.output()])
 
-    def delivered(self, error: Any, message: Any) -> None:
-        if error is None:
-            self.acknowledged[message.partition()] += 1
+    def tell_rebalances(self) -> None:
+        self.say(f"Rebalances of {GROUP!r}:")
+        for at, entry in self.watch.rebalances():
+            took = words.duration((entry.ended or entry.started) - entry.started)
+            moved = f"{len(entry.moved)} of {PARTITIONS} partitions moved" if entry.moved else "nothing moved"
+            self.say(f"  {at:5.1f} s  generation {entry.generation:>2}: {words.cause(entry.cause)}; {moved}, {took}")
 
-    def consume(self, bootstrap: str) -> None:
-        from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-
-        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "audit", "enable.auto.commit": False})
-        consumer.assign([TopicPartition(TOPIC, index, OFFSET_BEGINNING) for index in range(PARTITIONS)])
-        seen: set[int] = set()
-        started = last = time.perf_counter()
-        with self.progress("consuming") as bar:
-            while len(seen) < RECORDS and time.perf_counter() - last < _PATIENCE:
-                messages = consumer.consume(10_000, timeout=1.0)
-                seen.update(_number(message) for message in messages if message.error() is None)
-                last = time.perf_counter() if messages else last
-                bar.show(len(seen))
-        consumer.close()
-        if seen != set(range(RECORDS)):
-            raise EquipoiseError(f"{RECORDS - len(seen)} of {RECORDS} records did not come back")
-        self.report("read back by assignment, none missing, none changed", started)
-
-    def report(self, what: str, started: float) -> None:
-        seconds = time.perf_counter() - started
-        self.say(f"{RECORDS:,} records {what}: {seconds:.1f} s, {RECORDS / seconds:,.0f}/s.")
-
-
-class _Bar:
-    def __init__(self, progress: Progress, what: str) -> None:
-        self._progress = progress
-        self._task = progress.add_task(what, total=RECORDS)
-
-    def show(self, done: int) -> None:
-        self._progress.update(self._task, completed=done)
-
-
-def _number(message: Any) -> int:
-    """The record's number, if its value is what was sent under its key; -1 shows up as a difference."""
-    number, _, payload = message.value().partition(b":")
-    return int(number) if payload == _PAYLOAD and message.key() == number else -1
+    def draw(self, picture: Path) -> None:
+        draw(picture, self.watch.looks, (PLAIN, *QUERIES), PARTITIONS, self.watch.events, (KILLED, self.killed_at))
+        self.say(f"Who had which partition when: {picture.absolute()}")

@@ -74,11 +74,20 @@ def serve(listen: str, data: Path | None, memory: bool, settings: tuple[str, ...
 
 
 @app.command()
-def demo() -> None:
-    """Start a broker, produce and consume with a stock client, and say what happened. Ends by itself."""
+@click.option("--without-spark", is_flag=True, help="Ten seconds with a stock client instead; needs no Java.")
+@click.option(
+    "--picture", type=click.Path(path_type=Path), default="equipoise-demo.png", show_default=True, help="Where to draw."
+)
+def demo(without_spark: bool, picture: Path) -> None:
+    """Spark queries and a plain consumer share a group, one joins, one is killed: every order is accounted for."""
+    if without_spark:
+        from equipoise.console.demo_small import run_small_demo
+
+        run_small_demo()
+        return
     from equipoise.console.demo import run_demo
 
-    run_demo()
+    sys.exit(not run_demo(picture))
 
 
 @app.group()

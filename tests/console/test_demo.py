@@ -1,0 +1,101 @@
+"""The demo: its play with members that need no Spark, and the accounts it gives of the orders."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from equipoise.console import demo, demo_members
+from equipoise.console.demo_accounts import Output, account, read_output
+from equipoise.console.demo_plot import Span, spans
+from equipoise.console.demo_watch import Look
+from tests.console.conftest import Command
+
+SCRIPT = Path(__file__).with_name("demo_query.py")
+
+
+def test_the_play(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Processes that are killed with SIGKILL and one that is not; only Spark itself is left out."""
+    monkeypatch.setattr(
+        demo_members,
+        "query_command",
+        lambda name, directory, servers: [sys.executable, str(SCRIPT), name, str(directory), servers],
+    )
+    monkeypatch.setattr(demo, "_FLOW_S", 1.0)
+    picture = tmp_path / "picture.png"
+    ended = command("demo", "--picture", str(picture))
+    assert ended.status == 0, ended
+    assert "None is missing." in ended.out
+    assert "sent no heartbeat for 6." in ended.out
+    assert f"Who had which partition when: {picture}" in ended.out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_query_that_ends_is_told_of(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fails = "import sys; print('equipoise: no luck', file=sys.stderr); sys.exit(2)"
+    monkeypatch.setattr(demo_members, "query_command", lambda *_: [sys.executable, "-c", fails])
+    ended = command("demo", "--picture", str(tmp_path / "picture.png"))
+    assert ended.status == 2
+    assert ended.err == "equipoise: query-1 ended: equipoise: no luck\n"
+
+
+def test_without_java_one_sentence(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    ended = command("demo")
+    assert ended.status == 2
+    assert ended.err.startswith("equipoise: Spark needs Java 17 or newer and there is none: run `make java`")
+    assert ended.err.count("\n") == 1
+
+
+# -- accounts
+
+
+def test_all_is_well() -> None:
+    found = account(4, [Output("a", [0, 1]), Output("b", [3, 2])])
+    assert found.is_right
+    assert found.lines()[0] == "4 orders written; found in the outputs: a 2, b 2."
+    assert found.lines()[1].startswith("None is missing. None is there twice")
+
+
+def test_only_the_last_batch_of_the_killed_may_be_there_twice() -> None:
+    killed = Output("a", [0, 1, 2], frozenset({1, 2}))
+    found = account(4, [killed, Output("b", [1, 2, 3])])
+    assert found.is_right
+    assert "2 are there twice, all of them in the batch that was under way" in found.lines()[1]
+    wrong = account(4, [killed, Output("b", [0, 1, 2, 3])])
+    assert not wrong.is_right
+    assert wrong.unexplained == [0]
+    assert "1 orders are there twice WITHOUT A REASON, as 0." in wrong.lines()
+    assert account(4, [killed, Output("b", [1, 1, 2, 3])]).unexplained == [1]
+
+
+def test_what_is_missing_is_named() -> None:
+    found = account(4, [Output("a", [0, 3])])
+    assert not found.is_right
+    assert "2 orders are MISSING, the first is 1." in found.lines()
+
+
+def test_only_files_that_spark_lists_count(tmp_path: Path) -> None:
+    (tmp_path / "_spark_metadata").mkdir()
+    for batch, orders in enumerate([[1, 2], [3], [4]]):
+        file = tmp_path / f"part {batch}.parquet"
+        pq.write_table(pa.table({"order": orders}), file)
+        if batch < 2:
+            (tmp_path / "_spark_metadata" / str(batch)).write_text(f'v1\n{{"path":"{file.as_uri()}"}}')
+    assert read_output("a", tmp_path) == Output("a", [1, 2, 3])
+    assert read_output("a", tmp_path, was_killed=True) == Output("a", [1, 2, 3], frozenset({3}))
+    assert read_output("a", tmp_path / "nowhere", was_killed=True) == Output("a", [])
+
+
+# -- the picture
+
+
+def test_spans_of_a_partition() -> None:
+    looks = [Look(at, owners, frozenset(), 0) for at, owners in ((0, {}), (1, {0: "a"}), (2, {0: "a"}), (3, {0: "b"}))]
+    assert list(spans(looks, 1)) == [Span(0, "", 0, 1), Span(0, "a", 1, 3), Span(0, "b", 3, 3)]
