@@ -15,12 +15,14 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.server import Server
+from equipoise.proving.members.events import Place
+from equipoise.proving.members.fleet import places_of
 from equipoise.wire.records.batch import BatchHeader, iter_headers
+from tests.interop import groups
 from tests.interop.drivers import DRIVERS, AioKafka, Confluent, Driver, KafkaJs, KafkaPython, Kcat, MissingClient
 
 PARTITIONS = 6
-# The records of these tests are from 2023: without this, retention would be free to delete them.
-SETTINGS = {"num.partitions": PARTITIONS, "log.retention.ms": -1}
+SETTINGS = {"num.partitions": PARTITIONS, **groups.SETTINGS}
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +106,21 @@ def kafkajs(open_client: Callable[[str], Driver]) -> KafkaJs:
 def topic() -> str:
     """A name no other test has."""
     return f"topic-{uuid.uuid4()}"
+
+
+@pytest.fixture
+def places(request: pytest.FixtureRequest, confluent: Confluent, topic: str) -> set[Place]:
+    """The partitions of the topic, which is created with as many as the module's PARTITIONS say."""
+    count = request.module.PARTITIONS
+    confluent.create_topic(topic, count)
+    return places_of(topic, count)
+
+
+@pytest.fixture(scope="module")
+def fleet(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[groups.Fleet]:
+    """Members of groups, in processes that the module's tests share."""
+    with groups.Fleet(broker.bootstrap_servers, tmp_path_factory.mktemp("members") / "log") as running:
+        yield running
 
 
 def batches_in_log(broker: Broker, topic: str) -> list[BatchHeader]:

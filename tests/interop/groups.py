@@ -14,7 +14,8 @@ from equipoise.proving.members import fleet
 from equipoise.proving.members.events import Place
 from equipoise.proving.members.hosts import Host
 
-# Sessions are as short as a test wants, and nobody waits long for others to come.
+# Sessions are as short as a test wants, and nobody waits long for others to come. Some records are from 2023: retention
+# would be free to delete them.
 SETTINGS = {"group.min.session.timeout.ms": 500, "group.initial.rebalance.delay.ms": 100, "log.retention.ms": -1}
 
 

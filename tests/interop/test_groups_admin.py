@@ -29,7 +29,7 @@ from equipoise.proving.members.fleet import Members, places_of
 from tests.interop.drivers import AioKafka, Confluent, KafkaJs, KafkaPython
 from tests.interop.drivers.base import PATIENCE_S
 from tests.interop.drivers.kafkajs import KafkaJsError
-from tests.interop.groups import SETTINGS, Fleet, committed, view_group
+from tests.interop.groups import Fleet, committed, view_group
 
 PARTITIONS = 4
 RECORDS = 3  # in each partition, all of them read and committed by the live group
@@ -41,18 +41,6 @@ class Live(NamedTuple):
     group: str
     topic: str
     members: Members
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def fleet(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with Fleet(broker.bootstrap_servers, tmp_path_factory.mktemp("members") / "log") as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -28,12 +28,6 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def fleet(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with Fleet(broker.bootstrap_servers, tmp_path_factory.mktemp("members") / "log") as running:
-        yield running
-
-
 def wait_all_joined(members: Members, broker: Broker, count: int) -> None:
     def has_joined(server: Server) -> bool:
         group = server.groups.shard_of(members.group).core.groups[members.group]

@@ -3,15 +3,12 @@ one owner, every record is read, and who comes next goes on where the commits en
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from equipoise.broker import Broker
 from equipoise.proving.members.events import Place
-from equipoise.proving.members.fleet import Members, places_of
-from tests.interop.drivers import Confluent
-from tests.interop.groups import SETTINGS, Fleet, committed, view_group
+from equipoise.proving.members.fleet import Members
+from tests.interop.groups import Fleet, committed, view_group
 
 PARTITIONS = 12
 RECORDS = 5  # written to each partition at a time
@@ -34,24 +31,6 @@ CASES = [
     ("kcat", "range", "auto"),
     ("kcat", "cooperative-sticky", "auto"),
 ]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def fleet(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with Fleet(broker.bootstrap_servers, tmp_path_factory.mktemp("members") / "log") as running:
-        yield running
-
-
-@pytest.fixture
-def places(confluent: Confluent, topic: str) -> set[Place]:
-    confluent.create_topic(topic, PARTITIONS)
-    return places_of(topic, PARTITIONS)
 
 
 @pytest.mark.parametrize(("client", "assignor", "commit"), CASES)

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from equipoise.broker import Broker
 from equipoise.proving.members.fleet import Members, places_of
 from tests.interop.drivers import Confluent
-from tests.interop.groups import SETTINGS, Fleet, view_group
+from tests.interop.groups import Fleet, view_group
 
 PARTITIONS = 12
 METADATA_AGE_MS = 400
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def fleet(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with Fleet(broker.bootstrap_servers, tmp_path_factory.mktemp("members") / "log") as running:
-        yield running
 
 
 @pytest.mark.parametrize(

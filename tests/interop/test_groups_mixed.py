@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from equipoise.broker import Broker
 from equipoise.proving.members.events import Place
-from equipoise.proving.members.fleet import Members, places_of
-from tests.interop.drivers import Confluent
-from tests.interop.groups import SETTINGS, Fleet
+from equipoise.proving.members.fleet import Members
+from tests.interop.groups import Fleet
 
 PARTITIONS = 6
 SHORT_MS = 2_000
@@ -20,24 +16,6 @@ MIXES = [
     ("kafka-python", "range"),
     ("kafka-python", "cooperative-sticky"),
 ]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def fleet(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with Fleet(broker.bootstrap_servers, tmp_path_factory.mktemp("members") / "log") as running:
-        yield running
-
-
-@pytest.fixture
-def places(confluent: Confluent, topic: str) -> set[Place]:
-    confluent.create_topic(topic, PARTITIONS)
-    return places_of(topic, PARTITIONS)
 
 
 @pytest.mark.parametrize(("other", "assignor"), MIXES)

@@ -4,7 +4,6 @@ takes it when it is put out."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,10 +13,10 @@ from kafka.errors import NoError
 from equipoise.broker import Broker, connection
 from equipoise.broker.holding import Holding
 from equipoise.proving.members.events import Place
-from equipoise.proving.members.fleet import Members, places_of
+from equipoise.proving.members.fleet import Members
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
-from tests.interop.drivers import Confluent, KafkaPython
-from tests.interop.groups import SETTINGS, Fleet, view_group
+from tests.interop.drivers import KafkaPython
+from tests.interop.groups import Fleet, view_group
 
 PARTITIONS = 4
 JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
@@ -29,24 +28,6 @@ ASSIGNORS = {
     "kcat": "range",
 }
 HELD = {"aiokafka", "confluent-kafka", "kafka-python", "kcat"}  # they say who they are, and are known to bear it
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def fleet(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with Fleet(broker.bootstrap_servers, tmp_path_factory.mktemp("members") / "log") as running:
-        yield running
-
-
-@pytest.fixture
-def places(confluent: Confluent, topic: str) -> set[Place]:
-    confluent.create_topic(topic, PARTITIONS)
-    return places_of(topic, PARTITIONS)
 
 
 @pytest.fixture

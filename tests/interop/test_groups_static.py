@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from equipoise.broker import Broker
 from equipoise.proving.members.events import Place
-from equipoise.proving.members.fleet import Members, places_of
-from tests.interop.drivers import Confluent
-from tests.interop.groups import SETTINGS, Fleet, view_group
+from equipoise.proving.members.fleet import Members
+from tests.interop.groups import Fleet, view_group
 
 PARTITIONS = 12
 # KafkaJS 2 knows no group.instance.id.
@@ -23,24 +22,6 @@ CASES = [
     ("aiokafka", "roundrobin", "sync"),
     ("kcat", "range", "auto"),
 ]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def fleet(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with Fleet(broker.bootstrap_servers, tmp_path_factory.mktemp("members") / "log") as running:
-        yield running
-
-
-@pytest.fixture
-def places(confluent: Confluent, topic: str) -> set[Place]:
-    confluent.create_topic(topic, PARTITIONS)
-    return places_of(topic, PARTITIONS)
 
 
 @pytest.mark.parametrize(("client", "assignor", "commit"), CASES)
