@@ -23,18 +23,19 @@ from equipoise.wire.errors import EquipoiseError
 from equipoise.zookeeper import BrokerRegistration, ConsumerRebalanceListener, ZooKeeperConsumer
 from equipoise.zookeeper.assignment import consumer_of
 from equipoise.zookeeper.layout import GroupPaths, TopicFilter
+from equipoise.zookeeper.session import open_client
 from equipoise.zookeeper.streams import Stream
 
 MODES = ("faithful", "safe")
+_SESSION_MS = 60_000  # longer than a server takes to start, however busy the machine
 # Soon again, for long: on a busy machine too no attempt is the last.
 PATIENT = {"rebalance.backoff.ms": 100, "rebalance.max.retries": 300, "auto.offset.reset": "smallest"}
 
 
 @contextmanager
 def connected(hosts: str, timeout: float = 30.0) -> Iterator[KazooClient]:
-    client = KazooClient(hosts, timeout=60.0)  # of the session: longer than a server takes to start
+    client = open_client(hosts, _SESSION_MS, round(timeout * 1000))
     try:
-        client.start(timeout)
         yield client
     finally:
         client.stop()
