@@ -32,7 +32,7 @@ def draw(results: Results, members: Sequence[int], path: Path) -> None:
     for axes, (event, what, title) in zip(panels.flat, _PANELS, strict=True):
         _draw_panel(axes, results, members, event, what)
         axes.set_title(title, fontsize=11)
-    panels.flat[0].legend(fontsize=9)
+    figure.legend(*panels.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(Kind))
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
