@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from equipoise.wire.errors import ProtocolError
 from equipoise.wire.offsets_records import GroupMetadataValue, MemberMetadata, UnknownRecordType, decode_record
-from equipoise.wire.records.arrow import gather, text
+from equipoise.wire.records.arrow import as_column, gather, text
 from equipoise.wire.records.lanes import Bytes, Ints
 
 INPUT = ("key", "value", "offset", "timestamp")  # the columns of the topic that are needed
@@ -80,7 +80,7 @@ def decode(batches: Iterable[pa.RecordBatch], group: str | None = None) -> Itera
             yield _commits(batch, known, code, kind)
             rows = np.flatnonzero(kind == _GROUP_KEY)
             if len(rows):
-                yield _groups(batch.take(pa.array(rows)))
+                yield _groups(batch.take(as_column(rows)))
 
 
 # -- commits
@@ -89,25 +89,25 @@ def decode(batches: Iterable[pa.RecordBatch], group: str | None = None) -> Itera
 def _commits(batch: pa.RecordBatch, known: _Keys, code: Ints, kind: Ints) -> pa.RecordBatch:
     is_commit = np.isin(kind, _COMMIT_KEYS)
     if not is_commit.all():
-        batch, code = batch.filter(pa.array(is_commit)), code[is_commit]
+        batch, code = batch.filter(_flags(is_commit)), code[is_commit]
     values = _read_values(batch["value"])
-    is_null = np.asarray(batch["value"].is_null())
-    codes = pa.array(code)
+    is_null = batch["value"].is_null().to_numpy(zero_copy_only=False)
+    codes = as_column(code)
     columns = [
         _constant(COMMIT, batch.num_rows),
         known.group.take(codes),
         known.topic.take(codes),
-        pa.array(known.partition[code].astype(np.int32)),
-        pa.array(values.offset, mask=is_null),
-        pa.array(values.leader_epoch.astype(np.int32), mask=is_null),
-        pc.if_else(pa.array(is_null), None, values.metadata) if is_null.any() else values.metadata,
-        pa.array(values.committed_at * 1000, mask=is_null).cast(_TIME),
+        as_column(known.partition[code].astype(np.int32)),
+        _nullable(as_column(values.offset), is_null),
+        _nullable(as_column(values.leader_epoch.astype(np.int32)), is_null),
+        _nullable(values.metadata, is_null),
+        _nullable(as_column(values.committed_at * 1000).view(_TIME), is_null),
         batch["timestamp"],
         batch["offset"],
     ]
     rows = pa.RecordBatch.from_arrays(columns, schema=ROWS)
     readable = values.readable | is_null
-    return rows if readable.all() else rows.filter(pa.array(readable))
+    return rows if readable.all() else rows.filter(_flags(readable))
 
 
 def _read_keys(keys: pa.Array) -> _Keys:
@@ -186,7 +186,23 @@ def _texts(data: Bytes, begin: Ints, end: Ints) -> pa.Array:
 
 
 def _constant(value: str, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value), count)
+    encoded = value.encode()
+    ends = np.arange(count + 1, dtype=np.int32) * len(encoded)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(encoded * count)])
+
+
+def _nullable(column: pa.Array, is_null: Flags) -> pa.Array:
+    if not is_null.any():
+        return column
+    return pa.Array.from_buffers(column.type, len(column), [_bits(~is_null), *column.buffers()[1:]])
+
+
+def _flags(flags: Flags) -> pa.Array:
+    return pa.Array.from_buffers(pa.bool_(), len(flags), [None, _bits(flags)])
+
+
+def _bits(flags: Flags) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(flags, bitorder="little"))
 
 
 # -- groups

@@ -11,6 +11,7 @@ from equipoise.spark.history.summary import Summary, summarise
 from equipoise.spark.history.tables import Request, find_topics, write_tables
 from equipoise.spark.pipeline.errors import explained
 from equipoise.spark.pipeline.starting import spark_session
+from equipoise.wire.errors import UsageError
 
 __all__ = ["Request", "run"]
 log = logging.getLogger(__name__)
@@ -19,7 +20,10 @@ log = logging.getLogger(__name__)
 def run(request: Request, out: Path, master: str, progress: Callable[[str], None]) -> list[Summary]:
     """The groups found, the one with the most rebalances first. EquipoiseError in one sentence, whatever fails."""
     find_topics(request)  # before Spark's JVM takes its seconds
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{out} cannot be written to ({error.strerror}): name another directory with --out") from None
     progress("starting Spark")
     with spark_session("equipoise history", master, {}, log.debug) as spark, explained():
         progress(f"reading {request.bootstrap_servers}")
