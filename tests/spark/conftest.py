@@ -27,10 +27,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     pytest.importorskip("pyspark")
     from pyspark.sql import SparkSession
 
-    from equipoise.spark.settings import tuned
+    from equipoise.spark.settings import python_program, tuned
 
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     home = tmp_path_factory.mktemp("spark")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python_program(home)
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

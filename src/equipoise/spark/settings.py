@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
+from pathlib import Path
 from typing import Any
 
 TUNED = {
@@ -21,3 +25,22 @@ def tuned(builder: Any) -> Any:
     for name, value in TUNED.items():
         builder = builder.config(name, value)
     return builder
+
+
+def python_program(directory: Path) -> str:
+    """For PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON on one machine: this Python, as a script in `directory`.
+
+    Spark has its processes import PySpark from a zip, whose sources each of them compiles anew, for a second of CPU:
+    on a busy machine that is longer than Spark waits for them. With this one they find the installed modules first.
+    """
+    if os.name != "posix":
+        return sys.executable
+    program = directory / "python"
+    path, python = shlex.quote(python_path()), shlex.quote(sys.executable)
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={path}:$PYTHONPATH exec {python} "$@"\n', encoding="utf-8")
+    program.chmod(0o700)
+    return str(program)
+
+
+def python_path() -> str:
+    return os.pathsep.join(dict.fromkeys(path or str(Path.cwd()) for path in sys.path))

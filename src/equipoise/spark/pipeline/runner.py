@@ -17,6 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from equipoise.settings import convert
 from equipoise.spark.pipeline.checks import blame, check, checkpoint_of, load, path_of
 from equipoise.spark.pipeline.config import OURS, TOPIC, Pipeline
 from equipoise.spark.pipeline.errors import PipelineError, explain, explained
@@ -180,7 +181,8 @@ class _Running:
 
 def _show(options: dict[str, str]) -> Any:
     """The console sink, in this process: Spark's own prints from the JVM, through the table."""
-    rows, is_cut = int(options.get("numRows", _SHOWN)), options.get("truncate", "true").lower() == "true"
+    rows = convert("numRows", options.get("numRows", _SHOWN), int)
+    is_cut = convert("truncate", options.get("truncate", "true"), bool)
 
     def show(batch: Any, number: int) -> None:
         shown = batch.limit(rows + 1).cache()

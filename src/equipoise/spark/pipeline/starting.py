@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,7 @@ from typing import IO, Any
 
 from equipoise.spark.pipeline.errors import PipelineError, explained
 from equipoise.spark.pipeline.java import java_home
-from equipoise.spark.settings import TUNED
+from equipoise.spark.settings import TUNED, python_path, python_program
 
 Tell = Callable[[str], None]
 _LOG4J = """status = off
@@ -56,13 +55,15 @@ def spark_session(
         from pyspark.sql import SparkSession
     except ImportError:
         raise PipelineError("Spark is not installed here: pip install 'equipoise[spark]'") from None
-    os.environ |= {"JAVA_HOME": str(java_home()), "PYTHONPATH": _python_path()}
+    # Spark's Python processes find the modules that are found here.
+    os.environ |= {"JAVA_HOME": str(java_home()), "PYTHONPATH": python_path()}
     os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_PANDAS}:FutureWarning")
     warnings.filterwarnings("ignore", _PANDAS, FutureWarning)
     for kind in ("DataFrame", "SQL"):  # these print each error as JSON, with its whole stack
         PySparkLogger.getLogger(f"{kind}QueryContextLogger").disabled = True
     with tempfile.TemporaryDirectory(prefix="equipoise-spark-") as scratch:
-        os.environ["PYSPARK_PYTHON"] = _python(Path(scratch)) if master.startswith("local") else sys.executable
+        python = python_program(Path(scratch)) if master.startswith("local") else sys.executable
+        os.environ |= {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
         builder = SparkSession.builder.master(master).appName(name)
         for key, value in _settings(master, Path(scratch), log, settings).items():
             builder = builder.config(key, value)
@@ -72,25 +73,6 @@ def spark_session(
             yield session
         finally:
             _ended(session)
-
-
-def _python_path() -> str:
-    """Spark's Python processes find the modules that are found here."""
-    return os.pathsep.join(dict.fromkeys(path or str(Path.cwd()) for path in sys.path))
-
-
-def _python(scratch: Path) -> str:
-    """Spark has its processes import PySpark from a zip, whose sources each of them compiles anew, for a second.
-
-    With this one they find the installed modules first.
-    """
-    if os.name != "posix":
-        return sys.executable
-    program = scratch / "python"
-    path, python = shlex.quote(_python_path()), shlex.quote(sys.executable)
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={path}:$PYTHONPATH exec {python} "$@"\n', encoding="utf-8")
-    program.chmod(0o700)
-    return str(program)
 
 
 def _settings(master: str, scratch: Path, log: Path | None, given: Mapping[str, str]) -> dict[str, str]:
