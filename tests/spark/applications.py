@@ -128,11 +128,9 @@ class Application:
 
     @property
     def places(self) -> Counter[Place]:
-        return Counter(
-            (topic, partition, at)
-            for one in (self.home / "out").glob("*.json")
-            for topic, partition, at in json.loads(one.read_text())
-        )
+        files = [one.read_text() for one in (self.home / "out").glob("*.json")]
+        rows = [json.loads(line) for text in files for line in text.splitlines()]
+        return Counter((row["topic"], row["partition"], row["offset"]) for row in rows)
 
     def wait(self, what: str, is_true: Any) -> None:
         until(what, lambda: is_true() or not self.is_running)
