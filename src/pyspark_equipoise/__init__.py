@@ -1,4 +1,4 @@
-"""Spark imports every module named pyspark_* and takes its DefaultSource: so `format("equipoise")` needs no register()."""
+"""Spark takes DefaultSource of every module named pyspark_*: so `format("equipoise")` needs no register()."""
 
 from equipoise.spark.source import EquipoiseSource as DefaultSource
 
