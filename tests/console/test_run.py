@@ -1,0 +1,109 @@
+"""`equipoise run` as a process, with a Spark of its own; and what it refuses before it starts one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+
+from equipoise.broker import Broker
+from tests.console.conftest import Command
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+PATIENCE_S = 200
+
+
+def test_an_example_with_a_broker_of_its_own_until_ctrl_c(tmp_path: Path) -> None:
+    """Orders arrive in the topic, and nothing is printed but what is meant to be."""
+    command = [sys.executable, "-m", "equipoise", "run", str(EXAMPLES / "orders.toml"), "--master", "local[2]"]
+    command += ["--set", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
+    said = tmp_path / "said"
+    with said.open("w") as file, subprocess.Popen(command, cwd=tmp_path, stdout=file, stderr=file) as process:
+        try:
+            consumer = Consumer(
+                {"bootstrap.servers": address(said), "group.id": "test", "auto.offset.reset": "earliest"}
+            )
+            consumer.subscribe(["orders"])
+            message = consumer.poll(PATIENCE_S)
+            consumer.close()
+            assert message is not None
+            assert message.error() is None
+            assert set(json.loads(message.value() or b"")) == {"order", "cents"}
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE_S) == 0
+        finally:
+            process.kill()
+    lines = [line.strip() for line in said.read_text().splitlines() if line.strip()]
+    assert lines[0].startswith("No brokers are named, so one runs here")
+    expected = r"member +rows/s +lag +batch .*|─+|orders-0:? .*"
+    assert [line for line in lines[1:] if not re.fullmatch(expected, line)] == []
+
+
+def address(said: Path) -> str:
+    while True:
+        found = re.search(r"127\.0\.0\.1:\d+", said.read_text())
+        if found:
+            return found.group()
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "explanation"),
+    [
+        (["nowhere.toml"], "nowhere.toml does not exist: a pipeline is a file of TOML, or module:function"),
+        (["a:b", "--set", "nonsense"], "--set nonsense: write NAME=VALUE, for instance --set source.subscribe=orders"),
+        (["a:b", "--set", "sorce.subscribe=orders"], "did you mean 'source'?"),
+        (["nowhere_at_all:b", "--bootstrap-servers", "x:1"], "there is no module 'nowhere_at_all'"),
+        (["a:b", "--members", "0"], "--members"),
+    ],
+)
+def test_a_bad_option_is_one_line_and_status_2(command: Command, arguments: list[str], explanation: str) -> None:
+    ended = command("run", *arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert explanation in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def pipeline(path: Path) -> str:
+    file = path / "orders.toml"
+    file.write_text('[source]\nsubscribe = "orders"')
+    return str(file)
+
+
+def test_a_topic_that_is_not_there(command: Command, tmp_path: Path) -> None:
+    with Broker() as broker:
+        ended = command("run", pipeline(tmp_path), "--bootstrap-servers", broker.bootstrap_servers)
+        where = broker.bootstrap_servers
+    assert ended.status == 2
+    assert ended.err == f"equipoise: topic 'orders' does not exist at {where}: create it, or check its name\n"
+
+
+def test_brokers_that_cannot_be_reached(command: Command, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
+    ended = command("run", pipeline(tmp_path), "--bootstrap-servers", nobody)
+    assert ended.status == 2
+    assert ended.err.startswith(f"equipoise: the brokers at {nobody} cannot be used: ")
+    assert ended.err.count("\n") == 1
+
+
+def test_java_that_is_missing(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    before = dict(os.environ)
+    ended = command("run", str(EXAMPLES / "orders.toml"))
+    assert ended.status == 2
+    told = ended.err.splitlines()
+    assert told[-1].startswith("equipoise: Spark needs Java 17 or newer and there is none: run `make java`")
+    assert len(told) == 2  # the first is about the broker
+    assert dict(os.environ) == before
