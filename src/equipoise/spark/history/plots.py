@@ -37,6 +37,7 @@ _GAP = "#d62d20"
 _INK, _PALE = "#303030", "#e6e6e6"
 _MOST_BARS = 12
 MOST_PARTITIONS = 48
+_MOST_SPANS = 20_000
 _DPI = 130
 STYLE: Any = {
     "font.size": 9,
@@ -140,16 +141,38 @@ def dark_partitions(axes: Axes, groups: Sequence[Summary]) -> None:
 def rebalances_in_time(axes: Axes, groups: Sequence[Summary]) -> None:
     axes.set_title("When, and for how long")
     shown = [one for one in groups if one.rebalances][:_MOST_BARS]
-    rows = [(place, row) for place, one in enumerate(shown) for row in one.rebalances]
-    for place, row in rows:
-        if row["began"] is not None:
-            span = _days(row["began"]), _days(row["ended"]) - _days(row["began"])
-            axes.broken_barh([span], (place - 0.3, 0.6), color=REASONS.get(row["reason"], _OTHER), alpha=0.5)
-    ends = [row["ended"] for _, row in rows]
-    colors = [REASONS.get(row["reason"], _OTHER) for _, row in rows]
-    axes.scatter(ends, [place for place, _ in rows], c=colors, s=14, marker="|", linewidths=1.6)
+    line = {one.group: place for place, one in enumerate(shown)}
+    rows = _latest([row for one in shown for row in one.rebalances])
+    timed = [row for row in rows if row["began"] is not None]
+    _spans(axes, timed, [line[row["group"]] for row in timed], 0.6, [_color(row) for row in timed], alpha=0.5)
+    ends, places = [_days(row["ended"]) for row in rows], [line[row["group"]] for row in rows]
+    axes.scatter(ends, places, c=[_color(row) for row in rows], s=14, marker="|", linewidths=1.6)
     _name_bars(axes, [one.group for one in shown])
     _in_time(axes)
+
+
+def _color(row: Row) -> str:
+    return REASONS.get(row["reason"], _OTHER)
+
+
+def _spans(
+    axes: Axes, rows: Sequence[Row], lines: Sequence[int], height: float, colors: Sequence[Any], alpha: float = 1
+) -> None:
+    """Bars from `began` to `ended`; what has not ended goes on to the end of all."""
+    if not rows:
+        return
+    end = max(row["ended"] or row["began"] for row in rows)
+    starts = [_days(row["began"]) for row in rows]
+    widths = [_days(row["ended"] or end) - start for row, start in zip(rows, starts, strict=True)]
+    # With edges, or the shortest would be narrower than any point of the picture.
+    axes.barh(lines, widths, left=starts, height=height, color=colors, edgecolor=colors, linewidth=0.5, alpha=alpha)
+
+
+def _latest(rows: Sequence[Row]) -> Sequence[Row]:
+    """More could neither be told apart nor be drawn in a reasonable time."""
+    return (
+        rows if len(rows) <= _MOST_SPANS else sorted(rows, key=lambda row: row["ended"] or row["began"])[-_MOST_SPANS:]
+    )
 
 
 def lag_in_time(axes: Axes, groups: Sequence[Summary]) -> None:
@@ -184,12 +207,9 @@ def ownership_in_time(axes: Axes, group: Summary) -> None:
     shown = sorted(sorted(places, key=lambda place: -score.get(place, 0))[:MOST_PARTITIONS])
     line = {place: number for number, place in enumerate(shown)}
     colors = _client_colors(group.ownership)
-    end = max(row["ended"] or row["began"] for row in group.ownership)
-    for color, rows in _by_color(group.ownership, colors).items():
-        drawn = [row for row in rows if (row["topic"], row["partition"]) in line]
-        starts = [_days(row["began"]) for row in drawn]
-        widths = [_days(row["ended"] or end) - start for row, start in zip(drawn, starts, strict=True)]
-        axes.barh([line[row["topic"], row["partition"]] for row in drawn], widths, left=starts, height=0.8, color=color)
+    drawn = _latest([row for row in group.ownership if (row["topic"], row["partition"]) in line and _is_drawn(row)])
+    lines = [line[row["topic"], row["partition"]] for row in drawn]
+    _spans(axes, drawn, lines, 0.8, [colors[_client(row)] if row["member_id"] else _GAP for row in drawn])
     _name_bars(axes, [f"{topic}-{number}" for topic, number in shown])
     patches = [Patch(color=color, label=_short(client)) for client, color in list(colors.items())[:_MOST_BARS]]
     axes.legend(
@@ -206,13 +226,9 @@ def _client_colors(ownership: Iterable[Row]) -> dict[str, Any]:
     return {client: usable[number % len(usable)] for number, client in enumerate(clients)}
 
 
-def _by_color(ownership: Iterable[Row], colors: Mapping[str, Any]) -> dict[Any, list[Row]]:
+def _is_drawn(row: Row) -> bool:
     """Times without any member are left blank."""
-    found: dict[Any, list[Row]] = {}
-    for row in ownership:
-        if row["member_id"] or not row["is_empty"]:
-            found.setdefault(colors[_client(row)] if row["member_id"] else _GAP, []).append(row)
-    return found
+    return row["member_id"] is not None or not row["is_empty"]
 
 
 def _client(row: Row) -> str:
