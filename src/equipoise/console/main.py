@@ -155,6 +155,27 @@ def bench_handover(as_json: bool, quick: bool) -> None:
     run_bench(as_json, quick)
 
 
+@bench.command("spark")
+@as_json
+@click.option("--quick", is_flag=True, help="Fewer records and rounds, some two minutes.")
+def bench_spark(as_json: bool, quick: bool) -> None:
+    """Rows per second through our source and sink, and what a batch costs, beside Spark's own connector."""
+    from equipoise.console.bench.spark import run_bench
+
+    run_bench(as_json, quick)
+
+
+@bench.command("history")
+@as_json
+@click.option("--quick", is_flag=True, help="A million records.")
+@click.option("--records", type=click.IntRange(24), help="So many.")
+def bench_history(as_json: bool, quick: bool, records: int | None) -> None:
+    """`equipoise history` over ten million commit records."""
+    from equipoise.console.bench.history import run_bench
+
+    run_bench(as_json, quick, records)
+
+
 @bench.command("generations")
 @as_json
 @click.option("--quick", is_flag=True, help="4 members only, once, a minute.")
