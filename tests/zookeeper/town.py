@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from confluent_kafka import Message, Producer
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from kazoo.retry import KazooRetry
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
@@ -27,7 +28,7 @@ from equipoise.zookeeper.session import open_client
 from equipoise.zookeeper.streams import Stream
 
 MODES = ("faithful", "safe")
-_SESSION_MS = 60_000  # longer than a server takes to start, however busy the machine
+_SESSION_MS = 10_000
 # Soon again, for long: on a busy machine too no attempt is the last.
 PATIENT = {"rebalance.backoff.ms": 100, "rebalance.max.retries": 300, "auto.offset.reset": "smallest"}
 
@@ -163,8 +164,12 @@ class Town:
 
     def children(self, path: str) -> set[str]:
         with suppress(NoNodeError):
-            return set(self.zk.get_children(path))
+            return set(self._surely(self.zk.get_children, path))
         return set()
+
+    def _surely(self, read: Callable[[str], Any], path: str) -> Any:
+        """Whatever becomes of connection and session meanwhile."""
+        return KazooRetry(max_tries=-1, max_delay=0.5)(read, path)
 
     def members(self) -> set[str]:
         return self.children(self.paths.ids)
@@ -174,7 +179,7 @@ class Town:
         for topic in self.children(self.paths.owners):
             for number in self.children(f"{self.paths.owners}/{topic}"):
                 with suppress(NoNodeError):
-                    data, _ = self.zk.get(f"{self.paths.owners}/{topic}/{number}")
+                    data, _ = self._surely(self.zk.get, f"{self.paths.owners}/{topic}/{number}")
                     found[TopicPartition(topic, int(number))] = data.decode()
         return found
 

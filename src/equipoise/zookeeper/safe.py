@@ -57,6 +57,7 @@ class SafeRebalancer(RebalancerListener):
         self._members: dict[str, Member] = {}  # of safe mode, whose ids and registrations never change
         self._ready_paths: set[str] = set()
         self._unreleased: dict[TopicPartition, PartitionTopicInfo] = {}  # read no more; their nodes are still there
+        self._doubtful: set[TopicPartition] = set()  # being claimed; no doubt remains of what is in the registry
         self._blocker = ""  # the owner node on which the last claim failed
         self._watched = ""  # the same, once it is watched
         self._gone = threading.Event()  # it has changed since
@@ -123,6 +124,7 @@ class SafeRebalancer(RebalancerListener):
         self.clear_fetcher_queues(self.fetchers.stop_connections())
         self.topic_registry = {}
         self._unreleased = {}
+        self._doubtful = set()
         self.checkpointed = {}
 
     # -- the executor
@@ -230,6 +232,7 @@ class SafeRebalancer(RebalancerListener):
         if not brokers:
             self.watch_brokers()
             return True
+        self._clear_doubtful()
         context = self.group.context(self.config.exclude_internal_topics, self._read_member)
         decision = self.config.strategy.assign(self._counted(context), context.partitions)
         share = share_of(self.consumer_id, decision)
@@ -320,54 +323,54 @@ class SafeRebalancer(RebalancerListener):
 
     def claim(self, take: Decision) -> bool:
         """All of these, or none. False: `_blocker` is in the way."""
+        self._doubtful = set(take)
         tokens = self._claim_tokens(take)
-        if tokens is None:
-            return False
-        infos = self.add_partition_topic_info(take, self.fetch_offsets(take))
-        for partition, info in infos.items():
-            info.token = tokens[partition]
-        self.topic_registry = self.topic_registry | infos
-        return True
+        if tokens is not None:
+            infos = self.add_partition_topic_info(take, self.fetch_offsets(take))
+            for partition, info in infos.items():
+                info.token = tokens[partition]
+            self.topic_registry = self.topic_registry | infos
+        self._doubtful = set()
+        return tokens is not None
 
     def _claim_tokens(self, take: Decision) -> dict[TopicPartition, int] | None:
         for topic in {partition.topic for partition in take}:
             self._ensure(f"{self.group.paths.owners}/{topic}")
             self._ensure(f"{self.group.paths.epochs}/{topic}")
         self._ensure_epochs(take)
-        mine: set[TopicPartition] = set()  # nodes of this session, from a claim of which the outcome was not known
-        while True:
-            results = self._transact_claim(take, mine)
-            culprit = _culprit(results)
-            if culprit is None:
-                stats = (result for result in results if hasattr(result, "version"))
-                return {partition: stat.version for partition, stat in zip(sorted(take), stats, strict=True)}
-            if not isinstance(culprit, NodeExistsError):
-                self._ready_paths.clear()
-                raise culprit
-            found = self._find_mine(take)
-            if found <= mine:
-                return None
-            mine |= found
+        results = self._transact_claim(take)
+        culprit = _culprit(results)
+        if culprit is None:
+            stats = (result for result in results if hasattr(result, "version"))
+            return {partition: stat.version for partition, stat in zip(sorted(take), stats, strict=True)}
+        if not isinstance(culprit, NodeExistsError):
+            self._ready_paths.clear()
+            raise culprit
+        owned = [partition for partition, _ in self._owner_sessions(take)]
+        self._blocker = self.group.paths.owner(owned[0]) if owned else ""
+        return None
 
-    def _transact_claim(self, take: Decision, mine: Iterable[TopicPartition]) -> list[Any]:
+    def _transact_claim(self, take: Decision) -> list[Any]:
         transaction = self.client.transaction()
         transaction.check(self.group.paths.registration(self.consumer_id), 0)
-        for partition in sorted(mine):
-            transaction.delete(self.group.paths.owner(partition))
         for partition, thread in sorted(take.items()):
             transaction.create(self.group.paths.owner(partition), thread.encode(), ephemeral=True)
             transaction.set_data(self.group.paths.epoch(partition), self.consumer_id.encode())
         return list(transaction.commit())
 
-    def _find_mine(self, take: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Those with a node of this session. `_blocker`: one of another's."""
-        partitions = sorted(take)
-        answers = [self.client.exists_async(self.group.paths.owner(partition)) for partition in partitions]
-        stats = {partition: answer.get() for partition, answer in zip(partitions, answers, strict=True)}
-        owners = {partition: stat.ephemeralOwner for partition, stat in stats.items() if stat is not None}
-        others = [partition for partition, owner in owners.items() if owner != self.group.session_id]
-        self._blocker = self.group.paths.owner(others[0]) if others else ""
-        return {partition for partition, owner in owners.items() if owner == self.group.session_id}
+    def _clear_doubtful(self) -> None:
+        """Nodes of a claim whose outcome was never known, or of which nothing came: if there are any, they are ours."""
+        for partition, session in self._owner_sessions(self._doubtful):
+            if session == self.group.session_id:
+                self.group.delete_owner(partition)
+        self._doubtful = set()
+
+    def _owner_sessions(self, partitions: Iterable[TopicPartition]) -> list[tuple[TopicPartition, int]]:
+        """Of those that have an owner."""
+        wanted = sorted(partitions)
+        answers = [self.client.exists_async(self.group.paths.owner(partition)) for partition in wanted]
+        stats = [(partition, answer.get()) for partition, answer in zip(wanted, answers, strict=True)]
+        return [(partition, int(stat.ephemeralOwner)) for partition, stat in stats if stat is not None]
 
     def _ensure(self, path: str) -> None:
         if path not in self._ready_paths:
