@@ -155,7 +155,7 @@ class Sharing:
             "all read",
             lambda: all(len(one.places) > before[id(one)] for one in those) or not self._are_running(those),
         )
-        assert self._are_running(those), [one.log for one in self.applications]
+        assert self._are_running(those), "\n".join(one.log[-4_000:] for one in self.applications if not one.is_running)
 
     def _are_running(self, those: tuple[Application | Plain, ...]) -> bool:
         return all(one.is_running for one in those)
