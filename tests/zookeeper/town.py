@@ -13,6 +13,7 @@ from typing import Any, Self
 from confluent_kafka import Message, Producer
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
 
 from equipoise.broker import Broker
@@ -194,10 +195,12 @@ class Town:
 
         Its own client may be faster and have it back; so it is done again until there is another session.
         """
+        self.wait_until("there is a session", lambda: client.client_id is not None)
         before = client.client_id
         while (client.client_id or before) == before:
             thief = KazooClient(self.connect, client_id=before)
-            thief.start()
+            with suppress(KazooTimeoutError):
+                thief.start()
             thief.stop()
             thief.close()
 
