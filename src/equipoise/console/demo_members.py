@@ -49,6 +49,7 @@ def query_command(name: str, directory: Path, bootstrap_servers: str) -> list[st
     pipeline = directory / "orders.toml"
     pipeline.write_text(PIPELINE, encoding="utf-8")
     values = {"source.kafka.client.id": name, "sink.path": directory / name, "checkpoint": directory / f"{name}.at"}
+    values["spark.local.dir"] = directory
     settings = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
     command = [sys.executable, "-m", "equipoise", "run", str(pipeline), "--master", "local[2]"]
     return [*command, "--bootstrap-servers", bootstrap_servers, *settings]
@@ -67,6 +68,7 @@ class Query:
                 stdout=said,
                 stderr=said,
                 start_new_session=True,
+                env={**os.environ, "TMPDIR": str(directory)},  # who is killed does not tidy up
             )
 
     def check(self) -> None:

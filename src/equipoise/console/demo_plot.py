@@ -59,7 +59,7 @@ def draw(
     for number, (at, event) in enumerate(events):
         for axes in (owned, behind):
             axes.axvline(at, color="black", linewidth=0.8, linestyle=(0, (4, 3)))
-        height = 1.01 + 0.04 * (number % 2)  # neighbours must not overlap
+        height = 1.01 + 0.035 * (number % 3)  # neighbours must not overlap
         owned.text(at, height, event, transform=owned.get_xaxis_transform(), fontsize=9, ha="center")
     for axes in (owned, behind):
         axes.spines[["top", "right"]].set_visible(False)
@@ -85,6 +85,6 @@ def _label(axes: Any, members: Sequence[str], partitions: int, colours: dict[str
     handles.append(Patch(facecolor=_NOBODY, edgecolor="#999999", hatch="////", label="its owner is dead"))
     handles.append(Patch(color=_NOBODY, label="nobody"))
     axes.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1.1), ncols=len(handles), frameon=False, borderpad=0
+        handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1.12), ncols=len(handles), frameon=False, borderpad=0
     )
     axes.set(ylabel="partition of orders", yticks=range(partitions), ylim=(-0.6, partitions - 0.4))
