@@ -42,6 +42,9 @@ bench: $(STAMP)
 	$(BIN)/equipoise bench assignors
 	$(BIN)/equipoise bench consumer
 	$(BIN)/equipoise bench handover
+	$(BIN)/equipoise bench generations
+	$(BIN)/equipoise bench history
+	$(BIN)/equipoise bench spark
 
 soak: $(STAMP)
 	@tools/foreign-clients

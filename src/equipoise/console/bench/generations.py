@@ -33,7 +33,7 @@ NOTES = (
     "includes the 6 s until the group can know.",
     "Requests: to the ZooKeeper server, pings among them, or of the group's protocol to the broker, heartbeats that "
     "change nothing left out; of all members, from the cause until all partitions were owned again.",
-    "zk_faithful has rebalance.max.retries=20: with the default of 4, members that all start at once give up.",
+    "zk_faithful has rebalance.max.retries=20 in place of 4, so that members that all start at once do not give up.",
 )
 
 
