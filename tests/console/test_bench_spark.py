@@ -38,7 +38,7 @@ def test_without_the_official_connector_its_figures_are_missing_and_no_others() 
     assert all(key.startswith(("official_", "ratio_")) for key in both - ours)
 
 
-@pytest.mark.kafka
+@pytest.mark.soak
 @pytest.mark.timeout(600)  # Spark takes its time on a busy machine
 def test_a_very_short_run_measures_both_connectors() -> None:
     needed(lambda: jars("spark"))

@@ -27,6 +27,7 @@ def test_rounds_are_a_commit_of_each_group() -> None:
     assert set(times.tolist()) == {record.timestamp for batch in second for record in batch}
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)  # Spark takes its time on a busy machine
 def test_the_command_over_few_commits(command: Command) -> None:  # noqa: F811
     ended = command("bench", "history", "--json", "--records", str(EACH))

@@ -5,6 +5,7 @@ Every call asks for fresh metadata and then talks to the broker that is in charg
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
@@ -47,6 +48,7 @@ BROKER_DEFAULT = -1
 _TOPIC_RESOURCE = 2
 _SET_ON_TOPIC = 1
 _FIRST_DELETE_WITH_IDS = 6
+_LOOK_AGAIN_S = 0.02
 
 
 class BrokerDescription(NamedTuple):
@@ -126,6 +128,7 @@ class Admin:
         *,
         replication_factor: int = BROKER_DEFAULT,
     ) -> None:
+        """Returns when it can be used: a cluster says yes before all its brokers know the topic and its leaders."""
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -135,6 +138,7 @@ class Admin:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=self._timeout_ms)
         (result,) = self._controller().send(request, CreateTopicsResponse).topics
         _check(result.error_code, result.error_message, f"topic {name!r} was not created")
+        self._wait_for_leaders(name, max(partitions, 1))
 
     def delete_topic(self, name: str) -> None:
         controller = self._controller()
@@ -153,6 +157,17 @@ class Admin:
         )
         (result,) = self._controller().send(request, CreatePartitionsResponse).results
         _check(result.error_code, result.error_message, f"topic {name!r} was not given {total} partitions")
+        self._wait_for_leaders(name, total)
+
+    def _wait_for_leaders(self, name: str, partitions: int) -> None:
+        """Of so many partitions at least, at the broker that is asked for everything else; not for ever."""
+        deadline = time.monotonic() + self._timeout
+        while time.monotonic() < deadline:
+            (topic,) = self._metadata([name]).topics
+            led = sum(one.leader_id >= 0 for one in topic.partitions)
+            if not topic.error_code and led == len(topic.partitions) >= partitions:
+                return
+            time.sleep(_LOOK_AGAIN_S)
 
     def configs(self, name: str) -> dict[str, str]:
         """The configs that were set on this topic; all others have the broker's default."""
