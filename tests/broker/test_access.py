@@ -13,7 +13,13 @@ from equipoise.wire.apis import k33_alter_configs as k33
 from equipoise.wire.apis import k44_incremental_alter_configs as k44
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
+from equipoise.wire.apis.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
+from equipoise.wire.apis.k16_list_groups import ListGroupsRequest
 from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from equipoise.wire.apis.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -28,12 +34,21 @@ from equipoise.wire.apis.k37_create_partitions import CreatePartitionsRequest, C
 from equipoise.wire.apis.k75_describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.schema import Message
-from tests.broker.calls import BY_NAME, batch_of, create_topic, fetch_request, list_offsets, produce_request
+from tests.broker.calls import (
+    BY_NAME,
+    batch_of,
+    create_topic,
+    delete_topic,
+    fetch_request,
+    list_offsets,
+    produce_request,
+)
 from tests.broker.conftest import Connect, Start
 from tests.broker.rawclient import RawClient
 
 T = Resource(Kind.TOPIC, "t")
 GROUP = Resource(Kind.GROUP, "g")
+BY_NAME_COMMIT = 9  # later versions of OffsetCommit name topics by id
 
 
 class Authorizer:
@@ -72,6 +87,12 @@ def records(topic: str) -> DeleteRecordsTopic:
 
 def offsets(topic: str) -> ListOffsetsTopic:
     return ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+
+
+def committed(topic: str) -> OffsetCommitRequestTopic:
+    return OffsetCommitRequestTopic(
+        name=topic, partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=0)]
+    )
 
 
 def epochs(topic: str) -> OffsetForLeaderTopic:
@@ -227,6 +248,17 @@ def test_topics_that_may_not_be_described_are_left_out_of_a_list_of_all(
 def test_who_may_not_ask_does_not_learn_whether_a_topic_is_there(guest: RawClient, authorizer: Authorizer) -> None:
     authorizer.denied = {(Operation.DESCRIBE, Resource(Kind.TOPIC, "absent"))}
     assert list_offsets(guest, -1, topic="absent").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    authorizer.denied = {(Operation.DELETE, Resource(Kind.TOPIC, "absent"))}
+    assert delete_topic(guest, "absent") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_groups_that_may_not_be_described_are_left_out_of_a_list_of_all(
+    guest: RawClient, authorizer: Authorizer
+) -> None:
+    for group in ("g", "seen"):
+        guest.call(OffsetCommitRequest(group_id=group, topics=[committed("t")]), BY_NAME_COMMIT)
+    authorizer.denied = {(Operation.DESCRIBE, GROUP)}
+    assert [row.group_id for row in guest.call(ListGroupsRequest()).groups] == ["seen"]
 
 
 def test_what_was_denied_was_not_done(guest: RawClient, authorizer: Authorizer) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
+from equipoise.log.directory import MemoryDirectory
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
 from equipoise.wire.apis.k19_create_topics import (
@@ -91,6 +92,24 @@ def test_names_that_differ_in_dot_and_underscore_only_collide(client: RawClient,
     (created,) = create(client, topic(second))
     assert created.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert first in created.error_message
+
+
+def test_names_that_collide_within_one_request(client: RawClient) -> None:
+    first, second = create(client, topic("a.b"), topic("a_b"))
+    assert (first.error_code, second.error_code) == (ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    assert metadata(client, "a_b")[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_many_topics_are_saved_once(broker: Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop waits for each save, and with it the heartbeats of all members."""
+    saved: list[int] = []
+    monkeypatch.setattr(MemoryDirectory, "save_topics", lambda directory, topics: saved.append(len(topics)))
+    names = [f"t{number}" for number in range(50)]
+    assert {row.error_code for row in create(client, *map(topic, names))} == {ErrorCode.NONE}
+    states = [DeleteTopicState(name=name) for name in names]
+    results = client.call(DeleteTopicsRequest(topics=states, timeout_ms=1000)).responses
+    assert {row.error_code for row in results} == {ErrorCode.NONE}
+    assert saved == [50, 0]
 
 
 def test_validate_only_creates_nothing(client: RawClient) -> None:
@@ -233,6 +252,15 @@ def test_topics_are_deleted_by_id(client: RawClient) -> None:
     results = client.call(DeleteTopicsRequest(topics=states, timeout_ms=1000)).responses
     assert [row.error_code for row in results] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]
     assert results[0].name == "t"
+
+
+def test_a_topic_that_stands_twice_in_a_request_stays(client: RawClient) -> None:
+    topic_id = create_topic(client)
+    create_topic(client, "u")
+    states = [DeleteTopicState(name="t"), DeleteTopicState(name="u"), DeleteTopicState(topic_id=topic_id)]
+    results = client.call(DeleteTopicsRequest(topics=states, timeout_ms=1000)).responses
+    assert [row.error_code for row in results] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+    assert partition_count(client) == 1
 
 
 def test_a_name_and_an_id_together_are_refused(client: RawClient) -> None:

@@ -168,7 +168,7 @@ def test_a_deleted_topic_is_gone_and_its_name_free(tmp_path: Path) -> None:
     for log in [*old, other]:
         put(log, "a")
     directory.save_topics([topic("t-1")])
-    directory.delete_topic("t")
+    directory.delete_topics({"t"})
     assert {log.offline for log in old} == {"t-0 is deleted", "t-1 is deleted"}
     directory.save_topics([topic("t-1"), topic("t")])
     new = directory.open_log("t", 0, CONFIG)
@@ -184,7 +184,7 @@ def test_a_deleted_topic_is_gone_and_its_name_free(tmp_path: Path) -> None:
 def test_a_topic_of_the_longest_name_can_be_deleted(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path, flush="never")
     put(directory.open_log("x" * 249, 0, CONFIG), "a")
-    directory.delete_topic("x" * 249)
+    directory.delete_topics({"x" * 249})
     directory.close()
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
@@ -194,7 +194,7 @@ def test_a_deletion_cut_short_by_a_crash_is_finished(tmp_path: Path) -> None:
     directory.save_topics([topic("t")])
     put(directory.open_log("t", 0, CONFIG), "a")
     directory.save_topics([])
-    directory.close()  # as if it had died before delete_topic
+    directory.close()  # as if it had died before delete_topics
     (tmp_path / "0123~deleted").mkdir()  # or in the middle of it
     again = DataDirectory(tmp_path)
     again.save_topics([topic("t")])
@@ -221,7 +221,7 @@ def test_a_sync_that_ends_late_leaves_nothing_in_a_topic_made_anew(tmp_path: Pat
         put(log, "a", producer_id=1, epoch=0, sequence=log.log_end_offset)
     task = log.begin_sync()
     assert task is not None
-    directory.delete_topic("t")
+    directory.delete_topics({"t"})
     new = directory.open_log("t", 0, CONFIG)
     put(new, "b")
     task.run()
@@ -238,5 +238,5 @@ def test_memory_has_the_same_face() -> None:
     assert put(log, "a").base_offset == 0
     assert log.name == "t-0"
     assert [directory.next_producer_id() for _ in range(3)] == [0, 1, 2]
-    directory.delete_topic("t")
+    directory.delete_topics({"t"})
     directory.close()

@@ -81,8 +81,11 @@ class Server:
             return parse_address(self.config.advertised_listeners)
         return connection.local_host, self.port
 
+    def may(self, operation: Operation, resource: Resource) -> bool:
+        return self._authorizer(ANONYMOUS, operation, resource)
+
     def authorize(self, call: Call, operation: Operation, resource: Resource) -> None:
-        if not self._authorizer(ANONYMOUS, operation, resource):
+        if not self.may(operation, resource):
             raise KafkaError(resource.kind.value, f"{operation.name} on {resource.kind.name} {resource.name} is denied")
 
     def find_partition(self, call: Call, operation: Operation, topic: str | bytes, index: int) -> Partition:
@@ -97,8 +100,8 @@ class Server:
             self.authorize(call, operation, Resource(Kind.TOPIC, name))
         return self.topics.find(key)
 
-    def may_describe(self, call: Call, topic: Topic) -> bool:
-        return self._authorizer(ANONYMOUS, Operation.DESCRIBE, Resource(Kind.TOPIC, topic.name))
+    def visible_topics(self) -> list[Topic]:
+        return [topic for topic in self.topics if self.may(Operation.DESCRIBE, Resource(Kind.TOPIC, topic.name))]
 
     def route(self, api_key: int, version: int) -> Route:
         found = self._routes.get((api_key, version))

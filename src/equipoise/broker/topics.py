@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple, Protocol
 
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.topic_config import effective, log_config
@@ -128,13 +128,20 @@ class Topic:
             )
 
 
+class Planned(NamedTuple):
+    """A topic to be, and its number of partitions."""
+
+    topic: Topic
+    partitions: int
+
+
 class Directory(Protocol):
     """What topics need of a data directory, on disk or in memory."""
 
     def open_log(self, topic: str, partition: int, config: LogConfig) -> PartitionLog: ...
     def load_topics(self) -> list[TopicRecord]: ...
     def save_topics(self, topics: list[TopicRecord]) -> None: ...
-    def delete_topic(self, topic: str) -> None: ...
+    def delete_topics(self, topics: Collection[str]) -> None: ...
     def next_producer_id(self) -> int: ...
 
 
@@ -200,26 +207,35 @@ class Topics:
                 f"{name!r} is no topic name: 1 to 249 of letters, digits, '.', '_' and '-', and not '.' or '..'",
             )
 
-    def create(self, name: str, count: int, configs: dict[str, str], *, validate_only: bool = False) -> Topic:
-        """For clients; what belongs to the broker is made by `create_internal` with the configs it needs."""
+    def plan(self, name: str, count: int, configs: dict[str, str], beside: Mapping[str, Planned]) -> Planned:
+        """A topic that a client asks for, checked against those there are and those `beside` it, by folded name."""
         if name in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is made by the broker when it is needed")
-        return self._create(name, count, configs, validate_only)
+        planned = self._plan(name, count, configs)
+        if (other := beside.get(folded(name))) is not None:
+            raise _collision(name, other.topic)
+        return planned
 
-    def create_internal(self, name: str, count: int, configs: dict[str, str]) -> Topic:
-        return self._create(name, count, configs, validate_only=False)
-
-    def _create(self, name: str, count: int, configs: dict[str, str], validate_only: bool) -> Topic:
+    def _plan(self, name: str, count: int, configs: dict[str, str]) -> Planned:
         self.check_name(name)
         if name in self._by_name:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is already there")
-        self._check_collision(name)
+        if (other := self._by_folded_name.get(folded(name))) is not None:
+            raise _collision(name, other)
         self._check_count(count)
-        topic = Topic(name, uuid.uuid4().bytes, configs, effective(self.defaults, configs))
-        if not validate_only:
-            self._save({**self._records, name: _record(topic, count)})
+        return Planned(Topic(name, uuid.uuid4().bytes, configs, effective(self.defaults, configs)), count)
+
+    def create(self, planned: Collection[Planned]) -> None:
+        """All of them with one save: each costs a sync of the disk, and the loop waits for it."""
+        self._save(self._records | {topic.name: _record(topic, count) for topic, count in planned})
+        for topic, count in planned:
             self._add(topic, count)
-        return topic
+
+    def create_internal(self, name: str, count: int, configs: dict[str, str]) -> Topic:
+        """With the configs that the broker needs for what belongs to it."""
+        planned = self._plan(name, count, configs)
+        self.create([planned])
+        return planned.topic
 
     def grow(self, topic: Topic, count: int, *, validate_only: bool = False) -> None:
         had = len(topic.partitions)
@@ -242,18 +258,23 @@ class Topics:
         for partition in topic.partitions:
             partition.log.config = log_config(settings)
 
-    def delete(self, topic: Topic) -> None:
+    def check_deletable(self, topic: Topic) -> None:
         if topic.is_internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
-        self._save({name: record for name, record in self._records.items() if name != topic.name})
-        del self._by_name[topic.name], self._by_id[topic.topic_id], self._by_folded_name[_folded(topic.name)]
-        for partition in topic.partitions:
-            partition.log.delete()
-        self.directory.delete_topic(topic.name)
+
+    def delete(self, topics: Collection[Topic]) -> None:
+        """All of them with one save, as in `create`."""
+        gone = {topic.name for topic in topics}
+        self._save({name: record for name, record in self._records.items() if name not in gone})
+        for topic in topics:
+            del self._by_name[topic.name], self._by_id[topic.topic_id], self._by_folded_name[folded(topic.name)]
+            for partition in topic.partitions:
+                partition.log.delete()
+        self.directory.delete_topics(gone)
 
     def _add(self, topic: Topic, count: int) -> None:
         self._open_partitions(topic, count)
-        self._by_name[topic.name] = self._by_id[topic.topic_id] = self._by_folded_name[_folded(topic.name)] = topic
+        self._by_name[topic.name] = self._by_id[topic.topic_id] = self._by_folded_name[folded(topic.name)] = topic
 
     def _open_partitions(self, topic: Topic, count: int) -> None:
         config = log_config(topic.settings)
@@ -275,11 +296,6 @@ class Topics:
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no producer id could be saved: {error}") from error
 
-    def _check_collision(self, name: str) -> None:
-        other = self._by_folded_name.get(_folded(name))
-        if other is not None:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} collides with topic {other.name!r}")
-
     def _check_count(self, count: int) -> None:
         if count <= 0:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {count}")
@@ -289,7 +305,11 @@ class Topics:
             )
 
 
-def _folded(name: str) -> str:
+def _collision(name: str, other: Topic) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} collides with topic {other.name!r}")
+
+
+def folded(name: str) -> str:
     """Kafka's metric names make '.' and '_' one; names that work here should work there."""
     return name.replace(".", "_")
 

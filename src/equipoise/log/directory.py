@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import count
 from pathlib import Path
 from threading import Thread
@@ -56,8 +56,7 @@ class DataDirectory:
             self._topics, self._deleting = self._read_topics()
             self._next_id: int = (read_json(path / _PRODUCER_IDS) or {"next": 0})["next"]
             self._ids_end = self._next_id
-            for topic in sorted(self._deleting):
-                self._hide(topic)
+            self._hide(frozenset(self._deleting))
             self._start_remover()
         except UsageError:
             os.close(self._lock)
@@ -93,7 +92,7 @@ class DataDirectory:
         return list(self._topics)
 
     def save_topics(self, topics: Sequence[TopicRecord]) -> None:
-        """Of a topic that is left out no record may come back, even if a crash forestalls `delete_topic`."""
+        """Of a topic that is left out no record may come back, even if a crash forestalls `delete_topics`."""
         names = {topic.name for topic in topics}
         deleting = (self._deleting | {topic.name for topic in self._topics}) - names
         rows = [[name, id_.hex(), *rest] for name, id_, *rest in topics]
@@ -121,19 +120,19 @@ class DataDirectory:
         self._logs[topic, partition] = log
         return log
 
-    def delete_topic(self, topic: str) -> None:
+    def delete_topics(self, topics: Collection[str]) -> None:
         """Takes the partitions out of sight at once; a thread then removes them, however big they are."""
-        for key in [key for key in self._logs if key[0] == topic]:
+        for key in [key for key in self._logs if key[0] in topics]:
             self._logs.pop(key).delete()
-        self._hide(topic)
+        self._hide(topics)
         self._start_remover()
 
-    def _hide(self, topic: str) -> None:
-        for path in self.path.iterdir():
+    def _hide(self, topics: Collection[str]) -> None:
+        for path in list(self.path.iterdir()):
             found = _PARTITION.fullmatch(path.name)
-            if found and found["topic"] == topic:
+            if found and found["topic"] in topics:
                 PartitionFiles(path).delete()
-        self._deleting.discard(topic)
+        self._deleting.difference_update(topics)
 
     def _start_remover(self) -> None:
         hidden = list(self.path.glob("*" + DELETED))
@@ -178,7 +177,7 @@ class MemoryDirectory:
     def open_log(self, topic: str, partition: int, config: LogConfig) -> PartitionLog:
         return PartitionLog(f"{topic}-{partition}", config, MemoryFiles())
 
-    def delete_topic(self, topic: str) -> None:
+    def delete_topics(self, topics: Collection[str]) -> None:
         pass
 
     def next_producer_id(self) -> int:

@@ -283,7 +283,7 @@ class PartitionFiles:
         return task
 
     def delete(self) -> None:
-        """Only renames: a big file takes long to remove, see `DataDirectory.delete_topic`."""
+        """Only renames: a big file takes long to remove, see `DataDirectory.delete_topics`."""
         self.deleted = True
         if self.path.exists():
             self.path.rename(self.path.with_name(uuid4().hex + DELETED))

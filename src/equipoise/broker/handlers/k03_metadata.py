@@ -41,7 +41,7 @@ def handle(server: Server, request: MetadataRequest, call: Call) -> MetadataResp
 
 def _asked(server: Server, request: MetadataRequest, call: Call) -> list[Topic | MetadataResponseTopic]:
     if request.topics is None or (call.version == 0 and not request.topics):
-        return [topic for topic in server.topics if server.may_describe(call, topic)]
+        return [*server.visible_topics()]
     may_create = request.allow_auto_topic_creation and server.config.auto_create_topics_enable
     return [_find(server, call, asked, may_create) for asked in request.topics]
 
@@ -58,7 +58,9 @@ def _find(server: Server, call: Call, asked: MetadataRequestTopic, may_create: b
         known = server.topics.get(asked.name)
         if known is None and may_create and asked.name not in INTERNAL_TOPICS:
             server.authorize(call, Operation.CREATE, Resource(Kind.TOPIC, asked.name))
-            return server.topics.create(asked.name, server.config.num_partitions, {})
+            planned = server.topics.plan(asked.name, server.config.num_partitions, {}, {})
+            server.topics.create([planned])
+            return planned.topic
         server.topics.check_name(asked.name)
         return known or server.topics.require(asked.name)
     except KafkaError as error:

@@ -1,13 +1,14 @@
-"""CreateTopics (19). Topic by topic; a name given twice in one request is refused, as on Kafka."""
+"""CreateTopics (19). Checked one by one, saved together; a name given twice in one request is refused, as on Kafka."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from equipoise.broker.access import Kind, Operation, Resource
 from equipoise.broker.topic_config import describe
-from equipoise.broker.topics import Topic
+from equipoise.broker.topics import Planned, Topic, folded
 from equipoise.wire.apis.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -27,32 +28,49 @@ _DEFAULT = -1
 
 def handle(server: Server, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
-    answers = []
-    for asked in {topic.name: topic for topic in request.topics}.values():
+    planned: dict[str, Planned] = {}
+    answers = {}
+    for name, asked in {topic.name: topic for topic in request.topics}.items():
         try:
-            server.authorize(call, Operation.CREATE, Resource(Kind.TOPIC, asked.name))
-            if times[asked.name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{asked.name} stands {times[asked.name]} times here")
-            answers.append(_create(server, asked, request.validate_only))
+            server.authorize(call, Operation.CREATE, Resource(Kind.TOPIC, name))
+            if times[name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} stands {times[name]} times here")
+            one = planned[folded(name)] = _plan(server, asked, planned)
+            answers[name] = _created(server, one)
         except KafkaError as error:
-            answers.append(
-                CreatableTopicResult(name=asked.name, error_code=error.code, error_message=str(error), configs=None)
-            )
-    return CreateTopicsResponse(topics=answers)
+            answers[name] = _refused(name, error)
+    if planned and not request.validate_only:
+        answers |= _create(server, planned.values())
+    return CreateTopicsResponse(topics=list(answers.values()))
 
 
-def _create(server: Server, asked: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
-    count = _partition_count(server, asked)
+def _create(server: Server, planned: Collection[Planned]) -> dict[str, CreatableTopicResult]:
+    """The answers that the disk makes others than they were."""
+    try:
+        server.topics.create(planned)
+    except KafkaError as error:
+        return {topic.name: _refused(topic.name, error) for topic, _ in planned}
+    return {}
+
+
+def _plan(server: Server, asked: CreatableTopic, beside: Mapping[str, Planned]) -> Planned:
     configs = {row.name: row.value for row in asked.configs if row.value is not None}
-    topic = server.topics.create(asked.name, count, configs, validate_only=validate_only)
+    return server.topics.plan(asked.name, _partition_count(server, asked), configs, beside)
+
+
+def _created(server: Server, planned: Planned) -> CreatableTopicResult:
     return CreatableTopicResult(
-        name=topic.name,
-        topic_id=topic.topic_id,
+        name=planned.topic.name,
+        topic_id=planned.topic.topic_id,
         error_code=ErrorCode.NONE,
-        num_partitions=count,
+        num_partitions=planned.partitions,
         replication_factor=1,
-        configs=_configs(server, topic),
+        configs=_configs(server, planned.topic),
     )
+
+
+def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=str(error), configs=None)
 
 
 def _partition_count(server: Server, asked: CreatableTopic) -> int:

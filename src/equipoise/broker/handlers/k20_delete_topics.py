@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import Kind, Operation, Resource
-from equipoise.broker.topics import Topic
+from equipoise.broker.access import Operation
 from equipoise.wire.apis.k20_delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -23,25 +23,48 @@ VERSIONS = "1-6"
 
 def handle(server: Server, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    return DeleteTopicsResponse(responses=[_delete(server, call, one) for one in asked])
+    answers = [_find(server, call, one) for one in asked]
+    times = Counter(answer.topic_id for answer in answers)
+    doomed = [answer for answer in answers if answer.error_code == ErrorCode.NONE]
+    for answer in doomed:
+        if times[answer.topic_id] > 1:
+            _refuse(answer, KafkaError(ErrorCode.INVALID_REQUEST, f"{answer.name} stands here more than once"))
+    _delete(server, [answer for answer in doomed if answer.error_code == ErrorCode.NONE])
+    return DeleteTopicsResponse(responses=answers)
 
 
-def _delete(server: Server, call: Call, asked: DeleteTopicState) -> DeletableTopicResult:
+def _find(server: Server, call: Call, asked: DeleteTopicState) -> DeletableTopicResult:
     answer = DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=ErrorCode.NONE)
     try:
-        topic = _find(server, asked)
-        server.authorize(call, Operation.DELETE, Resource(Kind.TOPIC, topic.name))
+        _check(server, asked)
+        topic = server.find_topic(call, Operation.DELETE, asked.topic_id if asked.name is None else asked.name)
         answer.name, answer.topic_id = topic.name, topic.topic_id
-        server.topics.delete(topic)
-        server.groups.topic_deleted(topic.name, topic.topic_id)
+        server.topics.check_deletable(topic)
     except KafkaError as error:
-        answer.error_code, answer.error_message = error.code, str(error)
+        _refuse(answer, error)
     return answer
 
 
-def _find(server: Server, asked: DeleteTopicState) -> Topic:
+def _check(server: Server, asked: DeleteTopicState) -> None:
     if not server.config.delete_topic_enable:
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
     if asked.name is not None and any(asked.topic_id):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named by its name or by its id, not by both")
-    return server.topics.require_id(asked.topic_id) if asked.name is None else server.topics.require(asked.name)
+
+
+def _refuse(answer: DeletableTopicResult, error: KafkaError) -> None:
+    answer.error_code, answer.error_message = error.code, str(error)
+
+
+def _delete(server: Server, answers: list[DeletableTopicResult]) -> None:
+    topics = [server.topics.require_id(answer.topic_id) for answer in answers]
+    if not topics:
+        return
+    try:
+        server.topics.delete(topics)
+    except KafkaError as error:
+        for answer in answers:
+            _refuse(answer, error)
+    else:
+        for topic in topics:
+            server.groups.topic_deleted(topic.name, topic.topic_id)
