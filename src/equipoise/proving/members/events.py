@@ -46,11 +46,20 @@ class Ledger:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.may_fail: set[str] = set()
+        self._errors: list[Event] = []
+        self._owned: dict[str, frozenset[Place]] = {}
         self._changed = threading.Condition()
 
     def note(self, event: Event) -> None:
+        """Keeps up with who owns what: who waits asks after every event, and must not slow down what it looks at."""
         with self._changed:
             self.events.append(event)
+            if event.kind == "error":
+                self._errors.append(event)
+            elif event.kind != "records":
+                owned = self.owned(event.member)
+                added = event.places if event.kind == "assigned" else frozenset()
+                self._owned[event.member] = (owned - _given_up(event, owned)) | added
             self._changed.notify_all()
 
     def wait_until(self, what: str, is_so: Callable[[], bool]) -> None:
@@ -65,21 +74,16 @@ class Ledger:
                 raise MemberError(f"not so within {PATIENCE_S:.0f} s: {what}\n{tail}")
 
     def check_errors(self) -> None:
-        errors = [event for event in self.events if event.kind == "error" and event.member not in self.may_fail]
-        if errors:
-            raise MemberError(f"{errors[0].member} has failed: {errors[0].error}")
+        for event in self._errors:
+            if event.member not in self.may_fail:
+                raise MemberError(f"{event.member} has failed: {event.error}")
 
     def of(self, member: str, *kinds: str, since: int = 0) -> list[Event]:
         return [event for event in self.events[since:] if event.member == member and event.kind in kinds]
 
     def owned(self, member: str) -> frozenset[Place]:
         """Who has paused owns nothing until the group gives it something again: others may have it meanwhile."""
-        owned: set[Place] = set()
-        for event in self.of(member, "assigned", "revoked", "lost", "stopped", "killed", "paused"):
-            owned -= _given_up(event, owned)
-            if event.kind == "assigned":
-                owned |= event.places
-        return frozenset(owned)
+        return self._owned.get(member, frozenset())
 
     def read(self, since: int = 0) -> Counter[Row]:
         """How often each record was read."""
