@@ -38,7 +38,7 @@ class JavaAssignors:
 
     def close(self) -> None:
         """The program ends with its input."""
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=120)
 
 
 def _sorted(partitions: Partitions) -> Partitions:

@@ -13,7 +13,7 @@ from equipoise.wire.apis import APIS
 from equipoise.wire.apis.headers import decode_response_header, encode_request_header
 from equipoise.wire.schema import Message
 
-TIMEOUT = 20  # seconds: no test waits for it, unless something hangs
+TIMEOUT = 60  # seconds: no test waits for it, unless something hangs
 
 
 def request_frame(request: Message, version: int, correlation_id: int = 0, client_id: str | None = "raw") -> bytes:

@@ -152,7 +152,7 @@ class Gate:
     def fdatasync(self, descriptor: int) -> None:
         if not self._open.is_set():
             self.waiting.set()
-            assert self._open.wait(20)
+            assert self._open.wait(60)
         self._sync(descriptor)
 
 
@@ -181,7 +181,7 @@ def test_commits_that_find_the_disk_busy_are_written_together(
     before = broker.call(_record_counts)
     gate.close()
     clients[0].send(commit({"t": [0]}), BY_NAME)
-    assert gate.waiting.wait(20)
+    assert gate.waiting.wait(60)
     for number, client in enumerate(clients[1:]):
         client.send(commit({"t": [0]}, f"group-{number}"), BY_NAME)
     eventually(lambda: broker.call(_gathered) == 5, "the others have come")
@@ -205,7 +205,7 @@ def test_commits_that_the_disk_does_not_take_in_time_are_refused_written_or_not(
     create_topic(first)
     gate.close()
     first.send(commit({"t": [0]}), BY_NAME)
-    assert gate.waiting.wait(20)
+    assert gate.waiting.wait(60)
     second.send(commit({"t": [0]}, "late"), BY_NAME)
     eventually(lambda: broker.call(_gathered) == 1, "the second has come")
     advance(broker, clock, 5_000)  # offsets.commit.timeout.ms

@@ -168,7 +168,7 @@ class Gate:
 
     def __call__(self, fd: int) -> None:
         self.entered.set()
-        assert self.let_go.wait(20)
+        assert self.let_go.wait(60)
         if self.error is not None:
             raise self.error
         os.fdatasync(fd)
@@ -189,7 +189,7 @@ def test_acks_all_and_readers_wait_for_the_disk_but_acks_1_does_not(
     client, other, reader = connect(broker), connect(broker), connect(broker)
     create_topic(other)
     client.send(produce_request(batch_of(b"durable")), BY_NAME)
-    assert gate.entered.wait(20)
+    assert gate.entered.wait(60)
     assert produce(other, batch_of(b"written"), acks=1).base_offset == 1
     assert fetch(other).high_watermark == 0
     for timestamp in (0, -3):
@@ -210,7 +210,7 @@ def test_what_is_not_durable_in_time_is_answered_with_a_timeout(
     client = connect(broker)
     create_topic(client)
     client.send(produce_request(batch_of(b"a"), timeout_ms=1000), BY_NAME)
-    assert gate.entered.wait(20)
+    assert gate.entered.wait(60)
     advance(broker, clock, 999)
     assert parked_calls(broker) == 1
     advance(broker, clock, 1)

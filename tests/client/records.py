@@ -15,7 +15,7 @@ from equipoise.wire.records.batch import Codec
 from equipoise.wire.records.build import Record, build_batch
 
 TIME = 1_700_000_000_000
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 # A new partition of Apache Kafka is known a moment before its leader is ready for it.
 NOT_READY = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
 

@@ -20,7 +20,7 @@ from equipoise.client import (
 from equipoise.wire.errors import UsageError
 from tests.client.writing import produce
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture(scope="module")

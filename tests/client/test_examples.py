@@ -13,7 +13,7 @@ from equipoise.client import Admin
 from tests.client.writing import produce_keys
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "offsets_in_sqlite.py"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def total(path: Path) -> int:

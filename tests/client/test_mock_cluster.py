@@ -22,14 +22,14 @@ def mock() -> Producer:
 
 @pytest.fixture
 def admin(mock: Producer) -> Iterator[Admin]:
-    first = min(mock.list_topics(timeout=10).brokers.items())[1]
+    first = min(mock.list_topics(timeout=60).brokers.items())[1]
     with Admin(f"{first.host}:{first.port}") as connected:
         yield connected
 
 
 def test_the_cluster_is_seen_as_its_own_client_sees_it(admin: Admin, mock: Producer) -> None:
     seen = {one.node_id: (one.host, one.port) for one in admin.cluster().brokers}
-    assert seen == {node: (one.host, one.port) for node, one in mock.list_topics(timeout=10).brokers.items()}
+    assert seen == {node: (one.host, one.port) for node, one in mock.list_topics(timeout=60).brokers.items()}
     assert len(seen) == BROKERS
 
 
@@ -37,11 +37,11 @@ def test_offsets_are_asked_of_each_partitions_leader(admin: Admin, mock: Produce
     for count in range(4):
         for _ in range(count):
             mock.produce("offsets", b"x", partition=count)
-    assert mock.flush(10) == 0
+    assert mock.flush(60) == 0
     topic = next(topic for topic in admin.topics() if topic.name == "offsets")
     leaders = {one.partition: one.leader_id for one in topic.partitions}
     assert leaders == {
-        index: one.leader for index, one in mock.list_topics("offsets", timeout=10).topics["offsets"].partitions.items()
+        index: one.leader for index, one in mock.list_topics("offsets", timeout=60).topics["offsets"].partitions.items()
     }
     assert admin.offsets("offsets") == {partition: Offsets(0, partition) for partition in range(4)}
 

@@ -26,11 +26,11 @@ Result = TypeVar("Result")
 METADATA = (3, 0, 12)
 NO_TOPICS = MetadataRequest(topics=[])
 EMPTY = MetadataResponse(brokers=[], topics=[], cluster_id="tiny")
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    return asyncio.run(asyncio.wait_for(main, 60))
+    return asyncio.run(asyncio.wait_for(main, 200))
 
 
 def against(main: Callable[[ScriptedBroker], Coroutine[Any, Any, None]], *script: Answer) -> list[tuple[int, int]]:

@@ -18,11 +18,11 @@ def produce(broker: Reachable, topic: str, count: int, *, partitions: int = 3, f
     for number in range(count):
         extra = {"timestamp": first_timestamp + number} if first_timestamp else {}
         producer.produce(topic, str(number).encode(), partition=number % partitions, **extra)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def produce_keys(broker: Reachable, topic: str, count: int) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 1, "log_level": 0})
     for number in range(count):
         producer.produce(topic, b"", key=f"key-{number % 10}".encode())
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0

@@ -16,7 +16,7 @@ from equipoise.broker import Broker
 from equipoise.client import Admin, Connection
 from tests.console.conftest import Command
 
-PATIENCE = 20
+PATIENCE = 120
 
 
 @contextmanager

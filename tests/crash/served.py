@@ -60,7 +60,7 @@ class ServedBroker:
             return 0
         (process.kill if kill else process.terminate)()
         try:
-            return process.wait(30)
+            return process.wait(120)
         finally:
             assert process.stdout is not None
             process.stdout.close()
@@ -81,5 +81,5 @@ class ServedBroker:
 def run_serve(*arguments: str, **options: Any) -> tuple[int, str]:
     """Runs `equipoise serve` that cannot start: its status and stderr."""
     command = [sys.executable, "-m", "equipoise", "serve", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, **options)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
     return ended.returncode, ended.stderr

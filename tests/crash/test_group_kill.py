@@ -256,7 +256,7 @@ def produce_until(done: threading.Event, address: str) -> None:
             with suppress(KafkaException, BufferError):
                 producer.produce(topic, b"more", partition=partition)
         producer.poll(0)
-    producer.flush(30)
+    producer.flush(120)
 
 
 def ends(broker: Restartable) -> dict[Place, int]:

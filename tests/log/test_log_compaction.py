@@ -397,11 +397,11 @@ def test_the_log_lives_on_while_a_thread_compacts(medium: Medium, monkeypatch: p
 
     def pause() -> None:
         paused.set()
-        go_on.wait(10)
+        go_on.wait(60)
 
     thread = threading.Thread(target=compaction.run, args=(pause,))
     thread.start()
-    assert paused.wait(10)
+    assert paused.wait(60)
     for number in range(40, 50):
         set_key(log, f"key-{number % 5}", str(number))
     assert len(read_log(log)) == 50

@@ -26,7 +26,7 @@ class Loop:
         self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
     def run_one(self) -> None:
-        self.calls.get(timeout=10)()
+        self.calls.get(timeout=60)()
 
     def run_until(self, is_so: Callable[[], bool]) -> None:
         while not is_so():
@@ -47,11 +47,11 @@ class Disk:
     def fdatasync(self, descriptor: int) -> None:
         self.entered.release()
         if self.gate is not None:
-            assert self.gate.acquire(timeout=10)
+            assert self.gate.acquire(timeout=60)
         if self.failing:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         if os.fstat(descriptor).st_ino == self.slow:
-            assert self.let_go.wait(10)
+            assert self.let_go.wait(60)
         self.synced.append(os.fstat(descriptor).st_ino)
 
 
@@ -100,7 +100,7 @@ def test_appends_during_a_round_wait_for_the_next_and_share_it(
     platter.gate = threading.Semaphore(0)
     put(log, "a")
     flusher.dirty(log)
-    assert platter.entered.acquire(timeout=10)
+    assert platter.entered.acquire(timeout=60)
     for text in "bcd":
         put(log, text * 10)
         flusher.dirty(log)
@@ -241,7 +241,7 @@ def test_a_segment_deleted_during_its_sync_does_no_harm(
     platter.gate = threading.Semaphore(0)
     put(log, "a")
     flusher.dirty(log)
-    assert platter.entered.acquire(timeout=10)
+    assert platter.entered.acquire(timeout=60)
     log.delete()
     platter.gate.release(5)
     loop.run_one()
@@ -268,7 +268,7 @@ def test_a_call_that_comes_after_closing_finds_nothing_to_do(log: PartitionLog, 
     flusher = Flusher(loop.calls.put)
     put(log, "a")
     flusher.dirty(log)
-    late = loop.calls.get(timeout=10)
+    late = loop.calls.get(timeout=60)
     flusher.close()
     assert log.high_watermark == 1
     late()

@@ -100,13 +100,13 @@ def produce(address: str, topic: str, value: bytes, codec: str = "none") -> None
     producer = Producer({"bootstrap.servers": address, "compression.type": codec, "enable.idempotence": True})
     for number in range(20):
         producer.produce(topic, value, key=str(number).encode(), headers={"codec": codec})
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def say(address: str, value: bytes) -> None:
     producer = Producer({"bootstrap.servers": address})
     producer.produce("news", value)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def write_groups(address: str, stack: ExitStack) -> RawGroup:

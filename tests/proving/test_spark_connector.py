@@ -49,14 +49,14 @@ def fill_oddities(broker: BrokerProcess, *, transactions: bool) -> None:
         for number in range(10 * turn, 10 * turn + 10):
             producer.produce(ODD, timestamp=TIME + 1000 * number, partition=number % ODD_PARTITIONS, **_oddity(number))
         producer.produce(f"{ODD}-append-time", b"by the broker's clock", timestamp=TIME)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
     for is_kept in (True, False, True) if transactions else ():
         producer = _producer(broker, "lz4", **{"transactional.id": "odd"})
         producer.init_transactions(30)
         producer.begin_transaction()
         for number in range(30):
             producer.produce(ODD, b"kept" if is_kept else b"aborted", partition=number % ODD_PARTITIONS)
-        producer.flush(30)
+        producer.flush(120)
         producer.commit_transaction(30) if is_kept else producer.abort_transaction(30)
 
 

@@ -227,7 +227,7 @@ def fill(broker: BrokerProcess, stack: ExitStack) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(12):
         producer.produce("orders", f"v{number}", partition=number % 2, timestamp=FIRST_TIMESTAMP + number * 1000)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     assignments = [{"orders": [0]}, {"orders": [1]}, {"orders": [2], "quiet": [0]}]
     live = stack.enter_context(RawGroup(broker.bootstrap_servers, "live", assignments, static=["till-1"]))
     member = live.members[0]

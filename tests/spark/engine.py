@@ -18,7 +18,7 @@ from equipoise.spark.progress import Progress
 from equipoise.spark.session import Session
 
 Range = tuple[str, int, int, int]
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def until(what: str, is_true: Callable[[], object], act: Callable[[], object] = lambda: time.sleep(0.01)) -> None:

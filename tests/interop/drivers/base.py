@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from tests.interop.records import Record
 
-PATIENCE_S = 60.0  # no step here takes a tenth of it; a client that has not done by then never will
+PATIENCE_S = 120.0  # no step here takes a tenth of it; a client that has not done by then never will
 
 
 class MissingClient(Exception):
