@@ -21,13 +21,13 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, Result], timeout: float | None = None) -> Result:
-        """What it returns or raises; TimeoutError, and its end, when the seconds are up."""
+        """What it returns or raises; TimeoutError when the seconds are up. It never goes on without its caller, also
+        if that one was interrupted: by Ctrl-C, or by the SIGTERM with which Spark ends a source."""
         future = self.begin(work)
         try:
             return future.result(timeout)
-        except TimeoutError:
+        finally:
             future.cancel()
-            raise
 
     def end(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)

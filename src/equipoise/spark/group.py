@@ -36,7 +36,7 @@ class Group:
         self.busy: Owned = NOTHING
         self.rebalances = 0
         self.news = asyncio.Event()
-        self._last_call = now_ms()
+        self._last_call: int | None = None  # when it ended; None: it goes on, or there was none
         self._is_leaving = False
         self._membership = Membership(new_member(config), session.cluster, self._changed)
         self._committed = Committed(self._membership, require_stable=config.isolation_level == "read_committed")
@@ -65,7 +65,7 @@ class Group:
 
     def engine_calls(self) -> None:
         """It is alive, and remains so for max.poll.interval.ms after `engine_goes`."""
-        self._last_call = now_ms()
+        self._last_call = None
         self._membership.act(lambda member, now: member.poll_begins(now))
         self._attend()
 
@@ -105,7 +105,7 @@ class Group:
     def _callback_done(self, member: Member, now: int) -> Step:
         """The engine is no nearer for that: its time runs on from its last call."""
         step = member.callback_done(now)
-        if not self._is_leaving:
+        if self._last_call is not None and not self._is_leaving:
             member.poll_ends(self._last_call)
         return step
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from equipoise.client.config import LATEST
 from equipoise.client.lines import Purpose
-from equipoise.member.partitions import TopicPartition
+from equipoise.member.partitions import TopicPartition, listed
 from equipoise.spark.admission import Patience, available, share
 from equipoise.spark.offsets import INITIAL, SourceOffset
 from equipoise.spark.options import SourceOptions
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 _LONG_POLL_SECONDS = 0.25  # Spark asks again at once: an idle query had better wait here
 _JOIN_SECONDS = 10.0  # in which the group may be joined; brokers wait 3 s for the second member
+_ABSENT_SECONDS = 5.0  # after which a topic that the cluster does not know is taken to be deleted
 
 
 class Progress:
@@ -39,6 +40,7 @@ class Progress:
         self._options = options
         self._patience = Patience(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
         self._goal: Offsets | None = None  # of a query that reads what is there and ends
+        self._absent: set[TopicPartition] = set()  # those whose end was waited for in vain
         self._query = uuid.uuid4().hex  # of a query that begins; one that goes on has it from the checkpoint
         self._start = INITIAL
 
@@ -90,7 +92,7 @@ class Progress:
         return self._goal is not None or self._patience.is_enough(size, time.monotonic_ns() // 1_000_000)
 
     async def _ends(self, positions: Offsets) -> Offsets:
-        ends = await self._session.ends(positions, LATEST)
+        ends = await self._latest(positions)
         self.ends = dict(ends)
         for one, at in ends.items():
             if at < positions[one]:
@@ -99,16 +101,34 @@ class Progress:
             ends = {one: max(min(at, self._goal.get(one, at)), positions[one]) for one, at in ends.items()}
         return ends
 
+    async def _latest(self, positions: Offsets) -> Offsets:
+        """Takes out of `positions` what is not there any more, when that is certain."""
+        while True:
+            self._absent = {one for one in self._absent if not self._session.has(one)}
+            for one in self._absent & positions.keys():
+                del positions[one]
+            try:
+                async with asyncio.timeout(_ABSENT_SECONDS):
+                    return await self._session.ends(positions, LATEST)
+            except TimeoutError:
+                absent = {one for one in positions if not self._session.has(one)}
+                if absent:
+                    self._report_loss(f"{listed(absent)} is not there any more: what was not read yet is lost", "")
+                self._absent |= absent
+
     def _lost(self, partition: TopicPartition, positions: Offsets, end: int) -> None:
         told = (
             f"{partition} ends at {end}, before offset {positions[partition]} where the query stands: the topic was "
             "made anew, or has lost its end"
         )
-        if self._options.fail_on_data_loss:
-            raise UsageError(f"{told}; set failOnDataLoss to false to go on from there")
-        log.warning("%s; going on from %d", told, end)
+        self._report_loss(told, f" from {end}")
         positions[partition] = end
         self.parts.move(partition, end)
+
+    def _report_loss(self, told: str, where: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise UsageError(f"{told}; set failOnDataLoss to false to go on{where}")
+        log.warning("%s; going on%s", told, where)
 
     def _offset(self, start: SourceOffset, positions: Offsets, ends: Offsets) -> SourceOffset:
         return SourceOffset(
@@ -130,9 +150,11 @@ class Progress:
             asyncio.create_task(self._wait_at(node, mine, positions, seconds))
             for node, mine in self._leaders(positions)
         ]
-        _, late = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for task in late:
-            task.cancel()
+        try:
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
 
     def _leaders(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[int, list[TopicPartition]]]:
         by_leader: dict[int, list[TopicPartition]] = {}

@@ -60,18 +60,24 @@ class Session:
         """Those that exist now. A topic that was named and does not exist is an error; a pattern may match nothing."""
         return self.run(self.listing(choice), "the list of partitions")
 
-    async def listing(self, choice: Choice) -> list[TopicPartition]:
+    async def listing(self, choice: Choice, *, must_exist: bool = True) -> list[TopicPartition]:
         names = {one.topic for one in choice.partitions} or set(choice.topics)
         self.cluster.subscribe_topics(None if choice.pattern is not None else names)
         await self.cluster.refresh()
-        self._check_topics(names)
-        found = [TopicPartition(name, number) for name in self._matching(choice) for number in self._numbers(name)]
+        if must_exist:
+            self.check_topics(names)
+        found = {TopicPartition(name, number) for name in self._matching(choice) for number in self._numbers(name)}
         if choice.partitions:
-            missing = set(choice.partitions) - set(found)
-            if missing:
+            missing = set(choice.partitions) - found
+            if missing and must_exist:
                 raise UsageError(f"assign names {listed(missing)}, which the cluster does not have")
-            return sorted(choice.partitions)
+            found &= set(choice.partitions)
         return sorted(found)
+
+    def has(self, partition: TopicPartition) -> bool:
+        """By what the cluster said last."""
+        topic = self.cluster.topics.get(partition.topic)
+        return topic is not None and partition.partition < topic.partitions
 
     def _numbers(self, name: str) -> range:
         return range(self.cluster.topics[name].partitions)
@@ -85,7 +91,8 @@ class Session:
             name for name, topic in known.items() if pattern.fullmatch(name) and not (hide and topic.is_internal)
         )
 
-    def _check_topics(self, names: Iterable[str]) -> None:
+    def check_topics(self, names: Iterable[str]) -> None:
+        """Each is there, and may be read; else KafkaError or UsageError."""
         for name in sorted(names):
             if name in self.cluster.errors:
                 raise self.cluster.errors[name]

@@ -90,6 +90,7 @@ class Shared:
         """Finds where newly assigned partitions begin: the group knows, or the checkpoint, or startingOffsets."""
         generation = self._group.member.generation_id
         found = await self._group.fetch(fresh)
+        _tell_of_copies(found, start)
         begun = _begun(found, fresh, start)
         begun |= await self._initial(sorted(fresh - begun.keys()))
         if self._group.member.generation_id != generation:
@@ -131,8 +132,11 @@ class Shared:
             self._seen = dict(start.seen)
             return
         await self._session.cluster.refresh()
+        self._session.check_topics(self._options.choice.topics)
         known, subscribed = self._session.cluster.topics, self._group.member.subscription.topics
-        self._seen = {name: known[name].partitions for name in subscribed if name in known}
+        seen = {name: known[name].partitions for name in subscribed if name in known}
+        self._options.starting.check_names(TopicPartition(name, one) for name in seen for one in range(seen[name]))
+        self._seen = seen
 
     def seen(self) -> dict[str, int]:
         return self._seen or {}
@@ -166,6 +170,23 @@ def _begun(found: Found, fresh: Owned, start: SourceOffset) -> Offsets:
         elif at is not None:
             begun[one] = at.offset
     return begun
+
+
+def _tell_of_copies(found: Found, start: SourceOffset) -> None:
+    """What is committed is in the checkpoint, before: unless that is an old copy, or another query has a copy of it."""
+    batches = {one: own_batch(at.metadata, start.query) for one, at in found.items() if one in start.to}
+    later = {one: batch for one, batch in batches.items() if batch is not None and batch > start.batch}
+    if later:
+        told = ", ".join(
+            f"{one} from {start.to[one]} on" for one in sorted(later) if start.to[one] != found[one].offset
+        )
+        log.warning(
+            "the group has commits of this query after batch %d, its checkpoint ends with batch %d: it is an old copy, "
+            "or a copy of it is in use by another query, which must have its own; by the checkpoint, read again: %s",
+            max(later.values()),
+            start.batch,
+            told or "nothing",
+        )
 
 
 def _tell_of_others(begun: Offsets, start: SourceOffset) -> None:

@@ -46,7 +46,7 @@ class Whole:
 
     async def positions(self, start: SourceOffset) -> Offsets:
         """Where the next batch begins, partition by partition."""
-        await self._list()
+        await self._list(must_exist=start.is_initial)
         self._check_gone(start)
         known = {one: start.to[one] for one in self._partitions if one in start.to}
         new = [one for one in self._partitions if one not in known]
@@ -54,9 +54,10 @@ class Whole:
             return known
         return known | (await self._initial(new) if start.is_initial else await self._session.ends(new, EARLIEST))
 
-    async def _list(self) -> None:
+    async def _list(self, *, must_exist: bool) -> None:
+        """What was there when the query began may be deleted later: `_check_gone` knows what that means."""
         if time.monotonic() - self._listed_at >= _REFRESH_SECONDS:
-            self._partitions = await self._session.listing(self._options.choice)
+            self._partitions = await self._session.listing(self._options.choice, must_exist=must_exist)
             self._listed_at = time.monotonic()
 
     def _check_gone(self, start: SourceOffset) -> None:
