@@ -6,9 +6,11 @@ import json
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from typing import Any
 
 import pytest
+from kazoo.exceptions import NoNodeError
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
@@ -21,9 +23,17 @@ from tests.zookeeper.town import Town, connected
 NOWHERE = "127.0.0.1:1"
 
 
+def nodes(town: Town, path: str) -> dict[str, Any]:
+    """What stands in the children; some may go meanwhile."""
+    found = {}
+    for name in town.children(path):
+        with suppress(NoNodeError):
+            found[name] = json.loads(town.zk.get(f"{path}/{name}")[0])
+    return found
+
+
 def topics_of(town: Town) -> dict[str, dict[str, list[int]]]:
-    nodes = {name: json.loads(town.zk.get(f"/brokers/topics/{name}")[0]) for name in town.children("/brokers/topics")}
-    return {name: node["partitions"] for name, node in nodes.items()}
+    return {name: node["partitions"] for name, node in nodes(town, "/brokers/topics").items()}
 
 
 def test_the_brokers_node_is_where_clients_find_it(town: Town) -> None:
@@ -78,10 +88,7 @@ def test_two_brokers_cannot_have_one_node(town: Town, caplog: pytest.LogCaptureF
 
 
 def _address(town: Town) -> str:
-    for number in town.children("/brokers/ids"):
-        node = json.loads(town.zk.get(f"/brokers/ids/{number}")[0])
-        return f"{node['host']}:{node['port']}"
-    return ""
+    return "".join(f"{node['host']}:{node['port']}" for node in nodes(town, "/brokers/ids").values())
 
 
 def test_the_command_registers_its_broker(zookeeper: ZooKeeperServer) -> None:
