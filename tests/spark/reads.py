@@ -13,8 +13,8 @@ from equipoise.spark.reading import read
 from equipoise.spark.schema import arrow_schema, columns_of, spark_schema
 
 COLUMNS = columns_of(spark_schema(include_headers=False))
-# Whoever waits in vain does so for half a second.
-HASTY = {"kafka.default.api.timeout.ms": "500", "kafka.retry.backoff.ms": "10", "kafka.fetch.max.wait.ms": "20"}
+IN_VAIN = {"kafka__default__api__timeout__ms": "500"}  # for those who wait for what does not come
+HASTY = {"kafka.retry.backoff.ms": "10", "kafka.fetch.max.wait.ms": "20"}
 
 
 def task(

@@ -29,7 +29,7 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.build import Record, build_batch
 from equipoise.wire.schema import ZERO_UUID
 from tests.client.records import TIME
-from tests.spark.reads import task
+from tests.spark.reads import IN_VAIN, task
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TOPIC_ID = b"t" * 16
@@ -209,7 +209,7 @@ def test_an_open_transaction_is_waited_for(scripted: Scripted) -> None:
 def test_but_not_for_ever(scripted: Scripted) -> None:
     scripted(*[{T0: data(0, last_stable_offset=1)}] * 1000)
     with pytest.raises(KafkaError, match="t-0 has its last stable offset at 1"):
-        read_offsets(OffsetRange("t", 0, 1, 3), **COMMITTED)
+        read_offsets(OffsetRange("t", 0, 1, 3), **COMMITTED, **IN_VAIN)
 
 
 @pytest.mark.parametrize(
