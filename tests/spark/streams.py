@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -9,7 +10,9 @@ from typing import Any
 
 import psutil
 from kafka import KafkaAdminClient
-from kafka.structs import TopicPartition
+from kafka.structs import TopicPartition as KafkaTopicPartition
+
+from equipoise.client import Consumer, TopicPartition
 
 PATIENCE_S = 240.0  # for others who have the processors
 Place = tuple[str, int, int]
@@ -87,10 +90,22 @@ def members(servers: str, group: str = "g") -> list[Any]:
         admin.close()
 
 
+def departures(servers: str, group: str = "g") -> list[tuple[str, int]]:
+    """By the journal of our broker: why members are none any more, and when, in ms."""
+    with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as reading:
+        journal = TopicPartition("__rebalances", 0)
+        reading.assign([journal])
+        rows: list[Any] = []
+        while reading.position(journal) < reading.end_offsets(journal)[journal]:
+            rows += [json.loads(record.value or b"") for record in reading.poll(1)]
+    gone = [row for row in rows if (row["type"], row["group_id"]) == ("member_left", group)]
+    return [(row["departure"], row["at"]) for row in gone]
+
+
 def committed(servers: str, group: str = "g") -> dict[tuple[str, int], int]:
     admin = KafkaAdminClient(bootstrap_servers=servers)
     try:
-        found: dict[TopicPartition, Any] = admin.list_group_offsets(group)[group]
+        found: dict[KafkaTopicPartition, Any] = admin.list_group_offsets(group)[group]
         return {(one.topic, one.partition): at.offset for one, at in found.items()}
     finally:
         admin.close()

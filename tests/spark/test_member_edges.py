@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,19 +15,22 @@ from equipoise.client import Admin, Consumer
 from equipoise.wire.errors import ErrorCode, KafkaError
 from tests.client.writing import produce
 from tests.spark.engine import Engine, until
-from tests.spark.test_member_mode import MEMBER, PARTITIONS, commit_as_other, committed, fill, offsets, share_of
+from tests.spark.members import (
+    ALL,
+    DEATH_S,
+    MEMBER,
+    MORTAL,
+    PARTITIONS,
+    SETTINGS,
+    broker,
+    commit_as_other,
+    committed,
+    fill,
+    offsets,
+    share_of,
+)
 
-SETTINGS = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 100}
-SHORT = {**MEMBER, "kafka__session__timeout__ms": "1000", "kafka__heartbeat__interval__ms": "100"}
-ALL = range(PARTITIONS)
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(SETTINGS) as running:
-        with Admin(running.bootstrap_servers) as admin:
-            admin.create_topic("t", PARTITIONS)
-        yield running
+__all__ = ["SETTINGS", "broker"]
 
 
 def refuse_commits(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
@@ -117,7 +119,7 @@ def test_refused_commits_are_logged_and_the_query_goes_on(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(broker)
-    engine = Engine(broker.bootstrap_servers, **MEMBER)
+    engine = Engine(broker.bootstrap_servers, **MORTAL)
     until("there is a batch", engine.plan)
     # a group's offsets are committed by its members: from now on the coordinator takes this one for nobody
     monkeypatch.setattr(engine.group.member, "member_id", "nobody")
@@ -149,14 +151,14 @@ def test_what_was_refused_is_not_committed_once_others_have_the_partition(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(broker)
-    first = Engine(broker.bootstrap_servers, **SHORT)
+    first = Engine(broker.bootstrap_servers, **MORTAL)
     until("there is a batch", first.batch)
     refuse_commits(first, monkeypatch)
     fill(broker)
     assert first.plan()
     monkeypatch.undo()
-    first.pause(3.0)
-    second = Engine(broker.bootstrap_servers, **SHORT)
+    first.pause(DEATH_S)
+    second = Engine(broker.bootstrap_servers, **MEMBER)
     until("the other has read all", lambda: len(second.records()) == 80, second.batch)
     until("it is committed", lambda: offsets(broker) == dict.fromkeys(ALL, 20), second.batch)
     until("they share", lambda: len(first.owned) == len(second.owned) == 2, second.batch)
@@ -174,12 +176,12 @@ def test_a_partition_is_claimed_so_that_a_crash_repeats_nothing(broker: Broker) 
     """It was another's before, whose commit would rule otherwise."""
     commit_as_other(broker, dict.fromkeys(ALL, 4))
     fill(broker)
-    first = Engine(broker.bootstrap_servers, **SHORT)
+    first = Engine(broker.bootstrap_servers, **MORTAL)
     until("there is a batch", first.batch)
     assert sorted(first.read) == [("t", partition, 4, 10) for partition in ALL]
     first.kill()
     assert {(at.offset, at.metadata.split()[0]) for at in committed(broker).values()} == {(4, "equipoise")}
-    again = Engine(broker.bootstrap_servers, first, **SHORT)
+    again = Engine(broker.bootstrap_servers, first, **MEMBER)
     until("the group knows", lambda: offsets(broker) == dict.fromkeys(ALL, 10), again.batch)
     assert again.records() == []
     again.stop()
@@ -187,16 +189,16 @@ def test_a_partition_is_claimed_so_that_a_crash_repeats_nothing(broker: Broker) 
 
 def test_a_reset_survives_a_crash_between_claim_and_batch(broker: Broker) -> None:
     fill(broker)
-    first = Engine(broker.bootstrap_servers, **SHORT)
+    first = Engine(broker.bootstrap_servers, **MORTAL)
     until("there is a batch", first.batch)
     first.plan()
     first.stop()
     commit_as_other(broker, dict.fromkeys(ALL, 7))
-    second = Engine(broker.bootstrap_servers, first, **SHORT)
+    second = Engine(broker.bootstrap_servers, first, **MORTAL)
     until("it has all", second.plan)
     second.log.pop()  # planned, but not in the log when it was killed
     second.kill()
-    third = Engine(broker.bootstrap_servers, second, **SHORT)
+    third = Engine(broker.bootstrap_servers, second, **MEMBER)
     until("there is a batch", third.batch)
     assert sorted(third.read) == [("t", partition, 7, 10) for partition in ALL]
     third.stop()
@@ -209,10 +211,10 @@ def test_a_query_that_is_put_out_loses_its_partitions_and_goes_on(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(broker)
-    first = Engine(broker.bootstrap_servers, **SHORT)
+    first = Engine(broker.bootstrap_servers, **MORTAL)
     until("there is a batch", first.plan)
-    first.pause(3.0)
-    second = Engine(broker.bootstrap_servers, **SHORT)
+    first.pause(DEATH_S)
+    second = Engine(broker.bootstrap_servers, **MEMBER)
     with caplog.at_level(logging.WARNING):
         until("the other has all", lambda: len(second.owned) == PARTITIONS, second.batch)
         until("it is told", lambda: "group g has gone on without this query, which loses t-0, t-1" in caplog.text)
