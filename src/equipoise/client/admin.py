@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from equipoise.client.agreement import KafkaConnectionError, error_from, parse_bootstrap_servers
@@ -105,9 +104,7 @@ class Admin:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def cluster(self) -> ClusterDescription:

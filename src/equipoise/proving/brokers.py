@@ -8,29 +8,22 @@ with KafkaBroker({"group.initial.rebalance.delay.ms": 0}) as kafka:
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import subprocess
 import sys
-import tempfile
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import ClassVar, Self
 
 from equipoise.client.connection import Connection
 from equipoise.proving.fetched import Unavailable, jars, java
+from equipoise.server_process import ServerProcess, free_port
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataResponse
 from equipoise.wire.errors import EquipoiseError
 
 Settings = Mapping[str, object]
 
-_START_SECONDS = 120.0
-_STOP_SECONDS = 30.0
+_ANSWER_SECONDS = 120.0
 _SCHEDULER_CLOCK = 2  # Linux: the process clock that counts what the scheduler gave, in nanoseconds
-_LAST_WORDS = 2000
 # A JVM that is soon there and small, for tests; and what Kafka's own start script gives it, for measurements.
 QUICK_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 STOCK_JVM = (
@@ -45,113 +38,24 @@ STOCK_JVM = (
 )
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
-
-
-class BrokerProcess(ABC):
-    """A broker on a port and a data directory of its own, which outlive `kill`, `stop` and `start`.
-
-    Without `data` the directory is temporary, and gone when the `with` ends.
-    """
-
-    name: ClassVar[str]
+class BrokerProcess(ServerProcess):
+    """A broker on a port and a data directory of its own."""
 
     def __init__(self, settings: Settings | None = None, *, data: Path | None = None) -> None:
+        super().__init__(data=data)
         self.settings = dict(settings or {})
-        self.port = free_port()
-        self.seconds_to_ready = 0.0
-        self._scratch = contextlib.ExitStack()
-        given = tempfile.TemporaryDirectory(prefix=f"equipoise-{self.name}-", ignore_cleanup_errors=True)
-        scratch = Path(self._scratch.enter_context(given))
-        self.data = data or scratch / "data"
-        self.log = scratch / "log"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @abstractmethod
-    def command(self) -> Sequence[str]:
-        """What to run, on `self.port`."""
-
-    def prepare(self) -> None:  # noqa: B027  most need nothing
-        """Before each start."""
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return self.address
 
-    @property
-    def pid(self) -> int:
-        if self._process is None:
-            raise EquipoiseError(f"{self.name} is not running: call start()")
-        return self._process.pid
-
-    # -- its life
-
-    def start(self) -> Self:
-        """Returns when a client would find it ready: it answers Metadata with a broker in it."""
-        self.prepare()
-        command = list(self.command())
-        began = time.perf_counter()
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+    def is_ready(self) -> bool:
+        """It answers Metadata with a broker in it."""
         try:
-            self._await_ready(began + _START_SECONDS)
-        except BaseException:
-            self.kill()
-            raise
-        self.seconds_to_ready = time.perf_counter() - began
-        return self
-
-    def _await_ready(self, deadline: float) -> None:
-        while not _answers(self.port):
-            self._check_start(deadline)
-            time.sleep(0.01)
-
-    def _check_start(self, deadline: float) -> None:
-        assert self._process is not None
-        if self._process.poll() is not None:
-            raise EquipoiseError(f"{self.name} has ended with status {self._process.returncode}: {self.last_words()}")
-        if time.perf_counter() > deadline:
-            raise EquipoiseError(f"{self.name} was not ready within {_START_SECONDS:.0f} s: {self.last_words()}")
-
-    def last_words(self) -> str:
-        return self.log.read_text(errors="replace")[-_LAST_WORDS:]
-
-    def kill(self) -> None:
-        """SIGKILL: no time for a last word."""
-        self._end(kill=True)
-
-    def stop(self) -> None:
-        self._end(kill=False)
-
-    def restart(self) -> Self:
-        self.stop()
-        return self.start()
-
-    def _end(self, *, kill: bool) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        with process:
-            (process.kill if kill else process.terminate)()
-            try:
-                process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self._scratch.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill()
-        self._scratch.close()
+            with Connection("127.0.0.1", self.port, timeout=_ANSWER_SECONDS) as connection:
+                return bool(connection.send(MetadataRequest(topics=[]), MetadataResponse).brokers)
+        except (OSError, EquipoiseError):
+            return False
 
     # -- what it costs
 
@@ -171,14 +75,6 @@ class BrokerProcess(ABC):
             if line.startswith(f"{name}:"):
                 return int(line.split()[1]) * 1024 / 1e6
         raise EquipoiseError(f"{self.name} has ended in the middle of the measurement")
-
-
-def _answers(port: int) -> bool:
-    try:
-        with Connection("127.0.0.1", port, timeout=_START_SECONDS) as connection:
-            return bool(connection.send(MetadataRequest(topics=[]), MetadataResponse).brokers)
-    except (OSError, EquipoiseError):
-        return False
 
 
 class EquipoiseBroker(BrokerProcess):
@@ -265,11 +161,11 @@ class KafkaBroker(BrokerProcess):
 class AnnouncedBroker(BrokerProcess):
     """A broker that chooses its port itself, and says so when it is ready."""
 
-    def _await_ready(self, deadline: float) -> None:
-        while not (said := self.log.read_text()).endswith("\n"):
-            self._check_start(deadline)
-            time.sleep(0.01)
-        self.port = int(said.rpartition(":")[2])
+    def is_ready(self) -> bool:
+        said = self.log.read_text()
+        if said.endswith("\n"):
+            self.port = int(said.rpartition(":")[2])
+        return said.endswith("\n")
 
 
 class MockBroker(AnnouncedBroker):

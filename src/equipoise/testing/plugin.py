@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import pytest
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from equipoise.broker import Broker
     from equipoise.proving.brokers import KafkaBroker
     from equipoise.zookeeper.server import Ensemble, ZooKeeperServer
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -32,14 +35,8 @@ def kafka() -> Iterator[KafkaBroker]:
     from equipoise.proving.brokers import KafkaBroker
     from equipoise.proving.fetched import Unavailable
 
-    try:
-        running = KafkaBroker()
-    except Unavailable as missing:
-        if os.environ.get("EQUIPOISE_REQUIRE_KAFKA") == "1":
-            pytest.fail(f"Apache Kafka: {missing}")
-        pytest.skip(f"Apache Kafka: {missing}")
-    with running:
-        yield running
+    is_required = os.environ.get("EQUIPOISE_REQUIRE_KAFKA") == "1"
+    yield from _running(KafkaBroker, Unavailable, "Apache Kafka", pytest.fail if is_required else pytest.skip)
 
 
 @pytest.fixture(scope="session")
@@ -47,12 +44,7 @@ def zookeeper() -> Iterator[ZooKeeperServer]:
     """A ZooKeeper server, the same for all tests. Skipped where there is no Java or no PySpark."""
     from equipoise.zookeeper.server import ZooKeeperServer, ZooKeeperUnavailable
 
-    try:
-        running = ZooKeeperServer()
-    except ZooKeeperUnavailable as missing:
-        pytest.skip(str(missing))
-    with running:
-        yield running
+    yield from _running(ZooKeeperServer, ZooKeeperUnavailable, "ZooKeeper", pytest.skip)
 
 
 @pytest.fixture
@@ -60,9 +52,18 @@ def zookeeper_ensemble() -> Iterator[Ensemble]:
     """Three ZooKeeper servers, of which a test may kill one; for this test alone."""
     from equipoise.zookeeper.server import Ensemble, ZooKeeperUnavailable
 
+    yield from _running(Ensemble, ZooKeeperUnavailable, "ZooKeeper", pytest.skip)
+
+
+def _running(
+    make: Callable[[], AbstractContextManager[T]],
+    unavailable: type[Exception],
+    name: str,
+    give_up: Callable[[str], NoReturn],
+) -> Iterator[T]:
     try:
-        running = Ensemble()
-    except ZooKeeperUnavailable as missing:
-        pytest.skip(str(missing))
-    with running:
+        server = make()
+    except unavailable as missing:
+        give_up(f"{name}: {missing}")
+    with server as running:
         yield running

@@ -9,7 +9,6 @@ with ZooKeeperConsumer({"zookeeper.connect": "127.0.0.1:2181", "group.id": "bill
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Self
 
 from equipoise.member.partitions import TopicPartition
@@ -120,7 +119,5 @@ class ZooKeeperConsumer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

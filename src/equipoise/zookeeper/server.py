@@ -6,25 +6,19 @@ with ZooKeeperServer() as zookeeper:
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import shutil
 import socket
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
+from equipoise.server_process import HOST, ServerProcess, free_port
 from equipoise.wire.errors import EquipoiseError
 
-_HOST = "127.0.0.1"
-_START_S, _STOP_S, _ASK_S = 60.0, 10.0, 2.0
-_LAST_WORDS = 2000
+_ASK_S = 2.0
 # Of the 260 jars of PySpark those that the server loads: it is there in half the time, with half the memory.
 _JARS = ("zookeeper", "slf4j-api", "log4j-", "netty-", "commons-cli", "commons-io", "snappy-java", "metrics-core")
 _JVM = ("-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xss256k")
@@ -68,131 +62,53 @@ def find_jars() -> str:
     return os.pathsep.join(map(str, jars))
 
 
-def free_port() -> int:
-    with socket.create_server((_HOST, 0)) as taken:
-        return int(taken.getsockname()[1])
+class ZooKeeperServer(ServerProcess):
+    """Sessions and nodes are in `data`; without it nothing waits for the disk. `settings` are those of zoo.cfg."""
 
-
-class ZooKeeperServer:
-    """One server on 127.0.0.1. Port and data outlive `kill`, `stop` and `start`; sessions and nodes are in the data.
-
-    Without `data` the directory is temporary, gone when the `with` ends, and nothing waits for the disk. `settings` are
-    those of zoo.cfg.
-    """
+    name = "zookeeper"
 
     def __init__(
         self, settings: Mapping[str, object] | None = None, *, data: Path | None = None, port: int | None = None
     ) -> None:
         self._java, self._class_path = find_java(), find_jars()
-        self.port = port or free_port()
-        self._scratch = contextlib.ExitStack()
-        made = tempfile.TemporaryDirectory(prefix="equipoise-zookeeper-", ignore_cleanup_errors=True)
-        self._directory = Path(self._scratch.enter_context(made))
+        super().__init__(data=data, port=port)
         self._syncs = data is not None
-        self.data = data or self._directory / "data"
         self.settings = {**_SETTINGS, **(settings or {})}
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def connect(self) -> str:
         """For `zookeeper.connect`."""
-        return f"{_HOST}:{self.port}"
+        return self.address
+
+    def prepare(self) -> None:
+        self.data.mkdir(parents=True, exist_ok=True)
+        everything = {"dataDir": self.data, "clientPortAddress": HOST, "clientPort": self.port, **self.settings}
+        self._config.write_text("".join(f"{name}={value}\n" for name, value in everything.items()))
+        self._quiet.write_text(_QUIET)
 
     @property
-    def pid(self) -> int:
-        if self._process is None:
-            raise EquipoiseError("the ZooKeeper server is not running: call start()")
-        return self._process.pid
+    def _config(self) -> Path:
+        return self.directory / "zoo.cfg"
 
-    # -- its life
+    @property
+    def _quiet(self) -> Path:
+        return self.directory / "log4j2.xml"
 
-    def start(self) -> Self:
-        """Returns when it serves."""
-        self.launch()
-        return self.await_ready()
-
-    def launch(self) -> None:
-        self.data.mkdir(parents=True, exist_ok=True)
-        everything = {"dataDir": self.data, "clientPortAddress": _HOST, "clientPort": self.port, **self.settings}
-        config, quiet = self._directory / "zoo.cfg", self._directory / "log4j2.xml"
-        config.write_text("".join(f"{name}={value}\n" for name, value in everything.items()))
-        quiet.write_text(_QUIET)
-        options = [f"-Dlog4j2.configurationFile={quiet}", *_OPTIONS]
+    def command(self) -> Sequence[str]:
+        options = [f"-Dlog4j2.configurationFile={self._quiet}", *_OPTIONS]
         options += [] if self._syncs else ["-Dzookeeper.forceSync=no"]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        command = [self._java, *_JVM, *options, "-cp", self._class_path, main, str(config)]
-        with (self._directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        return [self._java, *_JVM, *options, "-cp", self._class_path, main, str(self._config)]
 
-    def await_ready(self) -> Self:
-        deadline = time.monotonic() + _START_S
-        try:
-            while "Mode:" not in self.ask("srvr"):
-                self._check_start(deadline)
-                time.sleep(0.02)
-        except BaseException:
-            self.kill()
-            raise
-        return self
-
-    def _check_start(self, deadline: float) -> None:
-        assert self._process is not None
-        words = (self._directory / "log").read_text(errors="replace")[-_LAST_WORDS:]
-        if self._process.poll() is not None:
-            raise EquipoiseError(f"the ZooKeeper server has ended with status {self._process.returncode}: {words}")
-        if time.monotonic() > deadline:
-            raise EquipoiseError(f"the ZooKeeper server was not ready within {_START_S:.0f} s: {words}")
-
-    def wait_ended(self) -> None:
-        """Until it ends by itself, which it should not: then an error says so."""
-        assert self._process is not None
-        self._process.wait()
-        self._check_start(time.monotonic())
-
-    def kill(self) -> None:
-        """SIGKILL: no time for a last word."""
-        self._end(kill=True)
-
-    def stop(self) -> None:
-        self._end(kill=False)
-
-    def restart(self) -> Self:
-        self.stop()
-        return self.start()
-
-    def _end(self, *, kill: bool) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        with process:
-            (process.kill if kill else process.terminate)()
-            try:
-                process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-    def close(self) -> None:
-        self.kill()
-        self._scratch.close()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self._scratch.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def is_ready(self) -> bool:
+        return "Mode:" in self.ask("srvr")
 
     # -- what it says of itself
 
     def ask(self, command: str) -> str:
         """The answer to one of ZooKeeper's commands of four letters; nothing if it does not answer."""
         try:
-            with socket.create_connection((_HOST, self.port), _ASK_S) as connection:
+            with socket.create_connection((HOST, self.port), _ASK_S) as connection:
                 connection.sendall(command.encode())
                 with connection.makefile() as answer:
                     return answer.read()
@@ -218,7 +134,7 @@ class Ensemble:
     def __init__(self, size: int = 3) -> None:
         ports = {number: (free_port(), free_port()) for number in range(1, size + 1)}
         shared = {"initLimit": 10, "syncLimit": 5} | {
-            f"server.{number}": f"{_HOST}:{quorum}:{election}" for number, (quorum, election) in ports.items()
+            f"server.{number}": f"{HOST}:{quorum}:{election}" for number, (quorum, election) in ports.items()
         }
         self.servers = [ZooKeeperServer(shared) for _ in ports]
 
@@ -251,7 +167,5 @@ class Ensemble:
         for server in self.servers:
             server.close()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self
 
 from equipoise.client import Consumer, RebalanceListener, TopicPartition
@@ -186,9 +185,7 @@ class Group:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._victim is not None:
             self.crash()
         with ThreadPoolExecutor() as threads:

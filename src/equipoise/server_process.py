@@ -1,0 +1,151 @@
+"""A server as a child process, on a port of 127.0.0.1: brokers of all kinds, and ZooKeeper. Started, killed, started
+again, alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, Self
+
+from equipoise.wire.errors import EquipoiseError
+
+HOST = "127.0.0.1"
+_START_S = 120.0
+_STOP_S = 30.0
+_LAST_WORDS = 2000
+
+
+def free_port() -> int:
+    with socket.create_server((HOST, 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+class ServerProcess(ABC):
+    """Port and data outlive `kill`, `stop` and `start`.
+
+    Without `data` the directory is temporary, and gone when the `with` ends.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, *, data: Path | None = None, port: int | None = None) -> None:
+        self.port = port or free_port()
+        self.seconds_to_ready = 0.0
+        self._scratch = contextlib.ExitStack()
+        made = tempfile.TemporaryDirectory(prefix=f"equipoise-{self.name}-", ignore_cleanup_errors=True)
+        self.directory = Path(self._scratch.enter_context(made))
+        self.data = data or self.directory / "data"
+        self.log = self.directory / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._began = 0.0
+
+    @abstractmethod
+    def command(self) -> Sequence[str]:
+        """What to run, on `self.port`."""
+
+    @abstractmethod
+    def is_ready(self) -> bool:
+        """Whether a client would find it ready."""
+
+    def prepare(self) -> None:  # noqa: B027  most need nothing
+        """Before each start."""
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._running.pid
+
+    @property
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise EquipoiseError(f"{self.name} is not running: call start()")
+        return self._process
+
+    # -- its life
+
+    def start(self) -> Self:
+        """Returns when it is ready."""
+        self.launch()
+        return self.await_ready()
+
+    def launch(self) -> None:
+        self.prepare()
+        command = list(self.command())
+        self._began = time.perf_counter()
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+
+    def await_ready(self) -> Self:
+        try:
+            while not self.is_ready():
+                self._check_start()
+                time.sleep(0.01)
+        except BaseException:
+            self.kill()
+            raise
+        self.seconds_to_ready = time.perf_counter() - self._began
+        return self
+
+    def _check_start(self) -> None:
+        if self._running.poll() is not None:
+            raise self._has_ended()
+        if time.perf_counter() > self._began + _START_S:
+            raise EquipoiseError(f"{self.name} was not ready within {_START_S:.0f} s: {self.last_words()}")
+
+    def wait_ended(self) -> None:
+        """Until it ends by itself, which it should not: then an error says so."""
+        self._running.wait()
+        raise self._has_ended()
+
+    def _has_ended(self) -> EquipoiseError:
+        return EquipoiseError(f"{self.name} has ended with status {self._running.returncode}: {self.last_words()}")
+
+    def last_words(self) -> str:
+        return self.log.read_text(errors="replace")[-_LAST_WORDS:]
+
+    def kill(self) -> None:
+        """SIGKILL: no time for a last word."""
+        self._end(kill=True)
+
+    def stop(self) -> None:
+        self._end(kill=False)
+
+    def restart(self) -> Self:
+        self.stop()
+        return self.start()
+
+    def _end(self, *, kill: bool) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with process:
+            (process.kill if kill else process.terminate)()
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+    def close(self) -> None:
+        """It ends at once, and its temporary files with it."""
+        self.kill()
+        self._scratch.close()
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
