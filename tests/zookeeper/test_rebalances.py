@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from equipoise.proving.members.events import Event
 from equipoise.zookeeper import whitelist
+from tests.zookeeper.member import heard
 from tests.zookeeper.town import MODES, Town
 
 both = pytest.mark.parametrize("mode", MODES)
@@ -36,7 +40,7 @@ def test_three_members_share_twelve_partitions_and_every_record_is_read(town: To
     town.leave(one)
     town.wait_settled(places, three)
     town.leave(three)
-    town.ledger.check_single_owners()
+    town.check_owners(mode)
     assert town.ledger.read().keys() == rows
     assert (town.members(), town.owners()) == (set(), {})
     assert all(town.offset("orders", number) == 80 for number in range(12))
@@ -46,15 +50,23 @@ def test_three_members_share_twelve_partitions_and_every_record_is_read(town: To
 
 @contextmanager
 def apart(town: Town, name: str, mode: str) -> Iterator[subprocess.Popen[str]]:
-    """A member in a process of its own; it says what it owns, first of all when it has joined."""
+    """A member in a process of its own; what it says is noted."""
     command = [sys.executable, "-m", "tests.zookeeper.member", town.connect, town.group, name, mode, "orders"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        thread = threading.Thread(target=_hear, args=(town, name, process))
+        thread.start()
         try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "joined\n"
             yield process
         finally:
             process.kill()
+            thread.join()
+
+
+def _hear(town: Town, name: str, process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.endswith("\n"):  # the last may be cut short
+            town.ledger.note(heard(line, name))
 
 
 @both
@@ -63,15 +75,22 @@ def test_a_killed_member_is_missed_when_its_session_ends(town: Town, mode: str) 
     places = town.places("orders", 6)
     one = town.join("c1", {"orders": 1}, mode=mode)
     with apart(town, "c2", mode) as process:
-        town.wait_until("c1 has half", lambda: len(one.owned()) == 3)
+        town.wait_until("each has half", lambda: len(one.owned()) == len(town.ledger.owned("c2")) == 3)
         rows = town.produce("orders", 6, 10)
+        town.wait_until("c2 has read", lambda: bool(town.ledger.read_by({"c2"})))
         process.kill()
         process.wait()
+        town.ledger.note(Event(time.monotonic(), "c2", "killed"))
         town.wait_until(
             "nobody knows before its session has ended", lambda: len(town.owners()) == 6 or len(town.members()) == 1
         )
+        rows |= town.produce("orders", 6, 10)
         town.wait_settled(places, one)
     town.wait_read(rows)
+    town.check_owners(mode)
+    # Read again is only what the killed one had read, and not committed.
+    assert {row for row, times in town.ledger.read().items() if times > 1} <= set(town.ledger.read_by({"c2"}))
+    assert set(town.ledger.read_by({"c1"}).values()) == {1}
 
 
 @both
@@ -82,7 +101,7 @@ def test_added_partitions_are_shared(town: Town, mode: str) -> None:
     town.admin.add_partitions("orders", 6)
     town.wait_settled(town.places("orders", 6), *readers)
     town.wait_read(town.produce("orders", 6, 10))
-    town.ledger.check_single_owners()
+    town.check_owners(mode)
 
 
 @both
@@ -105,7 +124,7 @@ def test_a_new_topic_that_a_filter_allows_is_read(town: Town, mode: str) -> None
     town.wait_read(town.produce("orders.us", 4, 10) | town.produce("orders.eu", 2, 10))
     town.admin.add_partitions("orders.us", 6)
     town.wait_settled(both_topics | town.places("orders.us", 6), *readers)
-    town.ledger.check_single_owners()
+    town.check_owners(mode)
 
 
 @both

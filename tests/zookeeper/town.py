@@ -17,7 +17,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
 
 from equipoise.broker import Broker
-from equipoise.client import Admin
+from equipoise.client import Admin, ConsumerRecord
 from equipoise.member.partitions import TopicPartition
 from equipoise.proving.members.events import Event, Ledger, Row
 from equipoise.testing.registering import register
@@ -44,12 +44,50 @@ def connected(hosts: str, timeout: float = 30.0) -> Iterator[KazooClient]:
         client.close()
 
 
+class Tenures:
+    """Who claimed which partition under which token (safe mode), and who handed out records of it under which token.
+
+    Tokens are given by ZooKeeper with the owner's node; notes stand in the order in which things happened. A record is
+    noted under the lock without which its partition cannot be given up.
+    """
+
+    def __init__(self) -> None:
+        self._notes: list[tuple[TopicPartition, int, str]] = []
+
+    def claimed(self, reader: Reader) -> None:
+        for partition, info in reader.consumer.rebalancer.topic_registry.items():
+            self._notes.append((partition, info.token, reader.name))
+
+    def follow(self, stream: Stream, reader: Reader) -> None:
+        pop = stream._pop
+
+        def noted() -> ConsumerRecord | None:
+            record = pop()
+            if record is not None:
+                info = stream._chunks[0][0]
+                self._notes.append((info.partition, info.token, reader.name))
+            return record
+
+        stream._pop = noted  # type: ignore[method-assign]
+
+    def check(self) -> None:
+        """Each token is one member's, and once a partition has been claimed anew nothing is read under an older one."""
+        holders: dict[tuple[TopicPartition, int], str] = {}
+        newest: dict[TopicPartition, int] = {}
+        assert self._notes
+        for partition, token, name in self._notes:
+            assert holders.setdefault((partition, token), name) == name, f"{partition} is two members' at a time"
+            assert token >= newest.get(partition, 0), f"{partition} was read by {name} when it was another's"
+            newest[partition] = token
+
+
 class Reader(ConsumerRebalanceListener):
-    """A consumer whose streams are read; what it owns and reads is noted in the ledger."""
+    """A consumer whose streams are read; what it owns and reads is noted in the ledger, and in the tenures."""
 
     def __init__(self, town: Town, name: str, **settings: object) -> None:
         self.name = name
         self.ledger = town.ledger
+        self.tenures = town.tenures
         self.errors: list[EquipoiseError] = []
         given = {"zookeeper.connect": town.connect, "group.id": town.group, "consumer.id": name, **PATIENT}
         given |= {key.replace("_", "."): value for key, value in settings.items()}
@@ -61,6 +99,8 @@ class Reader(ConsumerRebalanceListener):
             made = self.consumer.create_message_streams_by_filter(topics, streams)
         else:
             made = [one for several in self.consumer.create_message_streams(topics).values() for one in several]
+        for stream in made:
+            self.tenures.follow(stream, self)
         self._threads = [threading.Thread(target=self._read, args=(stream,), daemon=True) for stream in made]
         for thread in self._threads:
             thread.start()
@@ -80,6 +120,8 @@ class Reader(ConsumerRebalanceListener):
     def before_starting_fetchers(self, consumer_id: str, decision: Mapping[TopicPartition, str]) -> None:
         mine = frozenset(one for one, thread in decision.items() if consumer_of(thread) == consumer_id)
         self.ledger.note(Event(time.monotonic(), self.name, "assigned", mine, whole=True))
+        if self.consumer.config.is_safe:
+            self.tenures.claimed(self)
 
     def owned(self) -> frozenset[TopicPartition]:
         return self.consumer.owned()
@@ -100,6 +142,7 @@ class Town:
         self.group = "billing"
         self.paths = GroupPaths(self.group)
         self.ledger = Ledger()
+        self.tenures = Tenures()
         self.readers: list[Reader] = []
         self._data = data
         self._stack = ExitStack()
@@ -198,7 +241,7 @@ class Town:
         self.wait_until("there is a session", lambda: client.client_id is not None)
         before = client.client_id
         while (client.client_id or before) == before:
-            thief = KazooClient(self.connect, client_id=before)
+            thief = KazooClient(self.connect.partition("/")[0], client_id=before)  # kazoo would look for the path first
             with suppress(KazooTimeoutError):
                 thief.start()
             thief.stop()
@@ -223,6 +266,12 @@ class Town:
             )
 
         self.wait_until(f"{[reader.name for reader in readers]} own {len(places)} partitions", is_settled)
+
+    def check_owners(self, mode: str) -> None:
+        """No partition had two owners at a time: by what the members were told, and by what they read."""
+        self.ledger.check_single_owners()
+        if mode == "safe":
+            self.tenures.check()
 
     def wait_read(self, rows: set[Row]) -> None:
         self.wait_until(f"{len(rows)} records are read", lambda: rows <= self.ledger.read().keys())

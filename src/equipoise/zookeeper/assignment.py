@@ -7,10 +7,11 @@ the order of roundrobin is that of Java's string hash over the text of a partiti
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, pairwise
 from typing import Literal, NamedTuple
 
 from equipoise.member.partitions import TopicPartition
+from equipoise.wire.errors import EquipoiseError
 
 Name = Literal["range", "roundrobin"]
 TextForm = Literal["t-p", "[t,p]"]
@@ -19,11 +20,20 @@ Partitions = Mapping[str, Sequence[int]]  # of each topic
 Decision = dict[TopicPartition, str]  # the thread that is to read it
 
 
+class UnequalSubscriptionsError(EquipoiseError):
+    """Members do not read the same topics with the same streams, and the roundrobin of that time wants them to."""
+
+
 class Strategy(NamedTuple):
-    """How a consumer decides. `form`: the text that roundrobin hashes, t-p since Kafka 1.0, [t,p] before."""
+    """How a consumer decides. `form`: the text that roundrobin hashes, t-p since Kafka 1.0, [t,p] before.
+
+    `wants_equals`: roundrobin of Kafka 0.8.2 to 0.10.1, which refuses a group whose topics have not all the same
+    threads.
+    """
 
     name: Name
     form: TextForm = "t-p"
+    wants_equals: bool = False
 
     def __str__(self) -> str:
         return self.name if self.name == "range" else f"{self.name} ({self.form})"
@@ -33,6 +43,8 @@ class Strategy(NamedTuple):
         threads = threads_by_topic(members)
         if self.name == "range":
             return _range(threads, partitions)
+        if self.wants_equals:
+            _check_equal(threads)
         return _roundrobin(threads, partitions, self.form)
 
     def agrees_with(self, other: Strategy | None) -> bool:
@@ -73,6 +85,16 @@ def _range(threads: Mapping[str, Sequence[str]], partitions: Partitions) -> Deci
             decision |= {TopicPartition(topic, number): thread for number in numbers[start:end]}
             start = end
     return decision
+
+
+def _check_equal(threads: Mapping[str, Sequence[str]]) -> None:
+    for one, other in pairwise(sorted(threads)):
+        if threads[one] != threads[other]:
+            differing = sorted(set(threads[one]) ^ set(threads[other]))
+            raise UnequalSubscriptionsError(
+                "roundrobin of Kafka 0.8.2 to 0.10.1 wants all members to read the same topics, with as many streams "
+                f"of each: of {one} and {other}, {', '.join(differing)} read only one"
+            )
 
 
 def _roundrobin(threads: Mapping[str, Sequence[str]], partitions: Partitions, form: TextForm) -> Decision:

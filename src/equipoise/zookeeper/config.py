@@ -36,6 +36,9 @@ class ZooKeeperConsumerConfig:
     roundrobin_text_form: str = setting(
         "t-p", "What roundrobin hashes: t-p since Kafka 1.0, [t,p] before.", choices=("t-p", "[t,p]")
     )
+    roundrobin_equal_subscriptions: bool = setting(
+        False, "Faithful roundrobin of Kafka 0.8.2 to 0.10.1: no group whose members do not read the same."
+    )
     auto_commit_enable: bool = setting(True, "Whether offsets are committed by themselves.")
     auto_commit_interval_ms: int = setting(60_000, "Time between two such commits.", 1, INT_MAX)
     auto_offset_reset: str = setting("largest", "Where to begin without an offset.", choices=("largest", "smallest"))
@@ -57,11 +60,19 @@ class ZooKeeperConsumerConfig:
         for name, value in (("group.id", config.group_id), ("consumer.id", config.consumer_id or "-")):
             if not _LEGAL_ID.fullmatch(value):
                 raise UsageError(f"{name}={value!r}: must be letters, digits, dots, _ or -, one at least")
+        if config.roundrobin_equal_subscriptions and (
+            config.is_safe or config.partition_assignment_strategy != "roundrobin"
+        ):
+            raise UsageError(
+                "roundrobin.equal.subscriptions=true is how an old client was: it goes with mode=faithful and "
+                "partition.assignment.strategy=roundrobin only"
+            )
         return config
 
     @property
     def strategy(self) -> Strategy:
-        return Strategy(cast(Name, self.partition_assignment_strategy), cast(TextForm, self.roundrobin_text_form))
+        name, form = cast(Name, self.partition_assignment_strategy), cast(TextForm, self.roundrobin_text_form)
+        return Strategy(name, form, self.roundrobin_equal_subscriptions)
 
     @property
     def is_safe(self) -> bool:

@@ -5,6 +5,7 @@ Members of the old kind do not tell their strategy; it is found out from what th
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -65,7 +66,7 @@ def explain_group(client: KazooClient, group_id: str) -> GroupView:
         there = f"there are {', '.join(groups)}" if groups else "there are none"
         raise UsageError(f"ZooKeeper knows no group {group_id!r}: {there}")
     group = ZkGroup(client, group_id, lambda: False, tries_for_ever=False)
-    context = group.context(exclude_internal=True)
+    context = _context(group)
     owned = _owned(group, context)
     members = _members(group, context, owned)
     claims: dict[TopicPartition, list[str]] = {}
@@ -79,6 +80,12 @@ def explain_group(client: KazooClient, group_id: str) -> GroupView:
         [_unowned(group, partition) for partition in sorted(group.unowned(context.partitions))],
         {partition: who for partition, who in sorted(claims.items()) if len(who) > 1},
     )
+
+
+def _context(group: ZkGroup) -> Context:
+    while True:
+        with contextlib.suppress(NoNodeError):  # a member has left while this reads
+            return group.context(exclude_internal=True)
 
 
 def _owned(group: ZkGroup, context: Context) -> list[OwnedPartition]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from equipoise.client import Consumer, ConsumerRecord
 from equipoise.member.partitions import TopicPartition
-from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
 from equipoise.zookeeper.config import ZooKeeperConsumerConfig
 from equipoise.zookeeper.streams import PartitionTopicInfo
 
@@ -96,7 +96,7 @@ class ConsumerFetcherManager:
         try:
             with self._lock:
                 chunks = self._by_info(reader.poll(0) if self._registry else [])
-        except KafkaError as error:
+        except EquipoiseError as error:
             log.warning("records cannot be fetched at the moment: %s", error)
             chunks = []
         if not chunks and self._reader is reader:

@@ -31,7 +31,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum, auto
 
 from kazoo.client import KazooClient
@@ -50,7 +51,7 @@ from equipoise.zookeeper.subscription import Subscription
 
 log = logging.getLogger(__name__)
 
-_IDLE_S = 1.0
+_IDLE_S, _LOOK_S = 1.0, 0.1
 
 
 class ConsumerRebalanceFailedError(EquipoiseError):
@@ -101,6 +102,7 @@ class RebalancerListener:
         self._pending: set[Event] = set()
         self._is_lost = False
         self._watches_brokers = False
+        self._failure: Exception | None = None  # of the last attempt
         self._commit_due = time.monotonic() + config.auto_commit_interval_ms / 1000
         self._thread = threading.Thread(target=self.run_watcher_executor, name=f"{self.consumer_id}_watcher_executor")
         self._thread.daemon = True
@@ -148,6 +150,9 @@ class RebalancerListener:
         self.client.add_listener(self.handle_state_changed)
         self.client.ChildrenWatch(self.group.paths.ids, _Later(self.handle_child_change))
         self.subscription.watch(self.client, self.handle_data_change, self.topics_changed)
+        self.first_rebalance()
+
+    def first_rebalance(self) -> None:
         self._thread.start()
         self.synced_rebalance()
 
@@ -166,24 +171,28 @@ class RebalancerListener:
                 return
             except Exception as error:  # noqa: BLE001  a listener may raise anything; the thread has to go on
                 if not self.is_closing():
-                    self.failed(error)
+                    self.failed(error, events)
 
     def handle(self, events: set[Event]) -> None:
-        if self.is_closing():
-            return
-        if Event.SESSION in events:
-            self.handle_new_session()
-        if Event.TOPICS in events:
-            self.handle_topic_event()
-        if Event.REBALANCE in events:
-            self.synced_rebalance()
+        """What is left in `events` when this raises was not seen to."""
+        acts = {
+            Event.SESSION: self.handle_new_session,
+            Event.TOPICS: self.handle_topic_event,
+            Event.REBALANCE: self.synced_rebalance,
+        }
+        for event, act in acts.items():
+            if event in events and not self.is_closing():
+                events.remove(event)
+                act()
         if self.config.auto_commit_enable and time.monotonic() >= self._commit_due:
             self._commit_due = time.monotonic() + self.config.auto_commit_interval_ms / 1000
             self.commit_offsets()
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: Exception, undone: set[Event]) -> None:
         """It is told, and that is all, as it was: nothing is read until something else happens."""
         log.warning("%s: %s", self.consumer_id, error)
+        for event in undone:
+            self.notify(event)
 
     def _idle_s(self) -> float:
         return max(0.0, min(_IDLE_S, self._commit_due - time.monotonic()))
@@ -221,21 +230,30 @@ class RebalancerListener:
 
     def rebalance_failed(self) -> ConsumerRebalanceFailedError:
         retries, backoff = self.config.rebalance_max_retries, self.config.rebalance_backoff_ms
+        reason = (
+            f"others own its share; see who by `equipoise zookeeper explain {self.config.group_id}`, and keep "
+            "rebalance.max.retries * rebalance.backoff.ms above zookeeper.session.timeout.ms"
+            if self._failure is None
+            else f"{self._failure!r}"
+        )
         return ConsumerRebalanceFailedError(
-            f"{self.consumer_id} can't rebalance after {retries} attempts, {backoff} ms apart: others own its share; "
-            f"see who by `equipoise zookeeper explain {self.config.group_id}`, and keep rebalance.max.retries * "
-            "rebalance.backoff.ms above zookeeper.session.timeout.ms"
+            f"{self.consumer_id} can't rebalance after {retries} attempts, {backoff} ms apart: {reason}"
         )
 
     def attempt(self) -> bool:
         self.attempts += 1
+        self._failure = None
         try:
             return self.rebalance(self.group.brokers())
         except ConnectionClosedError:
             raise
         except Exception as error:  # noqa: BLE001  as it was: whatever it is, the next attempt may do
-            log.info("%s: an attempt to rebalance failed: %r", self.consumer_id, error)
-            return False
+            return self.attempt_failed(error)
+
+    def attempt_failed(self, error: Exception) -> bool:
+        self._failure = error
+        log.info("%s: an attempt to rebalance failed: %r", self.consumer_id, error)
+        return False
 
     def rebalance(self, brokers: Sequence[BrokerAddress]) -> bool:
         self.group.registration(self.consumer_id)
@@ -260,9 +278,9 @@ class RebalancerListener:
     def watch_brokers(self) -> None:
         """Only if there were none once; from then on for ever, as it was."""
         if not self._watches_brokers:
-            self._watches_brokers = True
             self.client.ensure_path(BROKER_IDS)
             self.client.ChildrenWatch(BROKER_IDS, _Later(self.handle_child_change))
+            self._watches_brokers = True
             self.rebalance_event_triggered()  # one may have come before the watch
 
     def close_fetchers_for_queues(self) -> None:
@@ -341,9 +359,7 @@ class RebalancerListener:
         """Ending the session is what removes the nodes."""
         self._closing.set()
         self.notify()
-        if not self.client.connected:
-            self.client.stop()  # what waits for the server waits no more
-        with self.rebalance_lock:
+        with self._without_waiting_for_servers(), self.rebalance_lock:
             self.clear_fetcher_queues(self.fetchers.stop_connections())
             self.subscription.end()
             self._commit_at_the_end()
@@ -352,6 +368,24 @@ class RebalancerListener:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
         self.client.close()
+
+    @contextmanager
+    def _without_waiting_for_servers(self) -> Iterator[None]:
+        """Whatever waits, here or in a rebalance under way, for servers that are not there, fails."""
+        done = threading.Event()
+
+        def watch() -> None:
+            while self.client.connected and not done.wait(_LOOK_S):
+                pass
+            self.client.stop()
+
+        watcher = threading.Thread(target=watch, name=f"{self.consumer_id}_closing", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
 
     def _commit_at_the_end(self) -> None:
         if not (self.config.auto_commit_enable and self.client.connected and self.gate.is_open):

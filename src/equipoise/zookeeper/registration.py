@@ -9,13 +9,12 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from kazoo.exceptions import ConnectionClosedError, KazooException, NodeExistsError
 from kazoo.protocol.states import KazooState
 
-from equipoise.wire.errors import UsageError
+from equipoise.wire.errors import ProtocolError, UsageError
 from equipoise.zookeeper.layout import BROKER_IDS, TOPICS, broker_json, topic_json, topic_path, topic_replicas
 from equipoise.zookeeper.session import open_client, session_id
 
@@ -45,6 +44,7 @@ class BrokerRegistration:
         self._topics: Mapping[str, int] = {}
         self._changed = threading.Event()
         self._is_closing = False
+        self._told = ""
         self._thread = threading.Thread(target=self._run, name="equipoise-registration", daemon=True)
         self._thread.start()
 
@@ -68,9 +68,7 @@ class BrokerRegistration:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _state_changed(self, state: str) -> None:
@@ -86,12 +84,19 @@ class BrokerRegistration:
             try:
                 if self._identity is not None and not self._is_closing:
                     self._write(self._identity)
+                    self._told = ""
             except ConnectionClosedError:
                 return
             except (KazooException, UsageError) as error:
-                log.warning("the broker is not registered in ZooKeeper as it should be, trying again: %r", error)
+                self._tell(f"the broker is not registered in ZooKeeper as it should be, trying again: {error!r}")
                 time.sleep(_AGAIN_S)
                 self._changed.set()
+
+    def _tell(self, words: str) -> None:
+        """Once, however often it is tried."""
+        if words != self._told:
+            log.warning("%s", words)
+        self._told = words
 
     def _write(self, identity: Identity) -> None:
         self._register(identity)
@@ -124,6 +129,9 @@ class BrokerRegistration:
 
     def _drop_topic(self, topic: str, node_id: int) -> None:
         """Only what is on this broker alone: other brokers may have topics there."""
-        replicas = topic_replicas(topic, self.client.get(topic_path(topic))[0])
+        try:
+            replicas = topic_replicas(topic, self.client.get(topic_path(topic))[0])
+        except ProtocolError:
+            return  # not written by us
         if all(nodes == [node_id] for nodes in replicas.values()):
             self.client.delete(topic_path(topic), recursive=True)

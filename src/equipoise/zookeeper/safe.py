@@ -79,6 +79,11 @@ class SafeRebalancer(RebalancerListener):
         self._check_strategies(self.group.context(self.config.exclude_internal_topics).members)
         super().start()
 
+    def first_rebalance(self) -> None:
+        """Before there is an executor: a session lost meanwhile has to be seen by this thread, which then gives way."""
+        self.synced_rebalance()
+        self._thread.start()
+
     # -- the session
 
     def handle_state_changed(self, state: str) -> None:
@@ -99,6 +104,7 @@ class SafeRebalancer(RebalancerListener):
                 self.notify(Event.REBALANCE)
                 return
             self.reset_state()
+            self.group.unregister(self.consumer_id)  # if it is this session's after all, nobody may count it
             self.consumer_id = self.new_consumer_id()
             self.register_consumer_in_zk()
             self._open_gate(seen)
@@ -122,9 +128,9 @@ class SafeRebalancer(RebalancerListener):
     def reset_state(self) -> None:
         """All is lost: nothing is committed, since others may have read on."""
         self.clear_fetcher_queues(self.fetchers.stop_connections())
+        self._doubtful |= self.topic_registry.keys() | self._unreleased.keys()
         self.topic_registry = {}
         self._unreleased = {}
-        self._doubtful = set()
         self.checkpointed = {}
 
     # -- the executor
@@ -133,7 +139,7 @@ class SafeRebalancer(RebalancerListener):
         now = time.monotonic()
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
-            events = events | {Event.SESSION}
+            events.add(Event.SESSION)
         if not (self.gate.is_open or Event.SESSION in events):
             return  # anything would wait for the server; when it is back, all is looked at
         super().handle(events)
@@ -145,8 +151,9 @@ class SafeRebalancer(RebalancerListener):
         due = [self._look_at] + ([] if self._retry_at is None else [self._retry_at])
         return max(0.0, min(super()._idle_s(), min(due) - time.monotonic())) if self.gate.is_open else 1.0
 
-    def failed(self, error: Exception) -> None:
-        super().failed(error)
+    def failed(self, error: Exception, _undone: set[Event]) -> None:
+        """Everything is looked at again, soon."""
+        super().failed(error, set())
         if isinstance(error, InconsistentStrategyError):
             self._give_up(error)
             return
@@ -174,6 +181,7 @@ class SafeRebalancer(RebalancerListener):
 
     def attempt(self) -> bool:
         self.attempts += 1
+        self._failure = None
         try:
             return self.rebalance(self.group.brokers())
         except InconsistentStrategyError:
@@ -181,8 +189,7 @@ class SafeRebalancer(RebalancerListener):
         except (KazooException, EquipoiseError) as error:
             if self.is_closing():
                 raise
-            log.info("%s: an attempt to rebalance failed: %r", self.consumer_id, error)
-            return False
+            return self.attempt_failed(error)
 
     def _settle(self) -> None:
         """One rebalance for changes that come together."""
@@ -226,7 +233,10 @@ class SafeRebalancer(RebalancerListener):
             self.notify()
 
         self._gone = gone
-        return self.client.exists(self._blocker, watch=tell) is not None
+        try:
+            return self.client.exists(self._blocker, watch=tell) is not None
+        except KazooException:
+            return False  # the next attempt meets the same, and it is told
 
     def rebalance(self, brokers: Sequence[BrokerAddress]) -> bool:
         if not brokers:
@@ -311,8 +321,11 @@ class SafeRebalancer(RebalancerListener):
         offsets: dict[TopicPartition, int] = {}
         if self.config.auto_commit_enable:
             offsets = {info.partition: info.consumed for info in infos if info.consumed is not None}
-            self._commit_to_kafka(infos, offsets)
-        lost = self._write(infos, offsets if self.config.in_zookeeper else {}, releasing=True)
+        if self.config.in_kafka:
+            lost = self._commit([info for info in infos if info.partition in offsets], offsets)
+            lost |= self._write([info for info in infos if info.partition not in lost], {}, releasing=True)
+        else:
+            lost = self._write(infos, offsets, releasing=True)
         self._unreleased = {}
         for info in infos:
             self.checkpointed.pop(info.partition, None)
@@ -393,22 +406,30 @@ class SafeRebalancer(RebalancerListener):
             if not self.gate.is_open:
                 raise OwnershipLostError(f"{self.consumer_id} has no session at the moment: nothing was committed")
             offsets = self.consumed()
-            infos = [self.topic_registry[partition] for partition in offsets]
-            self._commit_to_kafka(infos, offsets)
-            changed = {key: at for key, at in offsets.items() if self.checkpointed.get(key) != at}
-            changing = [info for info in infos if info.partition in changed]
-            lost = self._write(changing, changed, releasing=False) if self.config.in_zookeeper else set()
+            lost = self._commit([self.topic_registry[partition] for partition in offsets], offsets)
         if lost:
             self.rebalance_event_triggered()
             raise OwnershipLostError(f"{self.consumer_id} no longer owns {listed(lost)}: others have taken them over")
 
-    def _commit_to_kafka(self, infos: Sequence[PartitionTopicInfo], offsets: Mapping[TopicPartition, int]) -> None:
-        """Kafka fences nobody here; so a look at the epochs comes first, which leaves a moment and not minutes."""
-        if not self.config.in_kafka or not offsets:
-            return
-        answers = [(info, self.client.exists_async(self.group.paths.epoch(info.partition))) for info in infos]
-        held = {info.partition for info, answer in answers if (stat := answer.get()) and stat.version == info.token}
-        self.fetchers.commit_to_kafka({key: offset for key, offset in offsets.items() if key in held})
+    def _commit(
+        self, infos: Sequence[PartitionTopicInfo], offsets: Mapping[TopicPartition, int]
+    ) -> set[TopicPartition]:
+        """Those that were not committed, because they are others' by now.
+
+        Kafka fences nobody here. So ZooKeeper comes first: what it refuses, Kafka never sees, and what Kafka takes late
+        is not above what ZooKeeper has, and the larger counts. With offsets in Kafka alone a look at the epochs has to
+        do, which leaves the moment between the look and the commit.
+        """
+        if self.config.in_zookeeper:
+            changed = {key: at for key, at in offsets.items() if self.checkpointed.get(key) != at}
+            lost = self._write([info for info in infos if info.partition in changed], changed, releasing=False)
+        else:
+            answers = [(info, self.client.exists_async(self.group.paths.epoch(info.partition))) for info in infos]
+            held = {info.partition for info, answer in answers if (stat := answer.get()) and stat.version == info.token}
+            lost = offsets.keys() - held
+        if self.config.in_kafka:
+            self.fetchers.commit_to_kafka({key: offset for key, offset in offsets.items() if key not in lost})
+        return lost
 
     def _write(
         self, infos: Sequence[PartitionTopicInfo], offsets: Mapping[TopicPartition, int], *, releasing: bool
@@ -454,6 +475,8 @@ class SafeRebalancer(RebalancerListener):
         """Without an owner for longer than any rebalance takes: told, and a rebalance tried."""
         context = self.group.context(self.config.exclude_internal_topics, self._read_member)
         unowned = self.group.unowned(context.partitions)
+        if unowned & self.topic_registry.keys():
+            self.notify(Event.SESSION)  # somebody has deleted nodes of this consumer: what it holds has to be looked at
         now = time.monotonic()
         self._unowned_since = {partition: self._unowned_since.get(partition, now) for partition in unowned}
         self.orphans = frozenset(
