@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import re
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +145,43 @@ def test_errors_of_the_command_are_one_line(broker: Any, command: Command, tmp_p
     assert fresh.status == 2
     assert fresh.err.endswith("has no __consumer_offsets: no group has ever been there\n")
     assert not Path(out).exists()
+
+
+# -- pictures
+
+
+def test_labels_are_short_and_tell_apart_what_differs() -> None:
+    from equipoise.spark.history.plots import labels
+
+    workers = [f"analytics-worker-host-{number}.internal.example-0 · clicks" for number in (1, 17)]
+    assert labels(["short", *workers]) == [
+        "short",
+        "…r-host-1.internal.example-0 · …",
+        "…r-host-17.internal.example-0 ·…",
+    ]
+    assert labels([workers[0], "a" * 40]) == ["analytics-worker-hos…0 · clicks", "a" * 20 + "…" + "a" * 10]
+    assert labels([]) == []
+
+
+@pytest.mark.parametrize("seconds", [1, 20, 250, 3_000, 10_000, 40_000, 200_000, 900_000, 6_000_000, 40_000_000])
+def test_any_span_of_time_can_be_drawn(seconds: int) -> None:
+    """Without a warning, which would be on the terminal of whoever asked: here it is an error."""
+    from equipoise.spark.history.plots import picture, rebalances_in_time
+
+    rows = [rebalance(0, "member_joined"), rebalance(seconds, "subscription_changed")]
+    group = Summary("g", rows, [], [], [], [], [])
+    drawn = io.BytesIO()
+    picture([partial(rebalances_in_time, groups=[group])], 4, 2).savefig(drawn, format="png")
+    assert drawn.getvalue().startswith(b"\x89PNG")
+
+
+def test_what_is_to_be_done_comes_before_the_evidence(tmp_path: Path) -> None:
+    tables = {name: schema.empty_table() for name, schema in schemas().items()}
+    late = [member("a", turn * 100, turn * 100 + 50, "poll_overrun") for turn in range(2)]
+    tables["memberships"] = pa.Table.from_pylist(late, schemas()["memberships"])
+    tables["rebalances"] = pa.Table.from_pylist([rebalance(9, "subscription_changed")], schemas()["rebalances"])
+    page = write_report(tables, tmp_path, "here").read_text(encoding="utf-8")
+    headings = re.findall("<h2>(.*?)</h2>", page)
+    assert headings[:2] == ["Which setting would help", "In pictures"]
+    assert page.index("raise max.poll.interval.ms above") < page.index("<img")
+    assert "1 of them for the reason “rejoined with changed metadata”" in page

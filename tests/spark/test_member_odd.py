@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,19 +15,10 @@ from equipoise.client import Admin
 from equipoise.wire.errors import UsageError
 from tests.client.writing import produce
 from tests.spark.engine import Engine, until
-from tests.spark.test_member_edges import SETTINGS
-from tests.spark.test_member_mode import MEMBER, PARTITIONS, committed, fill, offsets, share_of
+from tests.spark.members import ALL, MEMBER, PARTITIONS, broker, committed, fill, offsets, share_of
 
-ALL = range(PARTITIONS)
+__all__ = ["broker"]
 MODES = pytest.mark.parametrize("mode", ["member", "commit"])
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(SETTINGS) as running:
-        with Admin(running.bootstrap_servers) as admin:
-            admin.create_topic("t", PARTITIONS)
-        yield running
 
 
 # -- what is not there
@@ -206,12 +196,12 @@ def test_a_call_that_takes_long_is_no_silence(broker: Broker) -> None:
         until("the ends are asked for", is_asked.is_set)
         second = Engine(broker.bootstrap_servers, **MEMBER)
         until("they share", lambda: len(second.owned) == len(first.owned) == 2, second.batch)
-        generation = first.group.member.generation_id
+        owned, generation = first.owned, first.group.member.generation_id
         assert not threading.Event().wait(1.5)  # longer than it may be silent
-        assert (len(first.owned), first.group.member.generation_id) == (2, generation)
+        assert (first.owned, first.group.member.generation_id) == (owned, generation)
         may_go.set()
         assert planning.result()
-    assert {partition for _, partition, _, _ in first.run()} == first.owned
+    assert {partition for _, partition, _, _ in first.run()} == owned
     first.stop()
     second.stop()
 

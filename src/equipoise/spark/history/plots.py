@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
 import matplotlib
@@ -15,7 +16,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from equipoise.spark.history.summary import Row, Summary
+from equipoise.spark.history.summary import Row, Summary, words
 
 REASONS = {
     "member_joined": "#4878b0",
@@ -36,6 +37,7 @@ _OTHER = "#b5b5b5"
 _GAP = "#d62d20"
 _INK, _PALE = "#303030", "#e6e6e6"
 _MOST_BARS = 12
+_LONGEST = 32  # letters of a label
 MOST_PARTITIONS = 48
 _MOST_SPANS = 20_000
 _DPI = 130
@@ -66,10 +68,6 @@ def picture(draws: Sequence[Draw], width: float, height: float) -> Figure:
         for number, draw in enumerate(draws):
             draw(figure.add_subplot(-(-len(draws) // columns), columns, number + 1))
     return figure
-
-
-def words(reason: str) -> str:
-    return reason.replace("_", " ")
 
 
 # -- counts
@@ -114,7 +112,7 @@ def _legend(axes: Axes, reasons: Iterable[str]) -> None:
 
 
 def _name_bars(axes: Axes, names: Sequence[str]) -> None:
-    axes.set_yticks(range(len(names)), [_short(name) for name in names])
+    axes.set_yticks(range(len(names)), labels(names))
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     axes.tick_params(axis="y", length=0)
@@ -129,7 +127,8 @@ def dark_partitions(axes: Axes, groups: Sequence[Summary]) -> None:
     seconds = [row["dark_ms"] / 1000 for row in shown]
     axes.barh(range(len(shown)), seconds, color=_GAP, height=0.7, alpha=0.85)
     for place, row in enumerate(shown):
-        axes.text(seconds[place], place, f" {row['gaps']:,} gaps", va="center", fontsize=8)
+        gaps = "1 gap" if row["gaps"] == 1 else f"{row['gaps']:,} gaps"
+        axes.text(seconds[place], place, f" {gaps}", va="center", fontsize=8)
     _name_bars(axes, [f"{row['topic']}-{row['partition']} · {row['group']}" for row in shown])
     axes.set_xlim(0, 1.2 * max(seconds, default=1))
     axes.set_xlabel("seconds, while the group had members")
@@ -179,11 +178,12 @@ def lag_in_time(axes: Axes, groups: Sequence[Summary]) -> None:
     axes.set_title("Lag over time")
     peaks = {one.group: _lag_of(one) for one in groups}
     shown = sorted((group for group in peaks if peaks[group]), key=lambda group: -max(peaks[group].values()))[:6]
-    for group in shown:
-        axes.plot([_days(at) for at in peaks[group]], list(peaks[group].values()), label=_short(group), linewidth=1.4)
+    for group, label in zip(shown, labels(shown), strict=True):
+        axes.plot([_days(at) for at in peaks[group]], list(peaks[group].values()), label=label, linewidth=1.4)
     if shown:
-        axes.legend(loc="upper left")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, handlelength=1)
     axes.set_ylabel("records")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", color=_PALE, linewidth=0.7)
     axes.set_axisbelow(True)
@@ -211,7 +211,8 @@ def ownership_in_time(axes: Axes, group: Summary) -> None:
     lines = [line[row["topic"], row["partition"]] for row in drawn]
     _spans(axes, drawn, lines, 0.8, [colors[_client(row)] if row["member_id"] else _GAP for row in drawn])
     _name_bars(axes, [f"{topic}-{number}" for topic, number in shown])
-    patches = [Patch(color=color, label=_short(client)) for client, color in list(colors.items())[:_MOST_BARS]]
+    named = list(colors)[:_MOST_BARS]
+    patches = [Patch(color=colors[client], label=label) for client, label in zip(named, labels(named), strict=True)]
     axes.legend(
         handles=[*patches, Patch(color=_GAP, label="nobody")], loc="upper left", bbox_to_anchor=(1, 1), handlelength=1
     )
@@ -236,7 +237,8 @@ def _client(row: Row) -> str:
 
 
 def _in_time(axes: Axes) -> None:
-    locator = AutoDateLocator(maxticks=7)  # type: ignore[no-untyped-call]
+    # With less than three ticks of a unit in sight the next smaller one always has an interval that fits.
+    locator = AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
     axes.xaxis_date(tz="UTC")
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz="UTC"))  # type: ignore[no-untyped-call]
@@ -247,5 +249,22 @@ def _days(at: datetime) -> float:
     return float(date2num(at))  # type: ignore[no-untyped-call]
 
 
+def labels(names: Sequence[str]) -> list[str]:
+    """Each in 32 letters or less: of those that would look the same, the letters in which they differ."""
+    short = [_short(name) for name in names]
+    for label in {label for label in short if short.count(label) > 1}:
+        places = [place for place, one in enumerate(short) if one == label]
+        alike = zip(*(names[place] for place in places), strict=False)
+        begin = max(sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, alike)) - 8, 0)
+        for place in places:
+            short[place] = _clipped(names[place], begin)
+    return short
+
+
 def _short(name: str) -> str:
-    return name if len(name) <= 32 else f"{name[:20]}…{name[-10:]}"
+    return name if len(name) <= _LONGEST else f"{name[:20]}…{name[-10:]}"
+
+
+def _clipped(name: str, begin: int) -> str:
+    text = f"…{name[begin:]}" if begin else name
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -13,21 +14,21 @@ from pathlib import Path
 import pyarrow as pa
 
 from equipoise.spark.history.advice import advise
-from equipoise.spark.history.summary import Summary, summarise
+from equipoise.spark.history.summary import REJOINED, Summary, summarise, words
 from equipoise.wire.errors import UsageError
 
 PAGE, OVERVIEW = "report.html", "history.png"
 _OWNERSHIPS = 3  # groups whose partitions are drawn
 _LISTED = 200  # groups in the table
-_CAUSES = 40  # rows of that table
+_CAUSES = 20  # rows of that table
 _OWNERSHIP_CAPTION = "Left blank: no member at all. Red: members, but nobody had the partition. Times are UTC."
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #303030; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 15px/1.5 system-ui, sans-serif; color: #303030; max-width: 78rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; margin-bottom: 0; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
 p.about, figcaption { color: #707070; } figure { margin: 1rem 0; } img { max-width: 100%; }
 table { border-collapse: collapse; width: 100%; } td, th { padding: .3rem .7rem .3rem 0; text-align: left; }
 th { border-bottom: 2px solid #e6e6e6; } td { border-bottom: 1px solid #efefef; vertical-align: top; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.n, th.n { text-align: right; } td.n, td.t { font-variant-numeric: tabular-nums; white-space: nowrap; }
 code { background: #f3f3f3; padding: 0 .25em; border-radius: 3px; }
 """
 
@@ -89,10 +90,10 @@ def _page(groups: Sequence[Summary], pictures: Pictures, about: str) -> str:
     parts = [
         f"<h1>Rebalance history</h1><p class='about'>{escape(about)}{_span(groups)}</p>",
         f"<p>{_in_short(groups)}</p>",
-        _figure(OVERVIEW, pictures[OVERVIEW]),
+        f"<h2>Which setting would help</h2>{_advice_list(groups)}",
+        f"<h2>In pictures</h2>{_figure(OVERVIEW, pictures[OVERVIEW])}",
         f"<h2>Groups</h2>{_groups_table(groups)}",
         f"<h2>Why, and because of whom</h2>{_causes_table(groups)}",
-        f"<h2>Which setting would help</h2>{_advice_list(groups)}",
         "<h2>Partitions and their owners</h2>",
         *(_figure(name, found) for name, found in pictures.items() if name != OVERVIEW),
         f"<h2>The most restless partitions</h2>{_flapping_table(groups)}",
@@ -119,7 +120,7 @@ def _in_short(groups: Sequence[Summary]) -> str:
     text = (
         f"{sum(len(one.rebalances) for one in busy):,} rebalances of {len(busy)} groups. "
         f"<b>{escape(first.group)}</b> had the most, {len(first.rebalances):,} ({first.per_hour:,.1f} an hour), "
-        f"{times:,} of them for the reason “{escape(reason.replace('_', ' '))}”"
+        f"{times:,} of them for the reason “{escape(words(reason))}”"
     )
     if first.culprits:
         client, caused = first.culprits.most_common(1)[0]
@@ -152,7 +153,8 @@ def figures(one: Summary) -> tuple[str, ...]:
         times(one.duration_ms),
         times(one.longest_ms),
         times(one.dark_ms),
-        *(_first(counter) for counter in (one.reasons, one.culprits)),
+        _first(Counter({words(reason): times for reason, times in one.reasons.items()})),
+        _first(one.culprits),
         one.protocols[0] if one.protocols else "",
         "unknown" if one.lag_now is None else f"{one.lag_now:,}",
     )
@@ -162,27 +164,31 @@ def _first(counter: Mapping[str, int]) -> str:
     if not counter:
         return ""
     name = max(counter, key=lambda one: counter[one])
-    return f"{name.replace('_', ' ')} ({counter[name]:,})"
+    return f"{name} ({counter[name]:,})"
 
 
 def _causes_table(groups: Iterable[Summary]) -> str:
-    rows = sorted((row for one in groups for row in one.causes), key=lambda row: -row["count"])[:_CAUSES]
+    rows = sorted((row for one in groups for row in one.causes), key=lambda row: -row["count"])
     cells = [
         (
             row["group"],
-            row["reason"].replace("_", " "),
+            words(row["reason"]),
             " at ".join(filter(None, (row["cause_client"], (row["cause_host"] or "").lstrip("/")))),
             f"{row['count']:,}",
             _time(row["last"]),
         )
-        for row in rows
+        for row in rows[:_CAUSES]
     ]
-    return _table(("group", "reason", "client", "times", "last"), cells, (3,)) if cells else "<p>Nothing to tell.</p>"
+    if not cells:
+        return "<p>Nothing to tell.</p>"
+    rest = sum(row["count"] for row in rows[_CAUSES:])
+    more = f"<p>And {rest:,} more, for {len(rows) - _CAUSES:,} clients and reasons: table <code>causes</code>.</p>"
+    return _table(("group", "reason", "client", "times", "last"), cells, (3,), (4,)) + (more if rest else "")
 
 
 def _advice_list(groups: Iterable[Summary]) -> str:
     rows = [(one.group, found.setting, found.text) for one in groups for found in advise(one)]
-    return _table(("group", "setting", "why"), rows) if rows else "<p>Nothing stands out.</p>"
+    return _table(("group", "setting", "why"), rows) if rows else "<p>No setting: nothing stands out.</p>"
 
 
 def _flapping_table(groups: Iterable[Summary]) -> str:
@@ -219,6 +225,8 @@ def _honesty(groups: Sequence[Summary]) -> str:
         "counted twice.",
         "Lag now is exact. Lag at an earlier time takes as the log's end the first record that is as young: it is as "
         "right as the times of records are, and unknown where they have been deleted.",
+        f"{REJOINED.capitalize()}: a member came back with other topics or, mostly, as a cooperative member does after "
+        "it has given partitions up: this is the second round of a hand-over.",
         "Both topics forget: commits and generations that compaction or retention has taken are not here.",
     ]
     if any(one.is_guessed for one in groups):
@@ -231,9 +239,11 @@ def _honesty(groups: Sequence[Summary]) -> str:
     return "<ul>" + "".join(f"<li>{text}</li>" for text in texts) + "</ul>"
 
 
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[int] = ()) -> str:
-    right = set(numbers)
-    kinds = [" class='n'" if place in right else "" for place in range(len(names))]
+def _table(
+    names: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[int] = (), times: Iterable[int] = ()
+) -> str:
+    classes = dict.fromkeys(numbers, " class='n'") | dict.fromkeys(times, " class='t'")
+    kinds = [classes.get(place, "") for place in range(len(names))]
     head = "".join(f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, names, strict=True))
     body = "".join(
         "<tr>" + "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)) + "</tr>"

@@ -14,6 +14,7 @@ import pyarrow as pa
 Row = Mapping[str, Any]
 EAGER = frozenset({"range", "roundrobin", "sticky"})
 _SHORTEST_SPAN = timedelta(minutes=1)  # what is seen for less is not counted up to an hour
+REJOINED = "rejoined with changed metadata"
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,11 @@ class Summary:
 
     def left(self, *why: str) -> list[Row]:
         return [row for row in self.memberships if row["why_left"] in why]
+
+
+def words(reason: str) -> str:
+    """For people. A subscription holds what its member owns, so most changes of it are no other topics."""
+    return REJOINED if reason == "subscription_changed" else reason.replace("_", " ")
 
 
 def summarise(tables: Mapping[str, pa.Table]) -> list[Summary]:
