@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -108,3 +109,32 @@ def test_a_seek_of_the_listener_holds_whatever_the_loop_does_meanwhile(
     consumer.subscribe(["t"], Seeking())
     assert [record.value for record in read(consumer, 2)] == [b"1", b"2"]
     wait(consumer, looked.is_set)
+
+
+def test_an_answer_for_an_earlier_assignment_does_not_place_a_later_one(
+    broker: Broker, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was committed then may be behind: others have had the partition meanwhile."""
+    place = TopicPartition("t", 0)
+    produce(broker, "t", 20, partitions=1)
+    consumer.commit({place: 5})
+    engine, is_asked, may_go = consumer._engine, threading.Event(), threading.Event()
+    assert engine.committed is not None
+    fetch = engine.committed.fetch
+
+    async def slow(partitions: Any) -> Any:
+        found = await fetch(partitions)
+        is_asked.set()
+        while not may_go.is_set():
+            await asyncio.sleep(0.01)
+        return found
+
+    monkeypatch.setattr(engine.committed, "fetch", slow)
+    consumer.assign([place])
+    assert is_asked.wait(30)
+    consumer.assign([])
+    with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="g") as other:
+        other.commit({place: 9})
+    consumer.assign([place])
+    may_go.set()
+    assert consumer.position(place) == 9

@@ -409,13 +409,14 @@ def test_positions_that_are_not_there_are_named() -> None:
 
 def test_a_committed_offset_does_not_undo_a_seek() -> None:
     positions = Positions()
-    positions.assign([A, B])
-    assert positions.needs_position() == {A, B}
+    positions.assign([A, B, C])
+    lacking = positions.needs_position()
+    assert lacking.keys() == {A, B, C}
     positions.seek(A, 5)
-    for partition in (A, B, C):
-        positions.seek_new(partition, 9)
+    positions.begin(lacking, {A: 9, B: 9})
     assert positions.positions() == {A: 5, B: 9}
-    assert positions.needs_position() == frozenset()
+    assert positions.needs_position() == {}
+    assert positions.resets().keys() == {C}
 
 
 def test_a_reset_that_comes_late_is_forgotten() -> None:

@@ -186,13 +186,9 @@ class Engine:
                 failures += 1
                 await asyncio.sleep(backoff.pause(failures))
 
-    async def _begin(self, partitions: frozenset[TopicPartition]) -> None:
-        found: Found = {} if self.committed is None else await self.committed.fetch(partitions)
-        for partition, committed in found.items():
-            self.positions.seek_new(partition, committed.offset)
-        still = self.positions.needs_position() & partitions
-        if still:
-            self.positions.request_reset(still)
+    async def _begin(self, lacking: Mapping[TopicPartition, int]) -> None:
+        found: Found = {} if self.committed is None else await self.committed.fetch(lacking)
+        self.positions.begin(lacking, {partition: committed.offset for partition, committed in found.items()})
 
     async def position(self, partition: TopicPartition) -> int:
         """Waits until it is known."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from equipoise.client.chunks import Chunk
@@ -164,14 +164,14 @@ class Positions:
         with self.lock:
             return {key: one.position for key, one in self.tracked.items() if one.position is not None}
 
-    def needs_position(self) -> frozenset[TopicPartition]:
-        """Those for which a committed offset is to be looked up, or a reset to be asked for."""
+    def needs_position(self) -> dict[TopicPartition, int]:
+        """Those for which a committed offset is to be looked up, or a reset to be asked for; with their epochs."""
         with self.lock:
-            return frozenset(
-                key
+            return {
+                key: one.epoch
                 for key, one in self.tracked.items()
                 if one.position is None and one.reset is None and one.failure is None
-            )
+            }
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         if offset < 0:
@@ -180,13 +180,18 @@ class Positions:
             self._move(self._find(partition), offset)
         self.on_change()
 
-    def seek_new(self, partition: TopicPartition, offset: int) -> None:
-        """To a committed offset, unless the partition is gone or has a position by now."""
+    def begin(self, lacking: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> None:
+        """At a committed offset, or as auto.offset.reset says; not if anything has happened to the partition since it
+        had the epoch in `lacking`: others may have had it meanwhile."""
         with self.lock:
-            tracked = self.tracked.get(partition)
-            if tracked is None or tracked.position is not None or tracked.reset is not None:
-                return
-            self._move(tracked, offset)
+            for partition, epoch in lacking.items():
+                tracked = self.tracked.get(partition)
+                if tracked is None or tracked.epoch != epoch:
+                    continue
+                if partition in committed:
+                    self._move(tracked, committed[partition])
+                else:
+                    self.look_up(tracked, BY_POLICY)
         self.on_change()
 
     def request_reset(self, partitions: Iterable[TopicPartition], timestamp: int = BY_POLICY) -> None:
