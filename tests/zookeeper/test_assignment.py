@@ -14,6 +14,7 @@ from equipoise.zookeeper.assignment import (
     Members,
     Partitions,
     Strategy,
+    UnequalSubscriptionsError,
     in_hash_order,
     java_hash,
     share_of,
@@ -55,6 +56,19 @@ def test_the_hash_order_of_both_text_forms() -> None:
     partitions = [TopicPartition("t0", number) for number in range(12)]
     assert [one.partition for one in in_hash_order(partitions, "[t,p]")] == [10, 11, *range(10)]
     assert [one.partition for one in in_hash_order(partitions, "t-p")] == list(range(12))
+
+
+def test_roundrobin_of_0_8_2_refuses_members_that_do_not_read_the_same() -> None:
+    """The last vector of section 4 but one; counts may differ between members, not between topics of one member."""
+    strict = Strategy("roundrobin", "[t,p]", wants_equals=True)
+    unequal = {"c0": {"t0": 1}, "c1": {"t0": 1, "t1": 1}, "c2": {"t1": 2}}
+    with pytest.raises(UnequalSubscriptionsError, match="of t0 and t1, c0-0, c2-0, c2-1 read only one"):
+        strict.assign(unequal, topics(t0=3, t1=3))
+    with pytest.raises(UnequalSubscriptionsError, match="c0-1 read only one"):
+        strict.assign({"c0": {"t0": 1, "t1": 2}}, topics(t0=3, t1=3))
+    equal = {"c0": {"t0": 1, "t1": 1}, "c1": {"t0": 2, "t1": 2}}
+    assert strict.assign(equal, topics(t0=3, t1=3)) == OLD_ROUND.assign(equal, topics(t0=3, t1=3))
+    assert OLD_ROUND.assign(unequal, topics(t0=3, t1=3))
 
 
 def test_the_hash_is_javas() -> None:

@@ -16,6 +16,7 @@ from tests.console.conftest import Command, command
 __all__ = ["command"]
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the bench reads process clocks of Linux")
+ROOT = Path(__file__).parent.parent.parent
 KINDS = (Kind.ZK_SAFE, Kind.COOPERATIVE)
 
 
@@ -34,6 +35,14 @@ def test_json_has_every_figure_and_the_picture_is_drawn(
     ]
     assert all(figure["best"] > 0 for figure in document["figures"].values())
     assert picture.read_bytes().startswith(b"\x89PNG")
+    assert document["table"][0] == heading()
+    assert [row.split(" | ")[0] for row in document["table"][2:]] == [f"| {kind.title}" for kind in KINDS]
+
+
+def heading() -> str:
+    """Of the table in the document, which is what the bench prints."""
+    lines = (ROOT / "docs" / "zookeeper.md").read_text(encoding="utf-8").splitlines()
+    return next(line for line in lines if line.startswith("|  | a join: ms unowned"))
 
 
 def test_every_protocol_has_its_figures() -> None:

@@ -49,6 +49,10 @@ def test_the_example_shows_the_orphan_and_the_refusal() -> None:
             "did you mean 'rebalance.backoff.ms'?",
         ),
         ({"zookeeper.connect": "x:1", "group.id": "a", "auto.offset.reset": "latest"}, "one of largest, smallest"),
+        (
+            {"zookeeper.connect": "x:1", "group.id": "a", "roundrobin.equal.subscriptions": "true"},
+            "it goes with mode=faithful",
+        ),
     ],
 )
 def test_what_is_not_a_setting_is_refused_by_name(settings: dict[str, object], explanation: str) -> None:

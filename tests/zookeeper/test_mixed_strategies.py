@@ -8,12 +8,14 @@ import sys
 from contextlib import suppress
 
 import pytest
+from kazoo.exceptions import NoNodeError
 
 from equipoise.console.zookeeper_words import findings
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import UsageError
 from equipoise.zookeeper import ConsumerRebalanceFailedError, InconsistentStrategyError, whitelist
 from equipoise.zookeeper.explain import explain_group
+from equipoise.zookeeper.group import Context, ZkGroup
 from tests.zookeeper.town import Reader, Town
 
 T0, T1 = TopicPartition("t0", 0), TopicPartition("t1", 0)
@@ -75,6 +77,27 @@ def test_the_other_way_round_one_of_them_gets_nothing(town: Town) -> None:
     with suppress(ConsumerRebalanceFailedError):  # which need not be its last attempt: its own arrival is news to it
         second.start(TOPICS)
     town.wait_until("one has what it claims, and the other nothing", lambda: town.owners() in outcomes)
+
+
+def test_roundrobin_of_0_8_2_fails_where_members_do_not_read_the_same(town: Town) -> None:
+    """Faithful: each attempt of either, until the topics are the same."""
+    create_topics(town)
+    strict = {
+        "mode": "faithful",
+        "partition_assignment_strategy": "roundrobin",
+        "roundrobin_text_form": "[t,p]",
+        "roundrobin_equal_subscriptions": True,
+        "rebalance_max_retries": 3,
+        "rebalance_backoff_ms": 50,
+    }
+    first = town.join("c0", TOPICS, **strict)
+    town.wait_settled({T0, T1}, first)
+    second = town.reader("c1", **strict)
+    with pytest.raises(ConsumerRebalanceFailedError, match=r"UnequalSubscriptionsError.*c1-0 read only one"):
+        second.start({"t0": 1})
+    town.wait_until("the first has nothing either", lambda: not first.owned() and town.owners() == {})
+    town.leave(second)
+    town.wait_settled({T0, T1}, first)
 
 
 def test_safe_mode_refuses_the_second(town: Town) -> None:
@@ -211,6 +234,23 @@ def test_explain_tells_what_is_claimed_twice(town: Town) -> None:
     assert view.claimed_twice == {T1: ["billing_c1", first.consumer.consumer_id]} or view.claimed_twice == {
         T1: [first.consumer.consumer_id, "billing_c1"]
     }
+
+
+def test_explain_reads_again_if_a_member_leaves_meanwhile(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_topics(town)
+    one = town.join("c0", TOPICS)
+    context, failures = ZkGroup.context, []
+
+    def fail_once(group: ZkGroup, exclude_internal: bool) -> Context:
+        failures.append(1)
+        if len(failures) == 1:
+            raise NoNodeError
+        return context(group, exclude_internal)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ZkGroup, "context", fail_once)
+        view = explain_group(town.zk, town.group)
+    assert [member.consumer_id for member in view.members] == [one.consumer.consumer_id]
 
 
 def test_explain_of_a_group_that_is_not_there(town: Town) -> None:

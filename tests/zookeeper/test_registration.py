@@ -65,6 +65,13 @@ def test_a_topic_of_other_brokers_is_left_alone(town: Town) -> None:
     town.wait_until("orders is gone", lambda: town.children("/brokers/topics") == {"theirs"})
 
 
+def test_a_topic_that_nobody_can_read_is_left_alone(town: Town) -> None:
+    town.zk.create("/brokers/topics/odd", b"no JSON", makepath=True)
+    town.create_topic("orders", 1)
+    town.create_topic("payments", 1)
+    assert town.children("/brokers/topics") == {"odd", "orders", "payments"}
+
+
 def test_a_lost_session_is_made_good(town: Town) -> None:
     town.wait_until("the broker is there", lambda: bool(town.children("/brokers/ids")))
     (number,) = town.children("/brokers/ids")

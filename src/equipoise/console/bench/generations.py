@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.console.bench.figures import Figure
+from equipoise.console.bench.figures import Figure, print_circumstances
 from equipoise.console.bench.generations_groups import GROUP_REQUESTS, Group, Kind
 from equipoise.console.bench.machine import check_machine, progress
 from equipoise.console.bench.rebalances import Rebalance, measure_rebalance
@@ -60,6 +61,30 @@ def _key(kind: Kind, members: int, event: str) -> str:
     return f"{kind.value}_{members}_{event}"
 
 
+class GenerationResults(Results):
+    """Printed as the table of docs/zookeeper.md; as JSON with that table, line by line."""
+
+    def print(self, as_json: bool, seconds: float) -> None:
+        if as_json:
+            self._facts["table"] = self.table()
+            super().print(as_json, seconds)
+            return
+        print("\n".join(self.table()))
+        print_circumstances(seconds, self._notes)
+
+    def table(self) -> list[str]:
+        columns = [(event, what) for what in ("unowned", "requests") for event in EVENTS]
+        words = {"unowned": "ms unowned", "requests": "requests"}
+        head = ["", *(f"a {event}: {words[what]}" for event, what in columns)]
+        rows = [[kind.title, *(self._cell(kind, event, what) for event, what in columns)] for kind in Kind]
+        return ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
+
+    def _cell(self, kind: Kind, event: str, what: str) -> str:
+        sizes = self._facts["sizes"]["members"]
+        medians = [median(self.values(f"{_key(kind, members, event)}_{what}")) for members in sizes]
+        return " / ".join(f"{value:,.0f}" if value >= 10 else f"{value:.2g}" for value in medians)
+
+
 def run_bench(as_json: bool, quick: bool, picture: Path | None) -> None:
     """Measures for some minutes and prints a table, or one JSON object; and draws, if asked to."""
     check_machine("bench generations")
@@ -67,7 +92,7 @@ def run_bench(as_json: bool, quick: bool, picture: Path | None) -> None:
     if picture is not None:
         _check_matplotlib()
     size = QUICK if quick else FULL
-    results = Results("generations", figures(size), NOTES, sizes=size._asdict(), partitions=PARTITIONS)
+    results = GenerationResults("generations", figures(size), NOTES, sizes=size._asdict(), partitions=PARTITIONS)
     began = time.perf_counter()
     with ZooKeeperServer() as server, progress(len(Kind) * len(size.members)) as advance:
         for members in size.members:

@@ -29,6 +29,14 @@ _TOPIC, _GROUP = "topic", "group"
 Note = Callable[[Event], None]
 
 
+_TITLES = {
+    "zk_faithful": "ZooKeeper, as it was",
+    "zk_safe": "ZooKeeper, safe",
+    "eager": "coordinator, eager",
+    "cooperative": "coordinator, cooperative",
+}
+
+
 class Kind(Enum):
     ZK_FAITHFUL = "zk_faithful"
     ZK_SAFE = "zk_safe"
@@ -41,7 +49,7 @@ class Kind(Enum):
 
     @property
     def title(self) -> str:
-        return {"zk_faithful": "ZooKeeper as it was", "zk_safe": "ZooKeeper, safe"}.get(self.value, self.value)
+        return _TITLES[self.value]
 
 
 class Member(Protocol):
