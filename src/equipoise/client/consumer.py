@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from equipoise.client.base import ARROW_RECORDS, BaseConsumer, Committed, OffsetsToCommit, Place, log_failure, parse
@@ -194,9 +193,7 @@ class Consumer(BaseConsumer):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -7,7 +7,6 @@ import socket
 import time
 from collections import deque
 from struct import Struct
-from types import TracebackType
 from typing import Self
 
 from equipoise.wire.apis import APIS
@@ -111,7 +110,5 @@ class Line:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
