@@ -12,7 +12,6 @@ import socket
 import time
 from collections.abc import Sequence
 from struct import Struct
-from types import TracebackType
 from typing import Any, Self
 
 from equipoise.wire.apis import APIS
@@ -178,9 +177,7 @@ class Crowd:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._epoll.close()
         for member in self.members:
             member.close()
