@@ -147,6 +147,27 @@ def test_the_option_topic_goes_before_the_column(broker: Broker) -> None:
     assert numbers(read(broker)) == [0, 1]
 
 
+def test_a_topic_that_has_grown_since_the_last_task(broker: Broker) -> None:
+    create(broker)
+    write(batches(30), options(broker))
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.add_partitions("orders", 5)
+    rows = {"value": pa.array([b"new"], pa.binary()), "partition": pa.array([4], pa.int32())}
+    write(iter([pa.RecordBatch.from_pydict(rows)]), options(broker))
+    assert [message.value() for message in read(broker, partitions=5)[4]] == [b"new"]
+
+
+def test_a_topic_that_was_made_anew_since_the_last_task(broker: Broker) -> None:
+    """The numbers of the producer go on, which the new topic has not seen the first of."""
+    create(broker)
+    write(batches(30), options(broker))
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.delete_topic("orders")
+    create(broker)
+    write(batches(30), options(broker))
+    assert sum(map(len, read(broker).values())) == 30
+
+
 def test_no_rows_are_no_batches(broker: Broker) -> None:
     create(broker)
     empty = pa.RecordBatch.from_pydict({"value": pa.array([], pa.binary())})

@@ -100,9 +100,11 @@ class Producer:
         self._count = 0
         self._is_recovering = False
 
-    def partitions(self, topic: str) -> int:
-        """How many the topic has. KafkaError: it does not exist; KafkaConnectionError: nobody answers."""
-        return self._topics.partitions(topic)
+    def partitions(self, topic: str, wanted: int = 1) -> int:
+        """How many the topic has; asked for anew if these are fewer than `wanted`, for it may have grown.
+
+        KafkaError: it does not exist; KafkaConnectionError: nobody answers."""
+        return self._topics.partitions(topic, wanted)
 
     def batch_limit(self, topic: str) -> int:
         """Most bytes of records in one batch, so that neither we nor the broker find it too large."""
@@ -306,8 +308,8 @@ class _Topics:
         self._limits: dict[str, int] = {}
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
-    def partitions(self, topic: str) -> int:
-        if not self.leaders.partitions.get(topic):
+    def partitions(self, topic: str, wanted: int) -> int:
+        if self.leaders.partitions.get(topic, 0) < wanted:
             self._patiently(lambda: self._find(topic))
         return self.leaders.partitions[topic]
 

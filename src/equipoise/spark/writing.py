@@ -139,8 +139,8 @@ class _Writing:
 
     def _choose(self, topic: str, rows: pa.RecordBatch, numbers: Ints, sizes: Ints) -> Ints:
         """The partition of each of these rows: as the row says, else by its key, else by turns."""
+        chosen = self._given(topic, _column(rows, "partition"), numbers)
         count = self._partitions[topic] = self._producer.partitions(topic)
-        chosen = self._given(topic, _column(rows, "partition"), numbers, count)
         keys = _column(rows, "key")
         if keys is not None:
             keyed = (chosen < 0) & keys.is_valid().to_numpy(zero_copy_only=False)[numbers]
@@ -151,12 +151,13 @@ class _Writing:
             chosen[left] = self._sticky.take(sizes[numbers[left]], count, self._producer.batch_limit(topic))
         return chosen
 
-    def _given(self, topic: str, partition: pa.Array | None, numbers: Ints, count: int) -> Ints:
+    def _given(self, topic: str, partition: pa.Array | None, numbers: Ints) -> Ints:
         """What the column partition says; -1 where it says nothing."""
         if partition is None:
             return np.full(len(numbers), -1)
         given: Ints = partition.fill_null(-1).to_numpy()[numbers].astype(np.int64)
         is_given = partition.is_valid().to_numpy(zero_copy_only=False)[numbers]
+        count = self._producer.partitions(topic, int(given.max(initial=0)) + 1)
         wrong = np.flatnonzero(is_given & ((given < 0) | (given >= count)))
         if len(wrong):
             raise UsageError(
