@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -57,17 +57,20 @@ class Buffer:
         self.room += 1
 
     def add(self, partition: TopicPartition, *batches: bytes, aborted: Iterable[tuple[int, int]] = ()) -> None:
-        tracked = self.positions.tracked[partition]
         gone = [AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in aborted]
+        self.add_view(partition, memoryview(b"".join(batches)), gone)
+
+    def add_view(self, partition: TopicPartition, data: memoryview, gone: Sequence[AbortedTransaction] = ()) -> None:
+        tracked = self.positions.tracked[partition]
         with self.positions.lock:
-            self.positions.add_chunk(tracked, Chunk(memoryview(b"".join(batches)), tracked.fetch_offset, gone))
+            self.positions.add_chunk(tracked, Chunk(data, tracked.fetch_offset, gone))
 
     def failure(self, partition: TopicPartition, failure: Failure) -> None:
         self.positions.fail(partition, self.positions.tracked[partition].epoch, failure)
 
 
-def batch(first: int, count: int, **options: object) -> bytes:
-    made = [Record(first + at, 1000 + at, b"k%d" % at, b"v%d" % (first + at)) for at in range(count)]
+def batch(first: int, count: int, padding: int = 0, **options: object) -> bytes:
+    made = [Record(first + at, 1000 + at, b"k%d" % at, b"v%0*d" % (padding, first + at)) for at in range(count)]
     return bytes(build_batch(made, base_offset=first, **options))  # type: ignore[arg-type]
 
 
@@ -118,6 +121,23 @@ def test_a_take_reaches_over_partitions_and_chunks(take: Take) -> None:
     for partition, count in ((A, 6), (B, 3)):
         assert [offset for owner, offset in taken if owner == partition] == list(range(count))
         assert buffer.positions.position(partition) == count
+
+
+@both
+@pytest.mark.parametrize("per_chunk", [3, 900])
+def test_chunks_of_one_answer_and_of_several(take: Take, per_chunk: int) -> None:
+    """Large ones are decoded where they stand, in whatever order their turns come; small ones are put together."""
+    buffer = Buffer(A, B, C)
+    for first in (0, per_chunk):
+        answers = [batch(first, per_chunk, padding=500) for _ in range(3)]
+        frame = bytearray(b"head" + b"--".join(answers) + b"tail")
+        for number, partition in ((2, A), (0, B), (1, C)):
+            begin = 4 + number * (len(answers[0]) + 2)
+            buffer.add_view(partition, memoryview(frame)[begin : begin + len(answers[number])])
+    taken = take(buffer.fetched, 10**6)
+    for partition in (A, B, C):
+        assert [offset for one, offset in taken if one == partition] == list(range(2 * per_chunk))
+    assert not buffer.positions.queued_bytes
 
 
 @both

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from struct import Struct
+
+import numpy as np
 
 from equipoise.wire.apis.k01_fetch import AbortedTransaction
 from equipoise.wire.errors import ErrorCode, KafkaError
@@ -48,6 +51,21 @@ class Chunk:
     def _is_abort(self, pos: int, header: BatchHeader) -> bool:
         ((key, _), *_) = read_pairs(self.data, pos, header) or [(None, None)]
         return key is not None and len(key) >= _CONTROL_KEY.size and _CONTROL_KEY.unpack_from(key)[1] == _ABORT
+
+
+def together(chunks: Sequence[Chunk]) -> tuple[memoryview | bytes, list[int]]:
+    """The bytes in which all of them stand, and where each begins there: the answer that brought them, or a copy."""
+    frame = chunks[0].data.obj
+    if all(chunk.data.obj is frame for chunk in chunks):
+        begin = _address(memoryview(frame))
+        return memoryview(frame), [_address(chunk.data) - begin for chunk in chunks]
+    ends = list(accumulate(chunk.size for chunk in chunks))
+    return b"".join([chunk.data for chunk in chunks]), [0, *ends[:-1]]
+
+
+def _address(view: memoryview) -> int:
+    found: int = np.frombuffer(view, np.uint8).__array_interface__["data"][0]
+    return found
 
 
 def _readable(data: memoryview) -> list[tuple[int, BatchHeader]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from equipoise.client.chunks import together
 from equipoise.client.records import Batch, ConsumerRecord, Source, Undecodable, choose, read
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.arrow import SCHEMA as RECORD_SCHEMA
-from equipoise.wire.records.arrow import decode_batches
+from equipoise.wire.records.arrow import as_column, decode_batches
 
 # Behind the module above, which says what is missing where these are.
 import numpy as np  # isort: skip
@@ -91,12 +92,13 @@ class Columns:
     def _decode_together(self, turns: Sequence[Turn], chosen: Sequence[tuple[list[Batch], Undecodable | None]]) -> None:
         if not turns:
             return
-        data = turns[0].chunk.data if len(turns) == 1 else b"".join([turn.chunk.data for turn in turns])
-        batches, first, shift = [], [], 0
-        for turn, (mine, _) in zip(turns, chosen, strict=True):
-            batches += [(shift + pos, header) for pos, header in mine]
+        data, begins = together([turn.chunk for turn in turns])
+        order = sorted(range(len(turns)), key=begins.__getitem__)
+        turns, chosen = [turns[at] for at in order], [chosen[at] for at in order]
+        batches, first = [], []
+        for turn, (mine, _), begin in zip(turns, chosen, sorted(begins), strict=True):
+            batches += [(begin + pos, header) for pos, header in mine]
             first += [turn.position] * len(mine)
-            shift += turn.chunk.size
         columns, counts = decode_batches(data, batches, first)
         owners = [index for index, (mine, _) in enumerate(chosen) for _ in mine]
         rows = np.bincount(owners, weights=counts, minlength=len(turns)).astype(np.int64)
@@ -109,8 +111,8 @@ class Columns:
         partitions = [turn.tracked.partition for turn in turns]
         topics = np.repeat(np.array([self._index(one.topic) for one in partitions], np.int32), rows)
         numbers = np.repeat(np.array([one.partition for one in partitions], np.int32), rows)
-        named = pa.DictionaryArray.from_arrays(pa.array(topics), pa.array(self._topics, pa.string()))
-        return pa.RecordBatch.from_arrays([named, pa.array(numbers), *columns.columns], schema=SCHEMA)
+        named = pa.DictionaryArray.from_arrays(as_column(topics), pa.array(self._topics, pa.string()), safe=False)
+        return pa.RecordBatch.from_arrays([named, as_column(numbers), *columns.columns], schema=SCHEMA)
 
     def _index(self, topic: str) -> int:
         found = self._topic_index.get(topic)

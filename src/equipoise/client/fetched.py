@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from equipoise.client.columns import Columns
 
 _TOGETHER_BYTES = 4 << 20  # decoded together, see `read`
+_JOIN_UP_TO = 256 << 10  # of several answers: more is decoded where it stands
 
 
 class Turn(NamedTuple):
@@ -129,15 +130,18 @@ class Fetched:
 
 def _rounds(ready: Sequence[Tracked], records: int, size: int) -> list[Turn]:
     turns: list[Turn] = []
+    gathered = 0
     for depth in range(max(len(tracked.chunks) for tracked in ready)):
         for tracked in ready:
             if depth >= len(tracked.chunks):
                 continue
             assert tracked.position is not None
             chunk = tracked.chunks[depth]
+            if turns and chunk.data.obj is not turns[0].chunk.data.obj and gathered >= _JOIN_UP_TO:
+                return turns
             turns.append(Turn(tracked, chunk, tracked.epoch, tracked.position))
             records -= sum(header.record_count for _, header in chunk.batches)
-            size -= chunk.size
-            if records <= 0 or size <= 0:
+            gathered += chunk.size
+            if records <= 0 or gathered >= size:
                 return turns
     return turns

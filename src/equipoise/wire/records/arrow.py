@@ -95,8 +95,8 @@ def as_column(numbers: NDArray[Any]) -> pa.Array:
 def gather(data: pa.Buffer, spans: Spans, null: Flags) -> pa.Array:
     """The bytes of each span. To Arrow the spans, and the gaps between them, are a column: every second is taken."""
     n = len(spans)
-    if not n:
-        return pa.nulls(0, pa.binary())
+    if null.all():
+        return pa.nulls(n, pa.binary())
     cells = pa.Array.from_buffers(pa.binary(), 2 * n - 1, [None, pa.py_buffer(spans), data])
     column = cells.take(as_column(np.arange(0, 2 * n, 2, dtype=np.int32)))
     return pa.Array.from_buffers(pa.binary(), n, [_valid(null), *column.buffers()[1:]]) if null.any() else column

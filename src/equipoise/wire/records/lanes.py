@@ -18,28 +18,26 @@ Ints = NDArray[np.int64]
 # Fewer lanes than this are walked one after another: a numpy step costs as much as 20 steps of Python.
 _FEW_LANES = 20
 _WINDOW = 64  # fields that are guessed ahead at first: behind them offsets take a byte more
-_WINDOW_GROWTH = 16
-_SHORT_RUN = 16  # fields of even size in a row; with fewer on average, guessing does not pay
+_WINDOW_GROWTH = 16  # times the last run: what is guessed in vain stays in proportion
+_SHORT_RUN = 16  # fields of one size in a row: after fewer, guessing does not pay
 
 
 def varints(data: Bytes, pos: Ints) -> tuple[Ints, Ints]:
     """The zigzag varint at each position, and where each ends."""
-    first = data.take(pos, mode="clip")
+    first, end = data.take(pos, mode="clip"), pos + 1
+    if first.max() < 0x80:
+        return _unzigzag(first.astype(np.int16)), end
     more = first >> 7
-    if not more.any():
-        values, ends = first.astype(np.int64), pos + 1
-    else:
-        second = data.take(pos + 1, mode="clip")
-        if (second >> 7 & more).any():
-            return _long_varints(data, pos)
-        values = (first & 0x7F).astype(np.int64)
-        values |= (second * more).astype(np.int64) << 7
-        ends = pos + 1 + more
-    values >>= 1
-    odd = first & 1
-    if odd.any():
-        values ^= -odd.astype(np.int64)
+    second = data.take(end, mode="clip") * more
+    values, ends = _unzigzag(first & 0x7F | second.astype(np.int16) << 7), end + more
+    if second.max() > 0x7F:
+        rows = np.flatnonzero(second > 0x7F)
+        values[rows], ends[rows] = _long_varints(data, pos[rows])
     return values, ends
+
+
+def _unzigzag(numbers: NDArray[np.int16]) -> Ints:
+    return (numbers >> 1 ^ -(numbers & 1)).astype(np.int64)
 
 
 def _long_varints(data: Bytes, pos: Ints) -> tuple[Ints, Ints]:
@@ -84,11 +82,19 @@ def field_starts(data: Bytes, start: Ints, count: Ints) -> Ints:
         raise corrupt(f"the lengths of records run past the {len(data)} bytes that are there") from None
 
 
+def _pairs(data: Bytes) -> NDArray[np.uint16]:
+    """Each byte with the one behind it."""
+    return np.ndarray((len(data) - 1,), "<u2", buffer=data, strides=(1,))
+
+
 def _chase(data: Bytes, start: Ints, count: Ints) -> Ints:
     out = np.empty(int(count.sum()), np.int64)
-    pairs = np.ndarray((len(data) - 1,), "<u2", buffer=data, strides=(1,))
+    pairs = _pairs(data)
     begin, first, left = start.copy(), np.cumsum(count) - count, count.copy()
-    _leap(pairs, begin, first, left, out)
+    for lane in np.flatnonzero(count >= _WINDOW).tolist():
+        done, begin[lane] = _leap(pairs, int(start[lane]), out[first[lane] : first[lane] + count[lane]])
+        first[lane] += done
+        left[lane] -= done
     order = np.argsort(-left, kind="stable")[: np.count_nonzero(left)]
     begin, first, left = begin[order], first[order], left[order]
     pos, slot = begin.copy(), first.copy()
@@ -104,26 +110,24 @@ def _chase(data: Bytes, start: Ints, count: Ints) -> Ints:
     return out
 
 
-def _leap(pairs: NDArray[np.uint16], pos: Ints, slot: Ints, left: Ints, out: Ints) -> None:
-    """Fields of one size stand at even distances: such runs are guessed, checked all at once, and left behind."""
-    window = _WINDOW
-    while len(lanes := np.flatnonzero(left)):
-        width = np.minimum(left[lanes], window)
-        step = _STEPS.take(pairs[np.minimum(pos[lanes], len(pairs) - 1)])
-        starts = np.cumsum(width) - width
-        turn = np.arange(int(width.sum())) - np.repeat(starts, width)
-        guess = np.repeat(pos[lanes], width) + turn * np.repeat(step, width)
-        found = _STEPS.take(pairs[np.minimum(guess, len(pairs) - 1)])
-        is_even = (found == np.repeat(step, width)) & (found > 0) & (guess < len(pairs))
-        run = np.minimum.reduceat(np.where(is_even, np.repeat(width, width), turn), starts)
-        kept = turn < np.repeat(run, width)
-        out[(np.repeat(slot[lanes], width) + turn)[kept]] = guess[kept]
-        pos[lanes] += run * step
-        slot[lanes] += run
-        left[lanes] -= run
-        if run.sum() < _SHORT_RUN * len(lanes):
-            return
-        window *= _WINDOW_GROWTH
+def _leap(pairs: NDArray[np.uint16], pos: int, out: Ints) -> tuple[int, int]:
+    """Fields of one size stand at even distances: such runs are guessed and checked all at once.
+
+    Returns how many fields were found so, and where the next begins.
+    """
+    done, window = 0, _WINDOW
+    while done < len(out):
+        step = _STEP_ROWS[pairs[pos] >> 8][pairs[pos] & 0xFF]
+        if not step:
+            break
+        guess = pairs[pos : pos + step * min(window, len(out) - done) : step]
+        is_other = guess != guess[0]
+        run = int(is_other.argmax()) or len(guess)
+        out[done : done + run] = np.arange(pos, pos + step * run, step)
+        done, pos, window = done + run, pos + step * run, _WINDOW_GROWTH * run
+        if run < _SHORT_RUN:
+            break
+    return done, pos
 
 
 def _lockstep(pairs: NDArray[np.uint16], pos: Ints, slot: Ints, left: Ints, out: Ints) -> int:

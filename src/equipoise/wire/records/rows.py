@@ -64,7 +64,7 @@ def read_rows(buf: Buffer, batches: Batches, first: Sequence[int] | None = None)
     data, chains = _join(buf, batches)
     counts = np.array([header.record_count for _, header in batches], np.int64)
     rows = _place(_read_rows(data, chains), chains)
-    if first is None:
+    if first is None or all(header.base_offset >= at for (_, header), at in zip(batches, first, strict=True)):
         return data, rows, counts
     keep = rows.offset >= np.repeat(np.array(first, np.int64), counts)
     if keep.all():
