@@ -71,6 +71,13 @@ def test_roundrobin_of_0_8_2_refuses_members_that_do_not_read_the_same() -> None
     assert OLD_ROUND.assign(unequal, topics(t0=3, t1=3))
 
 
+@pytest.mark.parametrize("strategy", [RANGE, ROUND])
+def test_a_member_without_streams_gets_nothing_and_stands_in_nobodys_way(strategy: Strategy) -> None:
+    """Nobody registers like that, but nothing keeps others from writing it."""
+    decision = strategy.assign({"c0": {"t0": 0}, "c1": {"t1": 1}}, topics(t0=2, t1=1))
+    assert by_thread(decision) == {"c1-0": ["t1/0"]}
+
+
 def test_the_hash_is_javas() -> None:
     assert java_hash("[Aa,0]") == java_hash("[BB,0]") == -1626752098
     assert java_hash("") == 0

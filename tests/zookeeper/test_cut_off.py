@@ -17,6 +17,7 @@ from equipoise.wire.errors import EquipoiseError, ProtocolError
 from equipoise.zookeeper import ZooKeeperServer, whitelist
 from equipoise.zookeeper.layout import BROKER_IDS
 from equipoise.zookeeper.rebalancer import Event
+from equipoise.zookeeper.session import open_client
 from tests.zookeeper.door import Door
 from tests.zookeeper.town import MODES, Reader, Town
 
@@ -228,6 +229,41 @@ def test_an_answer_that_cannot_be_read_does_not_end_the_reading(
     monkeypatch.setattr(reader, "poll", fail)
     town.wait_read(town.produce("orders", 2, 10))
     assert len(failures) == 2
+
+
+@both
+def test_a_consumer_that_commits_nothing_by_itself_does_not_keep_looking_for_it(town: Town, mode: str) -> None:
+    town.create_topic("orders", 1)
+    one = town.join("c1", {"orders": 1}, mode=mode, auto_commit_enable=False, auto_commit_interval_ms=1)
+    town.wait_read(town.produce("orders", 1, 10))  # for longer than the interval
+    assert one.consumer.rebalancer._idle_s() > 0
+
+
+def test_a_client_that_cannot_make_its_path_is_closed(
+    zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients: list[KazooClient] = []
+
+    def fail(client: KazooClient, _path: str) -> None:
+        clients.append(client)
+        raise ConnectionLoss
+
+    monkeypatch.setattr(KazooClient, "ensure_path", fail)
+    with pytest.raises(ConnectionLoss):
+        open_client(f"{zookeeper.connect}/path", 6_000)
+    assert [client.connected for client in clients] == [False]
+
+
+def test_in_safe_mode_a_deleted_topic_is_given_up_though_kafka_takes_no_offsets_of_it(town: Town) -> None:
+    for topic in ("orders.eu", "orders.us"):
+        town.create_topic(topic, 2)
+    one = town.join("c1", whitelist("orders.*"), offsets_storage="kafka")
+    both_topics = town.places("orders.eu", 2) | town.places("orders.us", 2)
+    town.wait_settled(both_topics, one)
+    town.wait_read(town.produce("orders.eu", 2, 10) | town.produce("orders.us", 2, 10))
+    town.admin.delete_topic("orders.us")
+    town.wait_settled(town.places("orders.eu", 2), one)
+    town.wait_read(town.produce("orders.eu", 2, 10))
 
 
 # -- offsets in Kafka, which fences nobody

@@ -10,7 +10,7 @@ import pytest
 
 from equipoise.settings import render
 from equipoise.wire.errors import UsageError
-from equipoise.zookeeper import ZooKeeperConsumer
+from equipoise.zookeeper import ZooKeeperConsumer, whitelist
 from equipoise.zookeeper.config import ZooKeeperConsumerConfig, rows
 from tests.console.conftest import Command, command
 from tests.test_documents import table
@@ -67,6 +67,8 @@ def test_a_consumer_without_streams_says_what_to_do() -> None:
         consumer.owned()
     with pytest.raises(UsageError, match="one stream at least"):
         consumer.create_message_streams({"orders": 0})
+    with pytest.raises(UsageError, match="one stream at least, not 0"):
+        consumer.create_message_streams_by_filter(whitelist("orders"), 0)
     with pytest.raises(UsageError, match="no ZooKeeper server answers"):
         consumer.create_message_streams({"orders": 1})
     consumer.close()

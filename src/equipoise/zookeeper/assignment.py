@@ -67,7 +67,7 @@ def threads_by_topic(members: Members) -> dict[str, list[str]]:
     for consumer_id, topics in members.items():
         for topic, streams in topics.items():
             found.setdefault(topic, []).extend(thread_ids(consumer_id, streams))
-    return {topic: sorted(threads) for topic, threads in found.items()}
+    return {topic: sorted(threads) for topic, threads in found.items() if threads}
 
 
 def share_of(consumer_id: str, decision: Mapping[TopicPartition, str]) -> Decision:

@@ -61,6 +61,8 @@ class ZooKeeperConsumer:
 
     def create_message_streams_by_filter(self, chosen: TopicFilter, streams: int = 1) -> list[Stream]:
         """The same for whichever topics there are now and later; they share the streams."""
+        if streams < 1:
+            raise UsageError(f"create_message_streams_by_filter() takes one stream at least, not {streams}")
         made = FilteredTopics(chosen, streams, self._new_stream, exclude_internal=self.config.exclude_internal_topics)
         self._start(made)
         return made.streams

@@ -29,6 +29,7 @@ Two threads differ: what the old client did on ZooKeeper's event thread (a new s
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -103,7 +104,7 @@ class RebalancerListener:
         self._is_lost = False
         self._watches_brokers = False
         self._failure: Exception | None = None  # of the last attempt
-        self._commit_due = time.monotonic() + config.auto_commit_interval_ms / 1000
+        self._commit_due = self._next_commit()
         self._thread = threading.Thread(target=self.run_watcher_executor, name=f"{self.consumer_id}_watcher_executor")
         self._thread.daemon = True
 
@@ -184,9 +185,13 @@ class RebalancerListener:
             if event in events and not self.is_closing():
                 events.remove(event)
                 act()
-        if self.config.auto_commit_enable and time.monotonic() >= self._commit_due:
-            self._commit_due = time.monotonic() + self.config.auto_commit_interval_ms / 1000
+        if time.monotonic() >= self._commit_due and not self.is_closing():
+            self._commit_due = self._next_commit()
             self.commit_offsets()
+
+    def _next_commit(self) -> float:
+        interval = self.config.auto_commit_interval_ms / 1000 if self.config.auto_commit_enable else math.inf
+        return time.monotonic() + interval
 
     def failed(self, error: Exception, undone: set[Event]) -> None:
         """It is told, and that is all, as it was: nothing is read until something else happens."""

@@ -54,6 +54,7 @@ class SafeRebalancer(RebalancerListener):
         self.orphans: frozenset[TopicPartition] = frozenset()
         self._interruptions = 0  # of the connection
         self._gate_lock = threading.Lock()
+        self._context = Context({}, [], {}, {})  # of the last attempt
         self._members: dict[str, Member] = {}  # of safe mode, whose ids and registrations never change
         self._ready_paths: set[str] = set()
         self._unreleased: dict[TopicPartition, PartitionTopicInfo] = {}  # read no more; their nodes are still there
@@ -243,7 +244,7 @@ class SafeRebalancer(RebalancerListener):
             self.watch_brokers()
             return True
         self._clear_doubtful()
-        context = self.group.context(self.config.exclude_internal_topics, self._read_member)
+        self._context = context = self.group.context(self.config.exclude_internal_topics, self._read_member)
         decision = self.config.strategy.assign(self._counted(context), context.partitions)
         share = share_of(self.consumer_id, decision)
         servers = servers_of(brokers)
@@ -320,7 +321,9 @@ class SafeRebalancer(RebalancerListener):
         infos = list(self._unreleased.values())
         offsets: dict[TopicPartition, int] = {}
         if self.config.auto_commit_enable:
-            offsets = {info.partition: info.consumed for info in infos if info.consumed is not None}
+            offsets = {
+                info.partition: info.consumed for info in infos if info.consumed is not None and self._exists(info)
+            }
         if self.config.in_kafka:
             lost = self._commit([info for info in infos if info.partition in offsets], offsets)
             lost |= self._write([info for info in infos if info.partition not in lost], {}, releasing=True)
@@ -331,6 +334,10 @@ class SafeRebalancer(RebalancerListener):
             self.checkpointed.pop(info.partition, None)
         if lost:
             log.warning("%s no longer owned %s, and wrote no offsets", self.consumer_id, listed(lost))
+
+    def _exists(self, info: PartitionTopicInfo) -> bool:
+        """Kafka takes no offsets of a topic that was deleted."""
+        return info.partition.partition in self._context.partitions.get(info.partition.topic, ())
 
     # -- claiming
 

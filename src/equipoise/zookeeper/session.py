@@ -21,16 +21,19 @@ def open_client(hosts: str, session_timeout_ms: int, connection_timeout_ms: int 
     except ValueError:
         raise UsageError(f"zookeeper.connect={hosts}: write HOST:PORT, several with commas, then /CHROOT") from None
     client.hosts *= -(-_ATTEMPTS // len(client.hosts))
-    client.start_async().wait(seconds)  # start() would warn of a chroot that is not there yet
-    if not client.connected:
+    try:
+        client.start_async().wait(seconds)  # start() would warn of a chroot that is not there yet
+        if not client.connected:
+            raise UsageError(
+                f"no ZooKeeper server answers at {hosts} within {seconds:g} s: start one (equipoise zookeeper serve), "
+                "or correct zookeeper.connect"
+            )
+        if client.chroot:
+            client.ensure_path("/")
+    except BaseException:
         client.stop()
         client.close()
-        raise UsageError(
-            f"no ZooKeeper server answers at {hosts} within {seconds:g} s: start one (equipoise zookeeper serve), or "
-            "correct zookeeper.connect"
-        )
-    if client.chroot:
-        client.ensure_path("/")
+        raise
     return client
 
 
