@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -32,6 +34,29 @@ def test_the_play(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert "None is missing." in ended.out
     assert "sent no heartbeat for 6." in ended.out
     assert f"Who had which partition when: {picture}" in ended.out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_make_run(tmp_path: Path) -> None:
+    """All of it, as a process and with Spark: what was written is found in the outputs, as often as it says."""
+    picture = tmp_path / "picture.png"
+    command = [sys.executable, "-m", "equipoise", "demo", "--picture", str(picture)]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=850, check=False)
+    assert ended.returncode == 0, ended
+    assert ended.stderr == ""
+    told = re.search(r"([\d,]+) orders written; found in the outputs: (.+)\.", ended.stdout)
+    assert told is not None, ended.stdout
+    found = dict(part.rsplit(" ", 1) for part in told[2].split(", "))
+    assert set(found) == {"query-1", "query-2", "query-3", "plain consumer"}
+    counts = {name: int(count.replace(",", "")) for name, count in found.items()}
+    assert min(counts.values()) > 0
+    twice = re.search(r"([\d,]+) are there twice, all of them in the batch that was under way", ended.stdout)
+    repeated = 0 if twice is None else int(twice[1].replace(",", ""))
+    assert sum(counts.values()) == int(told[1].replace(",", "")) + repeated
+    assert "None is missing." in ended.stdout
+    assert "sent no heartbeat for 6." in ended.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
