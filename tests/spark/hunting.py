@@ -63,10 +63,10 @@ class Query:
         parts, group = engine.progress.parts, engine.group
         follow, engine_goes = group._follow, parts.engine_goes
 
-        def goes(busy: Any, records: int) -> None:
+        def goes(busy: Any) -> None:
             if busy:
                 self._last_planned = engine.progress._start.batch + 1
-            engine_goes(busy, records)
+            engine_goes(busy)
 
         def followed(callback: Callback) -> None:
             if callback.kind is Kind.LOST:

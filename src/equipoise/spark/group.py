@@ -23,6 +23,7 @@ from equipoise.wire.errors import KafkaError
 log = logging.getLogger(__name__)
 
 _LEAVE_SECONDS = 5.0
+Ranges = dict[TopicPartition, tuple[int, int]]  # from, and up to
 
 
 class Group:
@@ -33,7 +34,7 @@ class Group:
         self.name = config.group_id or ""
         self.owned: Owned = NOTHING
         self.fresh: Owned = NOTHING  # of these: those whose position is still to be found
-        self.busy: Owned = NOTHING
+        self.busy: Ranges = {}
         self.rebalances = 0
         self.news = asyncio.Event()
         self._last_call: int | None = None  # when it ended; None: it goes on, or there was none
@@ -76,7 +77,7 @@ class Group:
 
     def finish_batch(self) -> None:
         """What it held is committed, as far as that was possible: now it can be given up."""
-        self.busy = NOTHING
+        self.busy = {}
         self._attend()
 
     def take_failure(self) -> KafkaError | None:
@@ -100,7 +101,7 @@ class Group:
         self.news.set()
 
     def _must_wait(self, callback: Callback) -> bool:
-        return callback.kind is Kind.REVOKED and not self.busy.isdisjoint(callback.partitions)
+        return callback.kind is Kind.REVOKED and not self.busy.keys().isdisjoint(callback.partitions)
 
     def _callback_done(self, member: Member, now: int) -> Step:
         """The engine is no nearer for that: its time runs on from its last call."""
@@ -120,13 +121,13 @@ class Group:
         self.owned -= partitions
         self.fresh -= partitions
         if kind is Kind.LOST:
-            held = listed(partitions & self.busy) or "none of them"
+            held = [f"{one} [{start}, {end})" for one, (start, end) in self.busy.items() if one in partitions]
             log.warning(
                 "group %s has gone on without this query, which loses %s; in the batch under way: %s, which others "
                 "may read too",
                 self.name,
                 listed(partitions),
-                held,
+                ", ".join(held) or "none of them",
             )
         else:
             log.info("group %s: gave up %s", self.name, listed(partitions))
@@ -161,7 +162,7 @@ class Group:
 
     async def leave(self) -> None:
         """Commits under way first. A static member stays in the group until its session ends."""
-        self._is_leaving, self.busy = True, NOTHING
+        self._is_leaving, self.busy = True, {}
         self._membership.act(lambda member, now: member.close(now))
         try:
             async with asyncio.timeout(_LEAVE_SECONDS):

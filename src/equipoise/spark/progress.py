@@ -57,8 +57,7 @@ class Progress:
             await self.parts.finished(start)
             end = await self._plan(start, limit)
         finally:
-            ranges = {} if end is None else end.ranges(start)
-            self.parts.engine_goes(frozenset(ranges), sum(b - a for a, b in ranges.values()))
+            self.parts.engine_goes({} if end is None else end.ranges(start))
         return end
 
     async def _plan(self, start: SourceOffset, limit: int | None) -> SourceOffset | None:

@@ -9,7 +9,7 @@ from equipoise.client.config import EARLIEST
 from equipoise.member import TopicPartition
 from equipoise.member.partitions import Owned
 from equipoise.spark.commits import Commits
-from equipoise.spark.group import Group
+from equipoise.spark.group import Group, Ranges
 from equipoise.spark.offsets import SourceOffset
 from equipoise.spark.options import SourceOptions
 from equipoise.spark.session import Offsets, Session
@@ -47,7 +47,7 @@ class Shared:
         """The batch that ended at `start` is in Spark's commit log: commits it, and gives up what others wait for."""
         group = self._group
         self._forget()
-        self._positions |= {one: start.to[one] for one in group.busy & self._positions.keys() if one in start.to}
+        self._positions |= {one: start.to[one] for one in group.busy.keys() & self._positions.keys() if one in start.to}
         self._commit(start, at_once=bool(group.busy))
         if group.is_giving_up:
             await self._commits.settle(_HAND_OVER_SECONDS)
@@ -146,10 +146,10 @@ class Shared:
     def engine_calls(self) -> None:
         self._group.engine_calls()
 
-    def engine_goes(self, busy: Owned, records: int) -> None:
+    def engine_goes(self, busy: Ranges) -> None:
         if busy:
             self._group.busy = busy
-        self._group.engine_goes(records)
+        self._group.engine_goes(sum(end - start for start, end in busy.values()))
 
     async def close(self, start: SourceOffset) -> None:
         """Out of the group, with all that is finished committed: what waits for the end of a rebalance, too."""

@@ -9,7 +9,7 @@ from equipoise.client.config import EARLIEST
 from equipoise.member import TopicPartition
 from equipoise.member.partitions import listed
 from equipoise.spark.commits import Commits
-from equipoise.spark.group import Group
+from equipoise.spark.group import Group, Ranges
 from equipoise.spark.offsets import SourceOffset
 from equipoise.spark.options import GROUP, SourceOptions
 from equipoise.spark.session import Offsets, Session
@@ -96,7 +96,7 @@ class Whole:
 
     def engine_calls(self) -> None: ...
 
-    def engine_goes(self, busy: frozenset[TopicPartition], records: int) -> None: ...
+    def engine_goes(self, busy: Ranges) -> None: ...
 
     async def close(self, start: SourceOffset) -> None:
         if self._group is not None and self._commits is not None:
