@@ -17,11 +17,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from equipoise.spark.settings import tuned
+from equipoise.spark.settings import python_program, tuned
+from tests.spark.starting import Query
 
 
 def main(given: dict[str, Any]) -> None:
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python_program(Path(given["home"]))
     spark = session(given)
     reader = spark.readStream.format("equipoise").options(**given["options"])
     checkpoint = str(Path(given["home"]) / "checkpoint")
@@ -33,7 +34,7 @@ def main(given: dict[str, Any]) -> None:
     writer = writer.option("checkpointLocation", checkpoint)
     if given.get("available_now"):
         writer = writer.trigger(availableNow=True)
-    query = writer.start()
+    query = Query(writer.start)
     print("started", flush=True)
     threading.Thread(target=stop_when_told, args=[query], daemon=True).start()
     query.awaitTermination()

@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import psutil
@@ -13,6 +14,7 @@ from kafka import KafkaAdminClient
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from equipoise.client import Consumer, TopicPartition
+from tests.spark.starting import Query
 
 PATIENCE_S = 240.0  # for others who have the processors
 Place = tuple[str, int, int]
@@ -57,9 +59,9 @@ class Sink:
     def sizes(self) -> list[int]:
         return [len(places) for _, places in self.calls]
 
-    def start(self, frame: Any, checkpoint: str, **trigger: Any) -> Any:
+    def start(self, frame: Any, checkpoint: str, **trigger: Any) -> Query:
         writer = frame.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint)
-        return (writer.trigger(**trigger) if trigger else writer).start()
+        return Query((writer.trigger(**trigger) if trigger else writer).start)
 
 
 def everything(partitions: int, count: int, topic: str = "t") -> Counter[Place]:
@@ -71,12 +73,21 @@ def processes(module: str) -> list[psutil.Process]:
     """Descendants of this process that run a module of PySpark's."""
     found = []
     for process in psutil.Process().children(recursive=True):
-        try:
+        with suppress(psutil.NoSuchProcess):
             if any(module in part for part in process.cmdline()):
                 found.append(process)
-        except (psutil.NoSuchProcess, psutil.ZombieProcess):
-            continue
     return found
+
+
+def kill_workers() -> int:
+    """Those that run tasks, forked by Spark's daemon; how many there were."""
+    killed = 0
+    for daemon in processes("pyspark.daemon"):
+        with suppress(psutil.NoSuchProcess):
+            for worker in daemon.children():
+                worker.kill()
+                killed += 1
+    return killed
 
 
 # -- the group, as Kafka's tools see it

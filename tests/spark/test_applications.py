@@ -19,7 +19,7 @@ from equipoise.client import Admin
 from equipoise.proving.brokers import free_port
 from tests.client.writing import produce
 from tests.spark.applications import Application
-from tests.spark.streams import committed, everything, members, until
+from tests.spark.streams import committed, departures, everything, members, until
 
 PARTITIONS = 2
 MEMBER = {
@@ -52,7 +52,8 @@ def test_a_driver_that_is_killed_after_the_sink_and_before_the_commits(broker: B
     assert application.places == everything(PARTITIONS, 20), application.log
     assert "was under way when the query ended, and is read again: t-0 [5, 10), t-1 [5, 10)" in application.log
     assert sum(committed(broker.bootstrap_servers).values()) == 40
-    assert members(broker.bootstrap_servers) == []  # it has left
+    until("both are gone", lambda: len(departures(broker.bootstrap_servers)) == 2)
+    assert [why for why, _ in departures(broker.bootstrap_servers)] == ["session_expired", "left"]
     application.stop()
 
 
@@ -65,7 +66,8 @@ def test_spark_connect(broker: Broker, tmp_path: Path) -> None:
     until("it is committed", lambda: sum(committed(broker.bootstrap_servers).values()) == 40)
     assert len(members(broker.bootstrap_servers)) == 1
     application.stop()
-    until("it has left", lambda: members(broker.bootstrap_servers) == [])
+    until("it is gone", lambda: departures(broker.bootstrap_servers))
+    assert [why for why, _ in departures(broker.bootstrap_servers)] == ["left"]
 
 
 @pytest.mark.soak

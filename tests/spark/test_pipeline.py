@@ -26,6 +26,7 @@ from equipoise.spark.pipeline.errors import PipelineError
 from equipoise.spark.pipeline.runner import Run
 from tests.client.writing import produce_keys
 from tests.spark.conftest import create
+from tests.spark.streams import departures, until
 
 COUNT = 600
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -102,7 +103,7 @@ def test_members_share_until_all_is_read_and_go_on_later(play: Play, broker: Bro
         assert "tests.spark.test_pipeline.keys-1" in shown
         found = offsets(out)
         assert len(found) == len(set(found)) == count
-    assert broker.call(lambda server: len(server.groups.shard_of("g").core.groups["g"].members)) == 0
+    until_all_have_left(broker, 4)
 
 
 def test_rows_on_the_console(play: Play, broker: Broker, capfd: pytest.CaptureFixture[str]) -> None:
@@ -145,7 +146,13 @@ def test_ctrl_c_ends_it_and_members_leave(play: Play, broker: Broker) -> None:
     shown = play(until_idle=False, group="g", sink__format="noop")
     thread.join()
     assert f" {COUNT} " in shown
-    assert broker.call(lambda server: len(server.groups.shard_of("g").core.groups["g"].members)) == 0
+    until_all_have_left(broker, 1)
+
+
+def until_all_have_left(broker: Broker, count: int) -> None:
+    """Each by its own word, not by the end of its session."""
+    until("all are gone", lambda: len(departures(broker.bootstrap_servers)) == count)
+    assert {why for why, _ in departures(broker.bootstrap_servers)} == {"left"}
 
 
 def _committed(server: Server) -> int:

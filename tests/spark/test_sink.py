@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import psutil
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
@@ -13,7 +12,8 @@ from equipoise.client import Admin
 from equipoise.proving.brokers import KafkaBroker
 from tests.client.writing import Reachable
 from tests.spark.conftest import create
-from tests.spark.streams import PATIENCE_S, processes, until
+from tests.spark.starting import Query
+from tests.spark.streams import kill_workers, until
 from tests.spark.test_writing import read
 
 ROWS = 300_000
@@ -91,16 +91,7 @@ def copy(spark: Any, broker: Reachable, checkpoint: str, **options: str) -> Any:
 
 
 def copy_all(spark: Any, broker: Reachable, checkpoint: str) -> None:
-    """Spark waits 10 s for the process of a source, which a busy machine may not have ready by then."""
-    for chance in range(5):
-        query = copy(spark, broker, checkpoint).trigger(availableNow=True).start()
-        try:
-            assert query.awaitTermination(PATIENCE_S)
-        except StreamingQueryException as error:
-            if "failed to connect back" not in str(error) or chance == 4:
-                raise
-        else:
-            return
+    Query(copy(spark, broker, checkpoint).trigger(availableNow=True).start).awaitTermination()
 
 
 # -- what is refused
@@ -135,11 +126,6 @@ def test_a_record_that_is_too_large_is_named(spark: Any, broker: Broker) -> None
 # -- what goes wrong
 
 
-def workers() -> list[psutil.Process]:
-    """The processes that run tasks in Python: forks of Spark's daemon, which is a child of the JVM."""
-    return [one for one in processes("pyspark.worker") if "pyspark.daemon" in one.parent().cmdline()]
-
-
 def count(broker: Reachable, topic: str) -> int:
     with Admin(broker.bootstrap_servers) as admin:
         return sum(one.latest for one in admin.offsets(topic).values())
@@ -152,12 +138,11 @@ def test_nothing_is_lost_when_the_workers_are_killed_while_they_write(
     create(broker.bootstrap_servers, "copies", 3)
     save(spark.range(ROWS).selectExpr("cast(id as string) key", "repeat(cast(id as string), 20) value"), broker)
     # Slow, so that there is a middle of writing.
-    query = copy(spark, broker, checkpoint, **{"kafka.compression.type": "gzip"}).start()
+    query = Query(copy(spark, broker, checkpoint, **{"kafka.compression.type": "gzip"}).start)
     until("some rows are written", lambda: count(broker, "copies"), query)
-    for worker in workers():
-        worker.kill()
+    assert kill_workers()
     with pytest.raises(StreamingQueryException, match="Python worker exited unexpectedly"):
-        query.awaitTermination(PATIENCE_S)
+        query.awaitTermination()
     assert count(broker, "copies") < ROWS
     copy_all(spark, broker, checkpoint)
     assert {int(key) for key, _, _ in stored(broker, "copies")} == set(range(ROWS))
