@@ -5,6 +5,7 @@ again, alike.
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import subprocess
 import tempfile
@@ -17,14 +18,19 @@ from typing import ClassVar, Self
 from equipoise.wire.errors import EquipoiseError
 
 HOST = "127.0.0.1"
+_PORTS = range(15_000, 32_000)
 _START_S = 120.0
 _STOP_S = 30.0
 _LAST_WORDS = 2000
 
 
 def free_port() -> int:
-    with socket.create_server((HOST, 0)) as taken:
-        return int(taken.getsockname()[1])
+    """Not one of those that the system gives to outgoing connections: such a one could take it before the server does,
+    or while it is down."""
+    for port in random.sample(_PORTS, 100):
+        with contextlib.suppress(OSError), socket.create_server((HOST, port)):
+            return port
+    raise EquipoiseError(f"none of 100 ports between {_PORTS[0]} and {_PORTS[-1]} is free: end some servers")
 
 
 class ServerProcess(ABC):

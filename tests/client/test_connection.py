@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import time
 from collections.abc import Iterator
 
@@ -12,6 +11,7 @@ import pytest
 from equipoise.broker import Broker
 from equipoise.client import Connection, KafkaConnectionError
 from equipoise.client.connection import error_from
+from equipoise.server_process import free_port
 from equipoise.wire.apis.headers import decode_request_header
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataResponse
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
@@ -172,8 +172,7 @@ def test_what_is_no_broker_is_recognised(greeting: bytes) -> None:
 
 
 def test_nobody_listening_is_said_in_one_line() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     with pytest.raises(
         KafkaConnectionError, match=rf"^cannot connect to 127\.0\.0\.1:{port}: Connection refused; is a"
     ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -12,6 +11,7 @@ import pytest
 from equipoise.broker import Broker
 from equipoise.client.agreement import KafkaConnectionError, parse_bootstrap_servers
 from equipoise.client.network import AsyncConnection
+from equipoise.server_process import free_port
 from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
@@ -252,8 +252,7 @@ def test_a_body_that_cannot_be_read_is_named_and_the_connection_lives() -> None:
 
 
 def test_nobody_listening_is_said_in_one_line() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     with pytest.raises(KafkaConnectionError, match=rf"^cannot connect to 127\.0\.0\.1:{port}: .*; is a broker listen"):
         run(AsyncConnection.connect("127.0.0.1", port))
 

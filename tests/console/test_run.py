@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from equipoise.broker import Broker
+from equipoise.server_process import free_port
 from tests.console.conftest import Command
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -88,8 +88,7 @@ def test_a_topic_that_is_not_there(command: Command, tmp_path: Path) -> None:
 
 
 def test_brokers_that_cannot_be_reached(command: Command, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
+    nobody = f"127.0.0.1:{free_port()}"
     ended = command("run", pipeline(tmp_path), "--bootstrap-servers", nobody)
     assert ended.status == 2
     assert ended.err.startswith(f"equipoise: the brokers at {nobody} cannot be used: ")

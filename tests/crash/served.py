@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import resource
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from equipoise.server_process import free_port
+
 RLIM_INFINITY = resource.RLIM_INFINITY
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 class ServedBroker:

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.proving.brokers import free_port
+from equipoise.server_process import free_port
 from equipoise.spark.schema import spark_schema
 from equipoise.wire.records.batch import Codec
 from equipoise.wire.records.build import Record
