@@ -12,6 +12,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Admin, Consumer
+from equipoise.server_process import free_port
 from equipoise.wire.errors import ErrorCode, KafkaError
 from tests.client.writing import produce
 from tests.spark.engine import Engine, until
@@ -233,13 +234,13 @@ def test_a_query_that_is_put_out_loses_its_partitions_and_goes_on(
 
 
 def test_a_broker_that_is_away_for_a_while(tmp_path: Any) -> None:
-    with Broker(SETTINGS, data=tmp_path) as running:
-        with Admin(running.bootstrap_servers) as admin:
+    address = f"127.0.0.1:{free_port()}"
+    with Broker(SETTINGS, data=tmp_path, listen=address) as running:
+        with Admin(address) as admin:
             admin.create_topic("t", PARTITIONS)
         fill(running)
-        engine = Engine(running.bootstrap_servers, **MEMBER)
+        engine = Engine(address, **MEMBER)
         until("there is a batch", engine.plan)
-        address = running.bootstrap_servers
     engine.run()
     with ThreadPoolExecutor(1) as pool:
         planning = pool.submit(engine.batch)

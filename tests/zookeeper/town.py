@@ -20,6 +20,7 @@ from equipoise.broker import Broker
 from equipoise.client import Admin, ConsumerRecord
 from equipoise.member.partitions import TopicPartition
 from equipoise.proving.members.events import Event, Ledger, Row
+from equipoise.server_process import free_port
 from equipoise.testing.registering import register
 from equipoise.wire.errors import EquipoiseError
 from equipoise.zookeeper import BrokerRegistration, ConsumerRebalanceListener, ZooKeeperConsumer
@@ -154,9 +155,9 @@ class Town:
         self.admin = self._stack.enter_context(Admin(self.broker.bootstrap_servers))
         return self
 
-    def start_broker(self, listen: str = "127.0.0.1:0") -> None:
+    def start_broker(self, listen: str = "") -> None:
         self.registration = BrokerRegistration(self.connect)
-        self.broker = Broker(data=self._data, listen=listen).start()
+        self.broker = Broker(data=self._data, listen=listen or f"127.0.0.1:{free_port()}").start()
         self.broker.call(lambda server: register(server, self.registration))
 
     def stop_broker(self) -> None:
