@@ -19,18 +19,19 @@ from equipoise.wire.errors import EquipoiseError
 
 HOST = "127.0.0.1"
 _PORTS = range(15_000, 32_000)
+_untried = iter(random.sample(_PORTS, len(_PORTS)))
 _START_S = 120.0
 _STOP_S = 30.0
 _LAST_WORDS = 2000
 
 
 def free_port() -> int:
-    """Not one of those that the system gives to outgoing connections: such a one could take it before the server does,
-    or while it is down."""
-    for port in random.sample(_PORTS, 100):
+    """Never the same twice. Not one of those that the system gives to outgoing connections: such a one could take it
+    before the server does, or while it is down."""
+    for port in _untried:
         with contextlib.suppress(OSError), socket.create_server((HOST, port)):
             return port
-    raise EquipoiseError(f"none of 100 ports between {_PORTS[0]} and {_PORTS[-1]} is free: end some servers")
+    raise EquipoiseError(f"no port between {_PORTS[0]} and {_PORTS[-1]} is left: end some servers, or this process")
 
 
 class ServerProcess(ABC):
