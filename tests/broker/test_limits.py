@@ -112,7 +112,7 @@ def test_no_more_connections_than_allowed(start: Start, connect: Connect, caplog
 
 
 def test_a_silent_connection_is_closed(start: Start, connect: Connect) -> None:
-    client = connect(start({"connections.max.idle.ms": 200}))
+    client = connect(start({"connections.max.idle.ms": 2000}))
     assert served_apis(client)
     client.wait_closed()
 

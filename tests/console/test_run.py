@@ -16,12 +16,14 @@ from confluent_kafka import Consumer
 
 from equipoise.broker import Broker
 from equipoise.server_process import free_port
+from equipoise.spark.pipeline import checks
 from tests.console.conftest import Command
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 PATIENCE_S = 200
 
 
+@pytest.mark.timeout(600)  # Spark takes its time on a busy machine
 def test_an_example_with_a_broker_of_its_own_until_ctrl_c(tmp_path: Path) -> None:
     """Orders arrive in the topic, and nothing is printed but what is meant to be."""
     command = [sys.executable, "-m", "equipoise", "run", str(EXAMPLES / "orders.toml"), "--master", "local[2]"]
@@ -87,7 +89,8 @@ def test_a_topic_that_is_not_there(command: Command, tmp_path: Path) -> None:
     assert ended.err == f"equipoise: topic 'orders' does not exist at {where}: create it, or check its name\n"
 
 
-def test_brokers_that_cannot_be_reached(command: Command, tmp_path: Path) -> None:
+def test_brokers_that_cannot_be_reached(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_REACH_MS", 300)
     nobody = f"127.0.0.1:{free_port()}"
     ended = command("run", pipeline(tmp_path), "--bootstrap-servers", nobody)
     assert ended.status == 2
