@@ -239,6 +239,18 @@ def test_a_consumer_that_commits_nothing_by_itself_does_not_keep_looking_for_it(
     assert one.consumer.rebalancer._idle_s() > 0
 
 
+@both
+def test_a_closed_consumer_leaves_no_thread_behind(town: Town, mode: str) -> None:
+    town.create_topic("orders", 2)
+    rows = town.produce("orders", 2, 10)
+    before = set(threading.enumerate())
+    one = town.join("c1", {"orders": 1}, mode=mode)
+    town.wait_read(rows)
+    assert not set(threading.enumerate()) <= before
+    town.leave(one)
+    town.wait_until("its threads have ended", lambda: set(threading.enumerate()) <= before)
+
+
 def test_a_client_that_cannot_make_its_path_is_closed(
     zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

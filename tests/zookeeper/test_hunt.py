@@ -56,4 +56,4 @@ def test_nothing_is_lost(town: Town, seed: int) -> None:
     town.wait_read(rows)
     if not hunt.lost_sessions:
         assert set(town.ledger.read().values()) == {1}
-        town.ledger.check_single_owners()
+        town.check_owners("safe")
