@@ -162,13 +162,13 @@ def test_a_refresh_brings_what_is_true_after_the_call(broker: Broker) -> None:
 
 def test_requests_for_a_refresh_are_gathered(broker: Broker) -> None:
     async def main() -> None:
-        async with cluster(broker.bootstrap_servers, retry_backoff_ms=200) as (known, seen):
+        async with cluster(broker.bootstrap_servers, retry_backoff_ms=1000) as (known, seen):
             known.subscribe_topics({"orders"})
             await known.refresh()
             before = len(seen.told)
             for _ in range(20):
                 known.request_refresh()
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
             await seen.until(lambda topics, wanted: len(seen.told) > before)
             assert len(seen.told) == before + 1
 
@@ -188,8 +188,11 @@ def test_the_first_server_that_answers_is_used(broker: Broker) -> None:
 def test_the_reason_is_known_while_nobody_answers() -> None:
     async def main() -> None:
         async with cluster("127.0.0.1:1,127.0.0.1:2") as (known, _):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(known.refresh(), 0.3)
+            waiting = asyncio.create_task(known.refresh())
+            while known.last_failure is None:
+                await asyncio.sleep(0.005)
+            assert not waiting.done()
+            waiting.cancel()
             assert isinstance(known.last_failure, KafkaConnectionError)
             assert "cannot connect to 127.0.0.1:1" in str(known.last_failure)
             assert "cannot connect to 127.0.0.1:2" in str(known.last_failure)

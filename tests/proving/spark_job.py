@@ -14,6 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from equipoise.spark.settings import python_program, tuned
+
 TOPIC = "spark"
 FIRST, SECOND = 100, 50
 OFFICIAL, OURS = "kafka", "equipoise"
@@ -61,7 +63,11 @@ REFUSED = {
 
 
 def main(jars: str, *brokers: str) -> None:
-    session = start(jars)
+    with tempfile.TemporaryDirectory() as home:
+        compare(start(jars, Path(home)), *brokers)
+
+
+def compare(session: Any, *brokers: str) -> None:
     try:
         found: dict[str, Any] = {broker: run(session, broker) for broker in brokers}
         found["refused"] = {name: refusals(session, brokers[0], options) for name, options in REFUSED.items()}
@@ -70,14 +76,12 @@ def main(jars: str, *brokers: str) -> None:
         session.stop()
 
 
-def start(jars: str) -> Any:
+def start(jars: str, home: Path) -> Any:
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python_program(home)
     settings = {
         "spark.jars": ",".join(map(str, Path(jars).glob("*.jar"))),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.codegen.wholeStage": "false",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -85,7 +89,7 @@ def start(jars: str) -> Any:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
     }
-    builder = SparkSession.builder.master("local[2]")
+    builder = tuned(SparkSession.builder.master("local[2]"))
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
@@ -144,28 +148,16 @@ def write(session: Any, broker: str, count: int) -> None:
 
 
 def stream(session: Any, broker: str, connector: str, checkpoint: str) -> dict[str, Any]:
+    from tests.spark.starting import Query
+
     counts: list[int] = []
     rows = read(session.readStream, broker, connector).load()
     writer = rows.writeStream.foreachBatch(lambda rows, _: counts.append(rows.count()))
     writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
-    query = started(writer)
+    query = Query(writer.start)
+    query.awaitTermination()
     end = json.loads(query.lastProgress["sources"][0]["endOffset"])
     return {"count": sum(counts), "end": end.get("to", end)[TOPIC]}
-
-
-def started(writer: Any) -> Any:
-    """A query that has ended well. Spark gives a source's process 10 s to start, which a busy machine may not have."""
-    from pyspark.errors import StreamingQueryException
-
-    for attempts_left in reversed(range(5)):
-        query = writer.start()
-        try:
-            query.awaitTermination()
-            break
-        except StreamingQueryException as error:
-            if not attempts_left or "failed to connect back" not in str(error):
-                raise
-    return query
 
 
 if __name__ == "__main__":

@@ -23,6 +23,10 @@ class Query:
             self._query = self._start()
         return bool(self._query.isActive)
 
+    @property
+    def lastProgress(self) -> Any:
+        return self._query.lastProgress
+
     def exception(self) -> Any:
         return self._query.exception()
 
