@@ -48,13 +48,13 @@ def read_readable(buf: Buffer, pos: int, header: BatchHeader) -> tuple[list[Reco
     return records, None
 
 
-def read_headers(data: bytes, pos: int, count: int, end: int) -> tuple[tuple[str, bytes | None], ...]:
-    """The `count` headers of a record, which stand from `pos` to `end`."""
+def read_headers(data: bytes, count: int) -> tuple[tuple[str, bytes | None], ...]:
+    """The `count` headers of a record, which are all of `data`."""
     try:
-        headers, found = _headers(data, pos, count)
+        headers, end = _headers(data, 0, count)
     except IndexError:
-        found = -1
-    if found != end:
+        end = -1
+    if end != len(data):
         raise corrupt("the headers of a record do not add up to its length")
     return headers
 
