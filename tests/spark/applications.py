@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +90,23 @@ class Application:
         family = psutil.Process(self.process.pid).children(recursive=True)
         os.killpg(self.process.pid, signal.SIGKILL)
         for process in family:
-            if process.is_running():
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
         self.wait_for_death()
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """As a machine that does not get to it: no heartbeat comes."""
+        family = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
+        try:
+            yield
+        finally:
+            for process in family:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
 
     def wait_for_death(self) -> None:
         """And open its window: the last batch, finished or not, may be unknown to the group."""
@@ -123,6 +140,15 @@ class Application:
         """The write-ahead log: version, metadata, and a line for the source."""
         files = [one for one in (self.home / "checkpoint" / "offsets").glob("*") if one.name.isdecimal()]
         return {int(one.name): json.loads(one.read_text().splitlines()[2]) for one in files}
+
+    @property
+    def put_out_with(self) -> Counter[Place]:
+        """What may come again from others as well: by its own word, the batch under way when it was put out."""
+        batches = re.findall(r"without this query, .* in the batch under way: (.*), which others", self.log)
+        ranges = [found for batch in batches for found in re.findall(r"(\w+)-(\d+) \[(\d+), (\d+)\)", batch)]
+        return Counter(
+            (topic, int(partition), at) for topic, partition, start, end in ranges for at in range(int(start), int(end))
+        )
 
     # -- what it has read
 

@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from equipoise.client import Admin
 from equipoise.proving.brokers import EquipoiseBroker, KafkaBroker
 from tests.proving.needed import needed
 from tests.spark.applications import ROOT, Application
-from tests.spark.streams import PATIENCE_S, Place, committed, members, until
+from tests.spark.streams import PATIENCE_S, Place, committed, departures, members, until
 
 PARTITIONS = 12
 SESSION_MS = 10_000
@@ -165,8 +166,21 @@ class Sharing:
         if not one.is_running:
             one.start()
         elif len([each for each in self.all if each.is_running]) > 1:
-            self.random.choice([one.stop, one.kill])()
+            ends: list[Callable[[], None]] = [one.stop, one.kill]
+            if isinstance(one, Application):
+                ends.append(partial(self.stand_still, one))
+            self.random.choice(ends)()
         self.until_all_read(self.random.choice([each for each in self.all if each.is_running]))
+
+    def stand_still(self, one: Application) -> None:
+        """Until it is put out of the group."""
+
+        def expired() -> int:
+            return [why for why, _ in departures(self._servers)].count("session_expired")
+
+        before = expired()
+        with one.standing_still():
+            until("it is put out", lambda: expired() > before)
 
     def finish(self) -> None:
         wanted = self.flow.end()
@@ -179,10 +193,9 @@ class Sharing:
         seen = self.seen()
         windows = sum((one.windows for one in self.all), Counter[Place]())
         assert seen.keys() == wanted
-        told = "\n".join(one.log for one in self.applications)
-        if "has gone on without this query" not in told:  # put out, for the machine stood still for too long
-            too_often = {one: count for one, count in seen.items() if count > 1 + windows[one]}
-            assert not too_often, f"read more often than allowed: {sorted(too_often.items())[:20]}"
+        windows += sum((one.put_out_with for one in self.applications), Counter[Place]())
+        too_often = {one: count for one, count in seen.items() if count > 1 + windows[one]}
+        assert not too_often, f"read more often than allowed: {sorted(too_often.items())[:20]}"
 
     def close(self) -> None:
         if self.flow._thread.is_alive():
