@@ -18,6 +18,7 @@ class Door(socketserver.ThreadingTCPServer):
         self.target = host, int(port)
         self.is_shut = False
         self.links: list[_Link] = []
+        self.lock = threading.Lock()
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05})
 
     @property
@@ -27,9 +28,10 @@ class Door(socketserver.ThreadingTCPServer):
 
     def shut(self) -> None:
         """Whatever is said on the connections there are, and on new ones, is never heard."""
-        self.is_shut = True
-        for link in self.links:
-            link.is_silent = True
+        with self.lock:
+            self.is_shut = True
+            for link in self.links:
+                link.is_silent = True
 
     def open(self) -> None:
         """For new connections; those from before stay silent."""
@@ -55,9 +57,10 @@ class _Link(socketserver.BaseRequestHandler):
     server: Door
 
     def setup(self) -> None:
-        self.is_silent = self.server.is_shut
         self._beyond = socket.create_connection(self.server.target)
-        self.server.links.append(self)
+        with self.server.lock:
+            self.is_silent = self.server.is_shut
+            self.server.links.append(self)
 
     def handle(self) -> None:
         answers = threading.Thread(target=self._carry, args=(self._beyond, self.request), daemon=True)
