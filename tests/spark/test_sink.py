@@ -10,13 +10,14 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from equipoise.broker import Broker
 from equipoise.client import Admin
 from equipoise.proving.brokers import KafkaBroker
+from equipoise.wire.errors import ErrorCode, KafkaError
 from tests.client.writing import Reachable
 from tests.spark.conftest import create
 from tests.spark.starting import Query
 from tests.spark.streams import kill_workers, until
 from tests.spark.test_writing import read
 
-ROWS = 300_000
+ROWS = 30_000
 HEADER = "array(named_struct('key', 'source', 'value', cast('spark' as binary))) headers"
 
 
@@ -131,18 +132,31 @@ def count(broker: Reachable, topic: str) -> int:
         return sum(one.latest for one in admin.offsets(topic).values())
 
 
+def take_one_batch_only(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each partition: whoever has more to write tries again, and is in the middle of writing until then."""
+    append = broker.server.append
+
+    def hesitating(partition: Any, *rest: Any, **more: Any) -> Any:
+        if partition.topic.name == topic and partition.log.log_end_offset:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not now")
+        return append(partition, *rest, **more)
+
+    monkeypatch.setattr(broker.server, "append", hesitating)
+
+
 def test_nothing_is_lost_when_the_workers_are_killed_while_they_write(
-    spark: Any, broker: Broker, checkpoint: str
+    spark: Any, broker: Broker, checkpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(broker.bootstrap_servers, "orders", 3)
     create(broker.bootstrap_servers, "copies", 3)
     save(spark.range(ROWS).selectExpr("cast(id as string) key", "repeat(cast(id as string), 20) value"), broker)
-    # Slow, so that there is a middle of writing.
-    query = Query(copy(spark, broker, checkpoint, **{"kafka.compression.type": "gzip"}).start)
+    take_one_batch_only(broker, "copies", monkeypatch)
+    query = Query(copy(spark, broker, checkpoint).start)
     until("some rows are written", lambda: count(broker, "copies"), query)
     assert kill_workers()
     with pytest.raises(StreamingQueryException, match="Python worker exited unexpectedly"):
         query.awaitTermination()
     assert count(broker, "copies") < ROWS
+    monkeypatch.undo()
     copy_all(spark, broker, checkpoint)
     assert {int(key) for key, _, _ in stored(broker, "copies")} == set(range(ROWS))
