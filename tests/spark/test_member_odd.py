@@ -74,7 +74,10 @@ def test_a_topic_that_is_deleted_ends_the_query(broker: Broker, mode: str) -> No
     engine = with_two_topics(broker, mode, "true")
     with pytest.raises(UsageError, match=r"gone-0, gone-1 is not there any more.*set failOnDataLoss to false to go on"):
         until("it is noticed", lambda: False, engine.batch)
+    parts = engine.progress.parts
     engine.stop()
+    assert parts._commits is not None
+    assert not parts._commits.under_way, "what can never be committed is not waited for"
 
 
 @MODES
@@ -230,3 +233,18 @@ def test_a_batch_that_keeps_what_others_wait_for_beyond_their_patience(
     assert {one for one in seen if seen.count(one) > 1} == {(partition, at) for partition in ALL for at in range(10)}
     slow.stop()
     quick.stop()
+
+
+def test_partitions_that_come_before_the_first_record_does_are_read_after_a_restart(broker: Broker) -> None:
+    """With `latest`, what there was when the query first began is in its checkpoint, though it has read nothing."""
+    settings = MEMBER | {"startingOffsets": "latest"}
+    first = Engine(broker.bootstrap_servers, **settings)
+    until("it has begun", lambda: len(offsets(broker)) == PARTITIONS, first.batch)
+    first.batch()
+    first.stop()
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.add_partitions("t", PARTITIONS + 2)
+    produce(broker, "t", 12, partitions=PARTITIONS + 2)
+    again = Engine(broker.bootstrap_servers, first, **settings)
+    until("all is read", lambda: len(again.records()) == 12, again.batch)
+    again.stop()

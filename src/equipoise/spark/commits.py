@@ -42,3 +42,10 @@ class Commits:
         if self.under_way:
             await asyncio.wait(self.under_way, timeout=max(seconds, 0))
         return not self.under_way
+
+    async def abandon(self) -> None:
+        """Those that nobody will answer any more, since the group is left."""
+        under_way = list(self.under_way)
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)

@@ -116,8 +116,8 @@ class Shared:
         return begun | await self._session.ends([one for one in partitions if one not in begun], EARLIEST)
 
     def must_record(self, start: SourceOffset, positions: Offsets) -> bool:
-        """Never: where a partition begins is in the group."""
-        return False
+        """Where a partition begins is in the group; what there was when the query first began is in the checkpoint."""
+        return start.is_initial and self._seen is not None and self.is_settled
 
     def move(self, partition: TopicPartition, at: int) -> None:
         """To where it goes on after a loss; the next commit says so."""
@@ -157,6 +157,7 @@ class Shared:
         self._commit(start, at_once=True)
         await self._commits.settle(_LAST_COMMIT_SECONDS)
         await self._group.leave()
+        await self._commits.abandon()
 
 
 def _begun(found: Found, fresh: Owned, start: SourceOffset) -> Offsets:

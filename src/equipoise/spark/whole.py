@@ -102,3 +102,4 @@ class Whole:
         if self._group is not None and self._commits is not None:
             await self._commits.settle(_LAST_COMMIT_SECONDS)
             await self._group.leave()
+            await self._commits.abandon()
