@@ -134,7 +134,7 @@ def test_aiokafka_unknown_topic(strict: Callable[[str], Driver], topic: str) -> 
     client = strict(AioKafka.name)
     assert isinstance(client, AioKafka)
     with pytest.raises(AioUnknown):
-        client.with_producer(lambda producer: producer.send_and_wait(topic, b"value"), request_timeout_ms=300)
+        client.with_producer(lambda producer: producer.send_and_wait(topic, b"value"), request_timeout_ms=1500)
     (described,) = client.with_admin(lambda admin: admin.describe_topics([topic]))
     assert described["error_code"] == 3  # UNKNOWN_TOPIC_OR_PARTITION
 

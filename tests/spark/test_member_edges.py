@@ -31,7 +31,7 @@ from tests.spark.members import (
     share_of,
 )
 
-__all__ = ["SETTINGS", "broker"]
+__all__ = ["broker"]
 
 
 def refuse_commits(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
