@@ -173,3 +173,20 @@ def test_poll_arrow(broker: Broker, topic: str) -> None:
             assert rows == 30
 
     run(main())
+
+
+def test_closing_takes_no_longer_than_it_may_though_nobody_takes_the_commit() -> None:
+    """Else it would be tried for default.api.timeout.ms, which is longer than this test may take."""
+
+    async def work() -> None:
+        with Broker({"group.initial.rebalance.delay.ms": 0}) as gone:
+            with Admin(gone.bootstrap_servers) as admin:
+                admin.create_topic("t", 1)
+            produce(gone, "t", 10, partitions=1)
+            consumer = AsyncConsumer(settings(gone, "g") | {"default.api.timeout.ms": 3_600_000})
+            consumer.subscribe("t")
+            while not await consumer.poll():
+                pass
+        await consumer.close(timeout=0.2)
+
+    run(work())

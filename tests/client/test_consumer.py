@@ -512,3 +512,17 @@ def test_unsubscribing_leaves_and_another_subscription_comes_back(
     assert one.assignment() == frozenset()
     one.subscribe(topic, told)
     wait(one, one.assignment)
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_closing_takes_no_longer_than_it_may_though_nobody_takes_the_commit(by_hand: bool) -> None:
+    """Else it would be tried for default.api.timeout.ms, which is longer than this test may take."""
+    settings = {"group_id": "g", "auto_offset_reset": "earliest", "default_api_timeout_ms": 3_600_000}
+    with Broker(SETTINGS) as gone:
+        with Admin(gone.bootstrap_servers) as admin:
+            admin.create_topic("t", 1)
+        produce(gone, "t", 10, partitions=1)
+        consumer = Consumer(bootstrap_servers=gone.bootstrap_servers, **settings)
+        consumer.assign([("t", 0)]) if by_hand else consumer.subscribe("t")
+        read(consumer, 10)
+    consumer.close(timeout=0.2)

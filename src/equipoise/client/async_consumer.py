@@ -125,7 +125,12 @@ class AsyncConsumer(BaseConsumer):
                 done.set_result(commit)
 
         self._engine.commit(self._to_commit(offsets), finished)
-        error = (await done).error
+        patience = self._patience(self._loop.time())
+        try:
+            async with asyncio.timeout(patience):
+                error = (await done).error
+        except TimeoutError:
+            raise too_late("commit()", patience or 0.0, self._engine) from None
         if error is not None:
             raise error
 
@@ -183,16 +188,19 @@ class AsyncConsumer(BaseConsumer):
                 await self._engine.close()
 
     async def _leave(self, timeout: float, leave: Callable[[], None]) -> None:
-        if self._by_hand and self.config.enable_auto_commit:
-            await self._commit_before_revoking()
-        self._by_hand = False
-        deadline = self._loop.time() + timeout
-        leave()
-        while True:
-            self._news.clear()
-            await self._run_callbacks()
-            if self._engine.has_left or not await self._hear(deadline):
-                return
+        self._leaves_at = deadline = self._loop.time() + timeout
+        try:
+            if self._by_hand and self.config.enable_auto_commit:
+                await self._commit_before_revoking()
+            self._by_hand = False
+            leave()
+            while True:
+                self._news.clear()
+                await self._run_callbacks()
+                if self._engine.has_left or not await self._hear(deadline):
+                    return
+        finally:
+            self._leaves_at = None
 
     async def __aenter__(self) -> Self:
         return self

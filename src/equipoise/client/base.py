@@ -47,6 +47,7 @@ class BaseConsumer:
         self._is_in_callback = False
         self._commit_due = 0.0
         self._committed: dict[TopicPartition, int] = {}  # by auto-commit
+        self._leaves_at: float | None = None  # when close() or unsubscribe() is out of patience, also with commits
 
     # -- what to read
 
@@ -170,6 +171,10 @@ class BaseConsumer:
         if self.config.enable_auto_commit and time.monotonic() >= self._commit_due:
             self._commit_due = time.monotonic() + self.config.auto_commit_interval_ms / 1000
             self._auto_commit()
+
+    def _patience(self, now: float) -> float | None:
+        """Seconds that a commit may take; None: those of default.api.timeout.ms, which the member counts."""
+        return None if self._leaves_at is None else round(max(self._leaves_at - now, 0.0), 1)
 
     def _auto_commit(self) -> None:
         """What earlier polls have returned; not what is committed already."""

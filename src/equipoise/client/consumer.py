@@ -121,7 +121,9 @@ class Consumer(BaseConsumer):
             done.set()
 
         self._engine.commit(self._to_commit(offsets), finished)
-        done.wait()
+        patience = self._patience(time.monotonic())
+        if not done.wait(patience):
+            raise too_late("commit()", patience or 0.0, self._engine)
         if commits[0].error is not None:
             raise commits[0].error
 
@@ -177,18 +179,21 @@ class Consumer(BaseConsumer):
                 self._thread.end()
 
     def _leave(self, timeout: float, leave: Callable[[], None]) -> None:
-        if self._by_hand and self.config.enable_auto_commit:
-            self._commit_before_revoking()
-        self._by_hand = False
-        deadline = time.monotonic() + timeout
-        leave()
-        while True:
-            self._news.clear()
-            self._run_callbacks()
-            left = deadline - time.monotonic()
-            if self._engine.has_left or left <= 0:
-                return
-            self._news.wait(left)
+        self._leaves_at = deadline = time.monotonic() + timeout
+        try:
+            if self._by_hand and self.config.enable_auto_commit:
+                self._commit_before_revoking()
+            self._by_hand = False
+            leave()
+            while True:
+                self._news.clear()
+                self._run_callbacks()
+                left = deadline - time.monotonic()
+                if self._engine.has_left or left <= 0:
+                    return
+                self._news.wait(left)
+        finally:
+            self._leaves_at = None
 
     def __enter__(self) -> Self:
         return self
