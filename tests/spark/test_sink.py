@@ -113,7 +113,7 @@ def test_errors_are_told_when_the_query_is_planned(
     with Broker({"auto.create.topics.enable": "false"}) as broker:
         create(broker.bootstrap_servers, "orders")
         with pytest.raises(PySparkException, match=message):
-            save(spark.range(1).selectExpr(*columns), broker, topic, **{"kafka.max.block.ms": "200"})
+            save(spark.range(1).selectExpr(*columns), broker, topic, **{"kafka.max.block.ms": "3000"})
 
 
 def test_a_record_that_is_too_large_is_named(spark: Any, broker: Broker) -> None:

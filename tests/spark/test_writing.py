@@ -236,7 +236,7 @@ def test_an_unknown_topic_is_named() -> None:
         Broker({"auto.create.topics.enable": "false"}) as broker,
         pytest.raises(KafkaError, match="topic 'orders' does not exist, and the cluster does not create it"),
     ):
-        write(batches(1), options(broker, max_block_ms="300"))
+        write(batches(1), options(broker, max_block_ms="1500"))
 
 
 def test_a_topic_is_created_where_the_broker_does_so(broker: Broker) -> None:
