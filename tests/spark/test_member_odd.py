@@ -6,13 +6,14 @@ import asyncio
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.wire.errors import UsageError
+from equipoise.wire.errors import KafkaError, UsageError
 from tests.client.writing import produce
 from tests.spark.engine import Engine, until
 from tests.spark.members import ALL, MEMBER, PARTITIONS, broker, committed, fill, offsets, share_of
@@ -248,3 +249,17 @@ def test_partitions_that_come_before_the_first_record_does_are_read_after_a_rest
     again = Engine(broker.bootstrap_servers, first, **settings)
     until("all is read", lambda: len(again.records()) == 12, again.batch)
     again.stop()
+
+
+def test_a_group_that_does_not_settle(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that goes on says that there is nothing yet, in time; one that ends with that must not, and says why."""
+    engine = Engine(broker.bootstrap_servers, **MEMBER)
+    until("it has begun", lambda: engine.commits and engine.owned, engine.batch)
+    impatient = replace(engine.options.consumer, default_api_timeout_ms=1_000)
+    monkeypatch.setattr(engine.progress, "_options", replace(engine.options, consumer=impatient))
+    monkeypatch.setattr("equipoise.spark.shared.Shared.is_settled", False)
+    assert not engine.plan()
+    engine.session.run(engine.progress.set_goal(), "the goal")
+    with pytest.raises(KafkaError, match=r"group g has not said within 0.5 s what this query is to read"):
+        engine.plan()
+    engine.stop()

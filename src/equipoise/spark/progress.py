@@ -22,7 +22,7 @@ from equipoise.spark.session import Offsets, Session
 from equipoise.spark.shared import Shared
 from equipoise.spark.whole import Whole
 from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from equipoise.wire.errors import EquipoiseError, UsageError
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,17 @@ class Progress:
         joined before; a query that ends with that must know its share."""
         if is_settled:
             return self._goal is not None or left <= 0
-        return self._goal is None and left <= -_JOIN_SECONDS
+        patience = self._options.consumer.default_api_timeout_ms / 2000
+        if self._goal is None:
+            return left <= -min(_JOIN_SECONDS, patience)
+        if left <= -patience:
+            raise KafkaError(
+                ErrorCode.REBALANCE_IN_PROGRESS,
+                f"group {self._options.consumer.group_id} has not said within {patience:g} s what this query is to "
+                "read: it waits for a member that is slow to join again; try later, or raise "
+                "kafka.default.api.timeout.ms",
+            )
+        return False
 
     def _is_enough(self, size: int) -> bool:
         return self._goal is not None or self._patience.is_enough(size, time.monotonic_ns() // 1_000_000)
