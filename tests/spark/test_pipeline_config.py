@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.spark.pipeline.checks import check, check_files, load, path_of
+from equipoise.spark.pipeline.checks import check, check_files, load, path_of, source_of
 from equipoise.spark.pipeline.config import Pipeline
 from equipoise.spark.pipeline.errors import PipelineError
 from equipoise.wire.errors import UsageError
@@ -124,6 +124,16 @@ def test_options_of_the_source_are_checked_by_name() -> None:
 def test_members_need_a_group() -> None:
     with pytest.raises(UsageError, match="--members 2: members share the partitions of a group"):
         check(Pipeline.read("a:b", {"source.subscribe": "orders", "source.kafka.bootstrap.servers": "x:1"}), 2)
+
+
+def test_static_members_have_an_id_each() -> None:
+    """With one for all, each would put the other out."""
+    given = {"source.subscribe": "orders", "group": "g", "source.kafka.Group.Instance.Id": "etl"}
+    pipeline = Pipeline.read("shop:orders", given)
+    assert source_of(pipeline, 1, 3)["kafka.Group.Instance.Id"] == "etl-1"
+    assert source_of(pipeline, 0, 1)["kafka.Group.Instance.Id"] == "etl"
+    assert source_of(pipeline, 1, 3)["kafka.client.id"] == "shop.orders-1"
+    assert source_of(Pipeline.read("a:b", {"source.format": "rate"}), 0, 1) == {}
 
 
 def test_files_of_another_checkpoint(tmp_path: Path) -> None:

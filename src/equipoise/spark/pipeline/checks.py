@@ -18,6 +18,7 @@ from equipoise.spark.session import Session
 from equipoise.spark.sink_options import SinkOptions
 from equipoise.wire.errors import KafkaError, UsageError
 
+INSTANCE_ID = "kafka.group.instance.id"
 _REACH_MS = 5_000
 _LISTED = "_spark_metadata"  # where Spark keeps the files of each batch
 
@@ -53,6 +54,17 @@ def _listing(config: ConsumerConfig, choice: Choice) -> list[TopicPartition]:
 
 
 # -- places of a member
+
+
+def source_of(pipeline: Pipeline, number: int, members: int) -> dict[str, str]:
+    """The options of its source: under a name of its own, and as a static member with an id of its own."""
+    if pipeline.source_format != OURS:
+        return pipeline.source_options
+    options = {"kafka.client.id": f"{pipeline.name}-{number}"} | pipeline.source_options
+    return {
+        name: f"{value}-{number}" if name.lower() == INSTANCE_ID and members > 1 else value
+        for name, value in options.items()
+    }
 
 
 def checkpoint_of(pipeline: Pipeline, number: int) -> str:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from equipoise.settings import convert
-from equipoise.spark.pipeline.checks import blame, check, checkpoint_of, load, path_of
+from equipoise.spark.pipeline.checks import blame, check, checkpoint_of, load, path_of, source_of
 from equipoise.spark.pipeline.config import OURS, TOPIC, Pipeline
 from equipoise.spark.pipeline.errors import PipelineError, explain, explained
 from equipoise.spark.pipeline.progress import Display, Figures
@@ -88,9 +88,7 @@ class _Running:
             return self.write(self.transformed(spark, self.read(spark, number)), number)
 
     def read(self, spark: Any, number: int) -> Any:
-        options = self.pipeline.source_options
-        if self.pipeline.source_format == OURS:
-            options = {"kafka.client.id": self.figures[number].name} | options
+        options = source_of(self.pipeline, number, self.plan.members)
         return spark.readStream.format(self.pipeline.source_format).options(**options).load()
 
     def transformed(self, spark: Any, source: Any) -> Any:
