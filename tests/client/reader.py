@@ -24,7 +24,7 @@ QUICK = {
 }
 
 
-def run(main: Coroutine[Any, Any, None], seconds: float = 60) -> None:
+def run(main: Coroutine[Any, Any, None], seconds: float = 150) -> None:
     asyncio.run(asyncio.wait_for(main, seconds))
 
 

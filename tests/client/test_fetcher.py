@@ -91,11 +91,14 @@ def test_every_codec(broker: Broker, codec: Codec) -> None:
     run(main())
 
 
+PATIENT = {"fetch_max_wait_ms": 200_000, "request_timeout_ms": 250_000}
+
+
 def test_what_is_produced_later_comes_without_delay(broker: Broker) -> None:
-    """The broker holds the fetch for up to 20 s, and answers it when there is something."""
+    """The broker holds the fetch for up to 200 s, and answers it when there is something."""
 
     async def main() -> None:
-        async with reader(broker.bootstrap_servers, fetch_max_wait_ms=20_000) as mine:
+        async with reader(broker.bootstrap_servers, **PATIENT) as mine:
             (partition,) = mine.assign("orders", [0], LATEST)
             await mine.until(lambda: mine.positions.position(partition) == 5)
             for _ in range(3):
@@ -103,14 +106,14 @@ def test_what_is_produced_later_comes_without_delay(broker: Broker) -> None:
                 assert len(await mine.take(1)) == 1
 
     fill(broker, "orders", 5)
-    run(main(), 15)
+    run(main())
 
 
 def test_a_partition_added_while_a_fetch_waits_is_read_at_once(broker: Broker) -> None:
-    """So are seeks and pauses: a long fetch is no reason to wait for its end, 50 s from now."""
+    """So are seeks and pauses: a long fetch is no reason to wait for its end, 200 s from now."""
 
     async def main() -> None:
-        async with reader(broker.bootstrap_servers, fetch_max_wait_ms=50_000, request_timeout_ms=60_000) as mine:
+        async with reader(broker.bootstrap_servers, **PATIENT) as mine:
             (empty,) = mine.assign("orders", [0], LATEST)
             await mine.until(lambda: mine.positions.tracked[empty].in_flight)
             (added,) = mine.assign("orders", [1])
@@ -123,7 +126,7 @@ def test_a_partition_added_while_a_fetch_waits_is_read_at_once(broker: Broker) -
             assert offsets_of(await mine.take(5), added) == list(range(10, 15))
 
     fill(broker, "orders", 10, partitions=2)
-    run(main(), 30)
+    run(main())
 
 
 def test_positions_are_reset_as_the_policy_says(broker: Broker) -> None:
@@ -486,7 +489,8 @@ def test_nothing_is_left_behind_when_closed_at_any_time(broker: Broker) -> None:
                     await asyncio.sleep(0.001)
         while broker.call(lambda server: len(server.connections)):
             await asyncio.sleep(0.005)
-        assert len(asyncio.all_tasks()) == 2  # this one, and the one that waits for it
+        while len(asyncio.all_tasks()) > 2:  # this one, and the one that waits for it
+            await asyncio.sleep(0.005)
 
     fill(broker, "orders", 100, partitions=2)
     run(main())
