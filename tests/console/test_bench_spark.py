@@ -7,16 +7,19 @@ import subprocess
 import sys
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from equipoise.console.bench.spark import CONNECTORS, FULL, figures
+from equipoise.console.bench.spark_ceiling import Ceiling
 from equipoise.proving.fetched import jars
+from equipoise.spark.schema import arrow_schema
 from tests.proving.needed import needed
 
 OURS = {"ours": CONNECTORS["ours"]}
 SHORT = """
 from equipoise.console.bench import spark
 spark.CODECS = ("none",)
-spark.QUICK = spark.Size({100: 20_000}, 2, 20, 1, {100: 5_000}, 1)
+spark.QUICK = spark.Size({100: 20_000}, 1, 2, 5, 20, 1, {100: 5_000}, 1)
 spark.run_bench(as_json=True, quick=True)
 """
 
@@ -38,6 +41,18 @@ def test_without_the_official_connector_its_figures_are_missing_and_no_others() 
     assert all(key.startswith(("official_", "ratio_")) for key in both - ours)
 
 
+def test_the_source_in_memory_has_as_many_rows_as_it_is_asked_for() -> None:
+    source = Ceiling({"size": "20", "records": "50000", "maxOffsetsPerTrigger": "40000"})
+    reader = source.streamReader(source.schema())
+    at, found = reader.initialOffset(), []
+    while (end := reader.latestOffset(at, ReadAllAvailable())) != at:
+        batches = [batch for task in reader.partitions(at, end) for batch in reader.read(task)]
+        assert {batch.schema for batch in batches} == {arrow_schema(source.schema().names)}
+        found.append(sum(batch.num_rows for batch in batches))
+        at = end
+    assert found == [40_000, 10_000]
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(600)  # Spark takes its time on a busy machine
 def test_a_very_short_run_measures_both_connectors() -> None:
@@ -48,5 +63,6 @@ def test_a_very_short_run_measures_both_connectors() -> None:
     assert found["skipped"] == []
     values = {key: one["best"] for key, one in found["figures"].items()}
     assert {"ours_100_none_noop", "official_100_none_parquet", "ratio_100_none_noop"} < values.keys()
+    assert "ceiling_100_noop" in values
     assert {"ours_batch", "official_batch", "commit_batch", "ours_write_100", "official_write_100"} < values.keys()
     assert all(value > 0 for key, value in values.items() if key != "commit_overhead")

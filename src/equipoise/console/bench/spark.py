@@ -21,25 +21,28 @@ NOTES = (
     "broker on disk, another process on the same cores. Topics have 4 partitions, keys of 8 bytes, and values of which "
     "16 bytes are random.",
     "Reading: a streaming query over the topic, in batches of so many records. A round is a batch; the first of each "
-    "query is not counted, and both connectors are warm. Batch: a query with 4 records a batch, the median of its "
-    "batches after the first five.",
+    "query is not counted, and as many rounds of the same as sizes.warm_rounds says come before, with each connector. "
+    "Batch: a query with 4 records a batch, the median of its batches after the first sizes.tiny_warm. Both because "
+    "Java goes on compiling for millions of rows and hundreds of batches, whoever is read from.",
+    "From memory: a source in Python whose record batches are ready, without a broker: the most that Spark takes.",
     "Commit: batches of a query with group.id and group.mode=commit against those of one without, in turn.",
     "Writing: a DataFrame of numbers, with acks=all and idempotence on both sides.",
 )
-_TINY_WARM = 5
 
 
 class Size(NamedTuple):
     records: dict[int, int]  # by bytes of a value: how many a topic has
+    warm_rounds: int  # of reading before anything counts
     batches: int  # in which a topic is read
+    tiny_warm: int  # batches before those that count
     tiny_batches: int
     commit_rounds: int
     written: dict[int, int]
     write_rounds: int
 
 
-FULL = Size({100: 4_000_000, 1000: 600_000}, 4, 40, 4, {100: 1_000_000, 1000: 200_000}, 3)
-QUICK = Size({100: 400_000, 1000: 60_000}, 2, 25, 1, {100: 200_000, 1000: 40_000}, 1)
+FULL = Size({100: 4_000_000, 1000: 600_000}, 4, 4, 150, 40, 4, {100: 1_000_000, 1000: 200_000}, 3)
+QUICK = Size({100: 400_000, 1000: 60_000}, 1, 2, 5, 25, 1, {100: 200_000, 1000: 40_000}, 1)
 
 
 def figures(size: Size, connectors: dict[str, str]) -> list[Figure]:
@@ -48,6 +51,7 @@ def figures(size: Size, connectors: dict[str, str]) -> list[Figure]:
         for codec in CODECS:
             for sink in SINKS:
                 found += _reading(each, codec, sink, connectors)
+        found.append(Figure(f"ceiling_{each}_noop", f"{each} B, from memory, to noop", "1/s"))
     found += [Figure(f"{who}_batch", f"a batch of 4 records, {who}", "ms", _aim(who, 60)) for who in connectors]
     found.append(Figure("commit_batch", "a batch of 4 records, ours with group.mode=commit", "ms"))
     found.append(Figure("commit_overhead", "group.mode=commit, on a batch of 100 B records", "%", 2))
@@ -119,6 +123,7 @@ class _Bench:
             for codec in CODECS:
                 self._read(each, count, codec)
                 advance()
+            self._ceiling(each, count)
         self._tiny_batches()
         advance()
         self._commits()
@@ -137,7 +142,7 @@ class _Bench:
 
         count = self._size.records[100] // 2
         fill(self._broker, "warm", 100, count, "none")
-        for sink in SINKS:
+        for sink in SINKS * self._size.warm_rounds:
             for connector in self._connectors.values():
                 self._stream(connector, "warm", count // 2).run(sink)
 
@@ -155,16 +160,24 @@ class _Bench:
                 ours, official = (median(self._results.values(f"{who}_{name}")) for who in ("ours", "official"))
                 self._results.add(f"ratio_{name}", ours / official)
 
+    def _ceiling(self, each: int, count: int) -> None:
+        from equipoise.console.bench.spark_ceiling import Ceiling
+
+        self._spark.dataSource.register(Ceiling)
+        stream = self._stream(Ceiling.name(), "none", count // self._size.batches)
+        batches = stream.run(size=str(each), records=str(count))
+        self._results.add(f"ceiling_{each}_noop", *(rows / seconds for rows, seconds in batches[1:]))
+
     def _tiny_batches(self) -> None:
         from equipoise.console.bench.spark_runs import PARTITIONS, fill
 
-        fill(self._broker, "tiny", 100, PARTITIONS * (self._size.tiny_batches + _TINY_WARM), "none")
+        fill(self._broker, "tiny", 100, PARTITIONS * (self._size.tiny_batches + self._size.tiny_warm), "none")
         for who, connector in self._connectors.items():
             self._add_tiny(f"{who}_batch", self._stream(connector, "tiny", PARTITIONS).run())
         self._add_tiny("commit_batch", self._stream("equipoise", "tiny", PARTITIONS).run(**_group("tiny")))
 
     def _add_tiny(self, key: str, batches: list[tuple[int, float]]) -> None:
-        self._results.add(key, median(seconds * 1000 for _, seconds in batches[_TINY_WARM:]))
+        self._results.add(key, median(seconds * 1000 for _, seconds in batches[self._size.tiny_warm :]))
 
     def _commits(self) -> None:
         """Medians of many batches in turn: the difference is smaller than what two batches differ by chance."""
