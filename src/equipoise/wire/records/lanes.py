@@ -19,6 +19,7 @@ Ints = NDArray[np.int64]
 _FEW_LANES = 20
 _WINDOW = 64  # fields that are guessed ahead at first: behind them offsets take a byte more
 _WINDOW_GROWTH = 16  # times the last run: what is guessed in vain stays in proportion
+_LEAP_FACTOR = 4  # times as many fields as there are lanes: for fewer, lanes in lockstep are as fast
 _SHORT_RUN = 16  # fields of one size in a row: after fewer, guessing does not pay
 
 
@@ -91,7 +92,7 @@ def _chase(data: Bytes, start: Ints, count: Ints) -> Ints:
     out = np.empty(int(count.sum()), np.int64)
     pairs = _pairs(data)
     begin, first, left = start.copy(), np.cumsum(count) - count, count.copy()
-    for lane in np.flatnonzero(count >= _WINDOW).tolist():
+    for lane in np.flatnonzero(count >= max(_WINDOW, _LEAP_FACTOR * len(count))).tolist():
         done, begin[lane] = _leap(pairs, int(start[lane]), out[first[lane] : first[lane] + count[lane]])
         first[lane] += done
         left[lane] -= done
