@@ -30,9 +30,14 @@ from equipoise.zookeeper.session import open_client
 from equipoise.zookeeper.streams import Stream
 
 MODES = ("faithful", "safe")
-_SESSION_MS = 10_000
+_SESSION_MS = 20_000  # nobody loses its session because the machine is busy
 # Soon again, for long: on a busy machine too no attempt is the last.
-PATIENT = {"rebalance.backoff.ms": 100, "rebalance.max.retries": 300, "auto.offset.reset": "smallest"}
+PATIENT = {
+    "rebalance.backoff.ms": 100,
+    "rebalance.max.retries": 300,
+    "auto.offset.reset": "smallest",
+    "zookeeper.session.timeout.ms": _SESSION_MS,
+}
 
 
 @contextmanager
@@ -156,7 +161,7 @@ class Town:
         return self
 
     def start_broker(self, listen: str = "") -> None:
-        self.registration = BrokerRegistration(self.connect)
+        self.registration = BrokerRegistration(self.connect, _SESSION_MS)
         self.broker = Broker(data=self._data, listen=listen or f"127.0.0.1:{free_port()}").start()
         self.broker.call(lambda server: register(server, self.registration))
 

@@ -10,7 +10,7 @@ from equipoise.wire.errors import UsageError
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "max_delay": 0.5, "backoff": 2}
 # A server that is starting may take a connection and never answer it. kazoo waits for the time of a session divided by
 # the number of servers: with one server for so long that the session is over.
-_ATTEMPTS = 4
+_ATTEMPTS = 3
 
 
 def open_client(hosts: str, session_timeout_ms: int, connection_timeout_ms: int | None = None) -> KazooClient:
@@ -20,7 +20,6 @@ def open_client(hosts: str, session_timeout_ms: int, connection_timeout_ms: int 
         client = KazooClient(hosts, timeout=session_timeout_ms / 1000, connection_retry=dict(_RECONNECT))
     except ValueError:
         raise UsageError(f"zookeeper.connect={hosts}: write HOST:PORT, several with commas, then /CHROOT") from None
-    client.hosts *= -(-_ATTEMPTS // len(client.hosts))
     try:
         client.start_async().wait(seconds)  # start() would warn of a chroot that is not there yet
         if not client.connected:
@@ -34,6 +33,7 @@ def open_client(hosts: str, session_timeout_ms: int, connection_timeout_ms: int 
         client.stop()
         client.close()
         raise
+    client.hosts *= -(-_ATTEMPTS // len(client.hosts))
     return client
 
 
