@@ -111,7 +111,7 @@ def test_a_broker_that_is_killed_and_comes_back() -> None:
             for partition in partitions:
                 assert offsets_of(taken, partition) == list(range(1000))
 
-    with KafkaBroker({"broker.session.timeout.ms": 1000, "broker.heartbeat.interval.ms": 200}) as broker:
+    with KafkaBroker({"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300}) as broker:
         create(broker, "fetch-restart", 2)
         for number in range(2):
             produce(broker.bootstrap_servers, "fetch-restart", number, numbered(1000), per_batch=50)

@@ -43,7 +43,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": 3,
     "offsets.retention.check.interval.ms": 300,
 }
-SOON_BACK = {"broker.session.timeout.ms": 1000, "broker.heartbeat.interval.ms": 200}  # after a kill
+SOON_BACK = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300}  # after a kill
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 GROUPS = ("stable", "replaced", "left", "preparing", "completing", "commits", "deleted", "expired", "real")
 SECONDS = 60.0

@@ -16,7 +16,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from equipoise.client import Consumer, TopicPartition
 from tests.spark.starting import Query
 
-PATIENCE_S = 240.0  # for others who have the processors
+PATIENCE_S = 400.0  # for others who have the processors
 Place = tuple[str, int, int]
 
 

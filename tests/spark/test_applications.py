@@ -40,7 +40,7 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_200)
 def test_a_driver_that_is_killed_after_the_sink_and_before_the_commits(broker: Broker, tmp_path: Path) -> None:
     """The batch comes again as it was, and what follows it comes once."""
     application = Application(tmp_path / "a", broker.bootstrap_servers, **MEMBER)
@@ -58,7 +58,7 @@ def test_a_driver_that_is_killed_after_the_sink_and_before_the_commits(broker: B
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_200)
 def test_spark_connect(broker: Broker, tmp_path: Path) -> None:
     application = Application(tmp_path / "a", broker.bootstrap_servers, **MEMBER)
     application.start(remote="local[2]")

@@ -152,11 +152,15 @@ class Sharing:
     def until_all_read(self, *those: Application | Plain) -> None:
         """Something that is new to each of them."""
         before = {id(one): len(one.places) for one in those}
-        until(
-            "all read",
-            lambda: all(len(one.places) > before[id(one)] for one in those) or not self._are_running(those),
-        )
-        assert self._are_running(those), "\n".join(one.log[-4_000:] for one in self.applications if not one.is_running)
+
+        def have_read() -> bool:
+            return all(len(one.places) > before[id(one)] for one in those)
+
+        try:
+            until("all read", lambda: have_read() or not self._are_running(those))
+            assert self._are_running(those), "one has ended"
+        except AssertionError as error:
+            raise AssertionError("\n".join(one.log[-4_000:] for one in self.applications)) from error
 
     def _are_running(self, those: tuple[Application | Plain, ...]) -> bool:
         return all(one.is_running for one in those)
@@ -226,7 +230,7 @@ def run_briefly(sharing: Sharing) -> None:
     sharing.finish()
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("sharing", [1], indirect=True)
 def test_sharing(sharing: Sharing) -> None:
     run_briefly(sharing)
@@ -246,7 +250,7 @@ def test_sharing_for_two_minutes(sharing: Sharing) -> None:
 
 
 @pytest.mark.kafka
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_800)
 def test_sharing_on_kafka(tmp_path: Path) -> None:
     with needed(lambda: KafkaBroker({"group.initial.rebalance.delay.ms": 0})) as kafka:
         shared = Sharing(kafka.bootstrap_servers, tmp_path, seed=4)

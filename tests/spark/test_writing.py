@@ -314,7 +314,7 @@ def test_apache_kafka_takes_the_same_batches(kafka: KafkaBroker, codec: str) -> 
 
 @pytest.mark.kafka
 def test_apache_kafka_killed_and_back_has_every_row_once() -> None:
-    settings = {"broker.session.timeout.ms": 1000, "broker.heartbeat.interval.ms": 200}
+    settings = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300}
     with KafkaBroker(settings) as broker:
         write_while_killed(broker, 40_000)
         assert_once_and_in_order(read(broker), 40_000)
