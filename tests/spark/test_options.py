@@ -192,6 +192,11 @@ def test_settings_that_the_source_decides(name: str, said: str) -> None:
         SourceOptions.parse(SERVERS | {"subscribe": "t", name: "x"}, streaming=True)
 
 
+def test_how_much_a_fetch_asks_for() -> None:
+    assert parse().consumer.max_partition_fetch_bytes == 4 << 20
+    assert parse(kafka__fetch__message__max__bytes="7000").consumer.max_partition_fetch_bytes == 7000
+
+
 def test_settings_are_passed_on() -> None:
     consumer = parse(kafka__max__partition__fetch__bytes="5000", kafka__isolation__level="read_committed").consumer
     assert (consumer.max_partition_fetch_bytes, consumer.isolation) == (5000, 1)

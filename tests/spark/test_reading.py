@@ -7,6 +7,7 @@ import os
 import threading
 from datetime import UTC, datetime
 from multiprocessing import get_context
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -16,12 +17,12 @@ from equipoise.broker import Broker
 from equipoise.client import Admin
 from equipoise.client.chunks import Chunk
 from equipoise.proving.brokers import EquipoiseBroker, free_port
-from equipoise.spark import reading
+from equipoise.spark import decoding, reading
 from equipoise.spark.ranges import OffsetRange
 from equipoise.spark.reading import read
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import Codec
-from equipoise.wire.records.build import Record
+from equipoise.wire.records.build import Record, build_batch
 from tests.client.records import TIME, fill, numbered, produce
 from tests.spark.conftest import create, delete_before
 from tests.spark.engine import until
@@ -70,6 +71,21 @@ def test_every_codec(broker: Broker, codec: Codec) -> None:
     found = table(broker.bootstrap_servers, [OffsetRange("t", 0, 10, 2990)])
     assert found["offset"].to_pylist() == list(range(10, 2990))
     assert found["value"].to_pylist() == [one.value for one in numbered(3000, 50)[10:2990]]
+
+
+@pytest.mark.parametrize(("codec", "expected"), [(Codec.ZSTD, [50, 50, 30]), (Codec.NONE, [130])])
+def test_compressed_batches_are_expanded_a_few_at_a_time(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, codec: Codec, expected: list[int]
+) -> None:
+    create(broker.bootstrap_servers, "t")
+    noise = Random(1)
+    records = [Record(at, TIME, None, noise.randbytes(100)) for at in range(150)]
+    produce(broker.bootstrap_servers, "t", 0, records, codec=codec, per_batch=25)
+    size = len(build_batch(records[:25], codec=codec))
+    monkeypatch.setattr(decoding, "_MOST_PACKED", 2 * size + size // 2)
+    batches = list(read(task(broker.bootstrap_servers, [OffsetRange("t", 0, 0, 130)])))
+    assert [one.num_rows for one in batches] == expected
+    assert places(pa.Table.from_batches(batches)) == all_of(OffsetRange("t", 0, 0, 130))
 
 
 def test_ranges_are_clipped_within_batches(broker: Broker) -> None:

@@ -13,11 +13,12 @@ from equipoise.member.partitions import TopicPartition
 from equipoise.spark.schema import arrow_schema
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.arrow import as_column, gather, gather_headers
-from equipoise.wire.records.batch import BatchHeader
+from equipoise.wire.records.batch import BatchHeader, Codec
 from equipoise.wire.records.lanes import Bytes, Ints
 from equipoise.wire.records.rows import Rows, cut, read_rows
 
 _MOST_ROWS = 32_768  # in one record batch: Spark takes 5,000 to 20,000 best, and much larger ones badly
+_MOST_PACKED = 1 << 20  # bytes of compressed batches in one go: many times as many may come of them
 _MOST_TOPICS = 64  # whose names are kept written out
 _MOST_MILLISECONDS = (2**63 - 1) // 1000  # Spark counts microseconds
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -42,8 +43,33 @@ class _Decoded(NamedTuple):
 
 def decode(parts: Sequence[Part], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Record batches of moderate size. KafkaError where the bytes are no records."""
-    if not parts:
-        return
+    for some in _portions(parts):
+        yield from _decode(some, columns)
+
+
+def _portions(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
+    """What is decoded in one go: all that a fetch brought, as each go has its cost; but of compressed data not more
+    than has room when it is expanded."""
+    is_packed = any(header.codec is not Codec.NONE for part in parts for _, header in part.batches)
+    if is_packed and sum(len(part.data) for part in parts) > _MOST_PACKED:
+        for part in parts:
+            yield from ([piece] for piece in _pieces(part))
+    elif parts:
+        yield parts
+
+
+def _pieces(part: Part) -> Iterator[Part]:
+    """The part, cut between batches so that none has too many bytes."""
+    size, first = 0, 0
+    for at, (_, header) in enumerate(part.batches):
+        if size and size + header.size > _MOST_PACKED:
+            yield part._replace(batches=part.batches[first:at])
+            size, first = 0, at
+        size += header.size
+    yield part._replace(batches=part.batches[first:])
+
+
+def _decode(parts: Sequence[Part], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     try:
         decoded = _read(parts)
     except KafkaError as error:

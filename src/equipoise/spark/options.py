@@ -175,6 +175,9 @@ def kafka_settings(options: Mapping[str, str]) -> dict[str, str]:
     return {name.removeprefix(KAFKA): value for name, value in settings.items()}
 
 
+_FETCH_BYTES = {"max.partition.fetch.bytes", "fetch.message.max.bytes"}  # and librdkafka's word for it
+
+
 def _consumer(options: Mapping[str, str], group_id: str | None) -> ConsumerConfig:
     settings: dict[str, object] = dict(kafka_settings(options))
     if settings.pop("group.id", None) is not None:
@@ -186,6 +189,9 @@ def _consumer(options: Mapping[str, str], group_id: str | None) -> ConsumerConfi
         settings["group.id"] = group_id
         # With one that is eager a rebalance would stop all partitions, not only those that move.
         settings.setdefault("partition.assignment.strategy", "cooperative-sticky")
+    if not _FETCH_BYTES & settings.keys():
+        # A task reads to the end of its ranges, and each fetch has its cost.
+        settings["max.partition.fetch.bytes"] = 4 << 20
     # A query must not create the topic whose name was mistyped.
     settings.setdefault("allow.auto.create.topics", "false")
     try:
