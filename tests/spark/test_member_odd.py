@@ -263,3 +263,20 @@ def test_a_group_that_does_not_settle(broker: Broker, monkeypatch: pytest.Monkey
     with pytest.raises(KafkaError, match=r"group g has not said within 0.5 s what this query is to read"):
         engine.plan()
     engine.stop()
+
+
+@pytest.mark.usefixtures("_quick_to_notice")
+def test_a_broker_that_takes_its_time_has_lost_nothing(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that is late is waited for, not asked for again and again."""
+    fill(broker)
+    engine = Engine(broker.bootstrap_servers, **MEMBER)
+    monkeypatch.setattr("equipoise.spark.progress._ABSENT_SECONDS", 0.1)
+    ends = engine.session.ends
+
+    async def slow(*given: Any) -> Any:
+        await asyncio.sleep(0.5)
+        return await ends(*given)
+
+    monkeypatch.setattr(engine.session, "ends", slow)
+    until("all is read", lambda: len(engine.records()) == 40, engine.batch)
+    engine.stop()

@@ -116,14 +116,23 @@ class Progress:
             self._absent = {one for one in self._absent if not self._session.has(one)}
             for one in self._absent & positions.keys():
                 del positions[one]
+            asked = asyncio.create_task(self._session.ends(positions, LATEST))
             try:
-                async with asyncio.timeout(_ABSENT_SECONDS):
-                    return await self._session.ends(positions, LATEST)
-            except TimeoutError:
-                absent = {one for one in positions if not self._session.has(one)}
-                if absent:
-                    self._report_loss(f"{listed(absent)} is not there any more: what was not read yet is lost", "")
+                await self._until_answered(asked, positions)
+                if asked.done():
+                    return asked.result()
+            finally:
+                asked.cancel()
+
+    async def _until_answered(self, asked: asyncio.Task[Offsets], positions: Offsets) -> None:
+        """Or until it is clear that there will be no answer, since one of the topics is deleted."""
+        while not asked.done():
+            await asyncio.wait({asked}, timeout=_ABSENT_SECONDS)
+            absent = set() if asked.done() else {one for one in positions if not self._session.has(one)}
+            if absent:
+                self._report_loss(f"{listed(absent)} is not there any more: what was not read yet is lost", "")
                 self._absent |= absent
+                return
 
     def _lost(self, partition: TopicPartition, positions: Offsets, end: int) -> None:
         told = (
