@@ -28,13 +28,20 @@ _KAFKA = {
     "group.coordinator.append.linger.ms": 0,
     "log.cleaner.enable": "false",
     # It believes sooner that it is itself that comes back.
-    "broker.session.timeout.ms": 1000,
-    "broker.heartbeat.interval.ms": 200,
+    "broker.session.timeout.ms": 3000,
+    "broker.heartbeat.interval.ms": 300,
 }
 # Our additions change the timing, which is compared.
 _OURS = {"group.initial.rebalance.delay.early": "false", "group.heartbeat.hold.max.ms": 0, "flush": "never"}
 
 SETTINGS: dict[str, Mapping[str, object]] = {
+    # The sweep that forgets offsets and empty groups; it would disturb all others. First, beside those that are busy,
+    # for it waits a minute.
+    "expiry": {
+        "group.initial.rebalance.delay.ms": 0,
+        "offsets.retention.check.interval.ms": 300,
+        "offsets.retention.minutes": 1,
+    },
     # Everything in which time plays no part. The limit of members is for random scripts to run into.
     "main": {"group.initial.rebalance.delay.ms": 0, "group.max.size": 4},
     # Timers and limits.
@@ -47,12 +54,6 @@ SETTINGS: dict[str, Mapping[str, object]] = {
     },
     # Killed once, in the middle of every script.
     "restart": {"group.initial.rebalance.delay.ms": 0},
-    # The sweep that forgets offsets and empty groups; it would disturb all others.
-    "expiry": {
-        "group.initial.rebalance.delay.ms": 0,
-        "offsets.retention.check.interval.ms": 300,
-        "offsets.retention.minutes": 1,
-    },
 }
 
 
