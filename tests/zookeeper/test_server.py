@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from kazoo.retry import KazooRetry
 
-from equipoise.wire.errors import UsageError
+from equipoise.wire.errors import EquipoiseError, UsageError
 from equipoise.zookeeper import server as servers
 from equipoise.zookeeper.server import ZooKeeperServer, ZooKeeperUnavailable
 from tests.zookeeper.town import connected
@@ -42,6 +43,16 @@ def test_the_command_serves_quietly_until_it_is_told_to_end(tmp_path: Path) -> N
             process.kill()
     assert process.returncode == 0
     with pytest.raises(UsageError, match="no ZooKeeper server answers"), connected(words[-1], timeout=0.5):
+        pass
+
+
+def test_a_server_whose_port_is_taken_says_so() -> None:
+    server = ZooKeeperServer()
+    with (
+        socket.create_server(("127.0.0.1", server.port)),
+        pytest.raises(EquipoiseError, match="Address already in use"),
+        server,
+    ):
         pass
 
 

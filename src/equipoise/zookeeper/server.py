@@ -25,7 +25,7 @@ _JVM = ("-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfD
 _OPTIONS = ("-Dzookeeper.preAllocSize=256", "-Dzookeeper.jmx.log4j.disable=true")
 _QUIET = """<?xml version="1.0" encoding="UTF-8"?>
 <Configuration status="OFF"><Appenders><Console name="err" target="SYSTEM_ERR"/></Appenders>
-<Loggers><Root level="FATAL"><AppenderRef ref="err"/></Root></Loggers></Configuration>
+<Loggers><Root level="ERROR"><AppenderRef ref="err"/></Root></Loggers></Configuration>
 """
 _SETTINGS = {
     "tickTime": 200,  # also the steps in which sessions end
