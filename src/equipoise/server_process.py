@@ -19,7 +19,7 @@ from equipoise.wire.errors import EquipoiseError
 
 HOST = "127.0.0.1"
 _PORTS = range(15_000, 32_000)
-_untried = iter(random.sample(_PORTS, len(_PORTS)))
+_untried = iter(random.Random().sample(_PORTS, len(_PORTS)))
 _START_S = 120.0
 _STOP_S = 30.0
 _LAST_WORDS = 2000

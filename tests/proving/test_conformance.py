@@ -131,9 +131,10 @@ def test_the_document_is_the_list() -> None:
 
 @pytest.mark.kafka
 @pytest.mark.timeout(900)
-def test_kafka_and_ours_answer_alike(kafka: object, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("seed", ["1", pytest.param(None, id="new", marks=pytest.mark.soak)])
+def test_kafka_and_ours_answer_alike(kafka: object, capsys: pytest.CaptureFixture[str], seed: str | None) -> None:
     """`kafka` is asked for only to be skipped, or to fail, where there is none: each world has brokers of its own."""
-    summary = run(os.environ.get("EQUIPOISE_SEED"))
+    summary = run(os.environ.get("EQUIPOISE_SEED", seed))
     with capsys.disabled():
         print(f"\n{summary.text()}")
     assert summary.is_good

@@ -15,6 +15,7 @@ from equipoise.client.network import AsyncConnection
 from equipoise.wire.errors import EquipoiseError
 
 Address = tuple[str, int]
+_random = random.Random()  # the module's own belongs to the application, which may have seeded it
 
 
 class Purpose(Enum):
@@ -37,7 +38,7 @@ class Backoff:
         if not failures:
             return 0.0
         doubled = self._first * 2 ** min(failures - 1, 30)
-        return float(min(doubled, self._longest) * random.uniform(0.8, 1.2))
+        return float(min(doubled, self._longest) * _random.uniform(0.8, 1.2))
 
 
 class Line:

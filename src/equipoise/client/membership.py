@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 NEWEST_WITH_NAMES = 9  # of OffsetCommit and OffsetFetch: from 10 on topics go by id, which a new topic may not have yet
 _OFFSET_APIS = (8, 9)
+_random = random.Random()  # the module's own belongs to the application, which may have seeded it
 
 
 def now_ms() -> int:
@@ -51,7 +52,7 @@ def new_member(config: ConsumerConfig) -> Member:
             retry_backoff_max_ms=config.retry_backoff_max_ms,
             client_rack=config.client_rack or None,
         ),
-        jitter=lambda: random.uniform(0.8, 1.2),
+        jitter=lambda: _random.uniform(0.8, 1.2),
     )
 
 

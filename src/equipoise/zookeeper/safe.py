@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = 500  # partitions in one transaction: three operations each, far below ZooKeeper's 1 MiB for a request
 _SETTLES = 10  # times rebalance.settle.ms, after which changes that never end are waited for no longer
+_random = random.Random()  # the module's own belongs to the application, which may have seeded it
 
 
 class InconsistentStrategyError(EquipoiseError):
@@ -158,7 +159,7 @@ class SafeRebalancer(RebalancerListener):
         if isinstance(error, InconsistentStrategyError):
             self._give_up(error)
             return
-        self._retry_at = time.monotonic() + self.config.rebalance_backoff_ms / 1000 * random.uniform(0.5, 1.0)
+        self._retry_at = time.monotonic() + self.config.rebalance_backoff_ms / 1000 * _random.uniform(0.5, 1.0)
 
     def _give_up(self, error: InconsistentStrategyError) -> None:
         """Out of the group, and the application hears why."""
@@ -204,7 +205,7 @@ class SafeRebalancer(RebalancerListener):
                 return
 
     def _pause_s(self) -> float:
-        return self.config.rebalance_backoff_ms / 1000 * random.uniform(0.5, 1.0)
+        return self.config.rebalance_backoff_ms / 1000 * _random.uniform(0.5, 1.0)
 
     def _has_pending(self, event: Event) -> bool:
         with self._changed:
