@@ -25,10 +25,6 @@ Batch = tuple[int, BatchHeader]
 Headers = tuple[tuple[str, bytes | None], ...]
 _FEW = 40  # records: for fewer, numpy's calls cost more than they save
 
-# glibc gives free memory back to the kernel once it has twice the largest block that was ever unmapped. Where that is
-# little, each poll faults the memory of its records in anew, and took 2.5 times as long. This block raises it to 62 MB.
-bytes(31 << 20)
-
 
 class ConsumerRecord(NamedTuple):
     topic: str
