@@ -1,25 +1,18 @@
-"""Chunks to records, one tuple each: with numpy, which finds the parts of thousands in one pass, or without."""
+"""Chunks to records, one tuple each: with numpy, which finds the parts of thousands in one pass, or one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import accumulate, islice, repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from equipoise.client.chunks import Chunk, together
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader
 from equipoise.wire.records.read import read_headers, read_readable
-
-if TYPE_CHECKING:
-    from equipoise.wire.records.rows import Flags, Rows, Spans
-
-try:
-    from equipoise.wire.records.rows import cut, read_rows
-except ImportError:  # the extra `equipoise[arrow]` is not installed
-    read_rows = None  # type: ignore[assignment]
+from equipoise.wire.records.rows import Flags, Rows, Spans, cut, read_rows
 
 Batch = tuple[int, BatchHeader]
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -102,7 +95,7 @@ class Reading:
 def read(sources: Sequence[Source], check_crcs: bool) -> list[Reading]:
     """Each chunk's records. They are looked for together: numpy's calls cost the same for a thousand as for ten."""
     chosen = [choose(one.chunk, one.position, check_crcs) for one in sources]
-    if read_rows is not None and sum(header.record_count for batches, _ in chosen for _, header in batches) >= _FEW:
+    if sum(header.record_count for batches, _ in chosen for _, header in batches) >= _FEW:
         try:
             return _Rows(sources, [batches for batches, _ in chosen]).readings([bad for _, bad in chosen])
         except (KafkaError, UsageError):
