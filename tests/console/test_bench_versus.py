@@ -38,6 +38,7 @@ TINY = Sizes(1, 0.05, 0, 1, 20, 0.05, 0.05, 1, (), 1, 1)
 # -- a run
 
 
+@pytest.mark.soak
 @pytest.mark.kafka
 def test_a_run_has_every_figure_of_both_brokers(
     command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

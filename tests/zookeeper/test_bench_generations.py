@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent.parent
 KINDS = (Kind.ZK_SAFE, Kind.COOPERATIVE)
 
 
+@pytest.mark.soak
 def test_json_has_every_figure_and_the_picture_is_drawn(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
