@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -62,3 +67,25 @@ def share_of(*engines: Engine) -> None:
         return sum(counts) == PARTITIONS and counts[-1] - counts[0] <= 1
 
     until("the partitions are shared", is_shared, lambda: [one.batch() for one in engines])
+
+
+@contextmanager
+def planning_held(engine: Engine) -> Iterator[tuple[Future[bool], threading.Event]]:
+    """The query plans a batch on a thread, and has asked for the ends: it goes on when the event is set."""
+    ends, is_asked, may_go = engine.session.ends, threading.Event(), threading.Event()
+
+    async def slow(*given: Any) -> Any:
+        found = await ends(*given)
+        is_asked.set()
+        while not may_go.is_set():
+            await asyncio.sleep(0.01)
+        return found
+
+    engine.session.ends = slow  # type: ignore[method-assign]
+    with ThreadPoolExecutor(1) as pool:
+        planning = pool.submit(engine.plan)
+        try:
+            until("the ends are asked for", is_asked.is_set)
+            yield planning, may_go
+        finally:
+            may_go.set()

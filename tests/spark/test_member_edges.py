@@ -28,6 +28,7 @@ from tests.spark.members import (
     committed,
     fill,
     offsets,
+    planning_held,
     share_of,
 )
 
@@ -53,19 +54,7 @@ def test_what_is_given_up_while_a_batch_is_planned_is_not_in_it(broker: Broker) 
     first = Engine(broker.bootstrap_servers, **MEMBER)
     until("it has all", lambda: len(first.owned) == PARTITIONS, first.batch)
     fill(broker)
-    ends, is_asked, may_go = first.session.ends, threading.Event(), threading.Event()
-
-    async def slow(*given: Any) -> Any:
-        found = await ends(*given)
-        is_asked.set()
-        while not may_go.is_set():
-            await asyncio.sleep(0.01)
-        return found
-
-    first.session.ends = slow  # type: ignore[method-assign]
-    with ThreadPoolExecutor(1) as pool:
-        planning = pool.submit(first.plan)
-        until("the ends are asked for", is_asked.is_set)
+    with planning_held(first) as (planning, may_go):
         second = Engine(broker.bootstrap_servers, **MEMBER)
         until("they share", lambda: len(second.owned) == len(first.owned) == 2, second.batch)
         may_go.set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +15,7 @@ from equipoise.client import Admin
 from equipoise.wire.errors import KafkaError, UsageError
 from tests.client.writing import produce
 from tests.spark.engine import Engine, until
-from tests.spark.members import ALL, MEMBER, PARTITIONS, broker, committed, fill, offsets, share_of
+from tests.spark.members import ALL, MEMBER, PARTITIONS, broker, committed, fill, offsets, planning_held, share_of
 
 __all__ = ["broker"]
 MODES = pytest.mark.parametrize("mode", ["member", "commit"])
@@ -185,19 +184,7 @@ def test_a_call_that_takes_long_is_no_silence(broker: Broker) -> None:
     first = Engine(broker.bootstrap_servers, **MEMBER, kafka__max__poll__interval__ms="1000")
     until("it has all", lambda: len(first.owned) == PARTITIONS, first.batch)
     fill(broker)
-    ends, is_asked, may_go = first.session.ends, threading.Event(), threading.Event()
-
-    async def slow(*given: Any) -> Any:
-        found = await ends(*given)
-        is_asked.set()
-        while not may_go.is_set():
-            await asyncio.sleep(0.01)
-        return found
-
-    first.session.ends = slow  # type: ignore[method-assign]
-    with ThreadPoolExecutor(1) as pool:
-        planning = pool.submit(first.plan)
-        until("the ends are asked for", is_asked.is_set)
+    with planning_held(first) as (planning, may_go):
         second = Engine(broker.bootstrap_servers, **MEMBER)
         until("they share", lambda: len(second.owned) == len(first.owned) == 2, second.batch)
         owned, generation = first.owned, first.group.member.generation_id
