@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from equipoise.broker import Broker
+from equipoise.broker import Broker, topics
 from equipoise.log.directory import MemoryDirectory
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
@@ -27,8 +29,9 @@ from equipoise.wire.apis.k75_describe_topic_partitions import Cursor, DescribeTo
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.schema import ZERO_UUID
 from tests.broker.calls import append, create_topic, delete_topic, fetch, read_partition
-from tests.broker.conftest import Connect, Start
+from tests.broker.conftest import Connect, Start, eventually
 from tests.broker.rawclient import RawClient
+from tests.spec.requests import commit, join
 
 
 def create(client: RawClient, *topics: CreatableTopic, validate_only: bool = False, version: int = 7) -> list[Any]:
@@ -234,6 +237,32 @@ def test_authorized_operations_are_told_if_asked_for(client: RawClient, version:
         assert (described.topic_authorized_operations > 0) is ask
 
 
+_ALL, _UNTOLD = 3576, -(2**31)
+
+
+@pytest.mark.parametrize("version", range(8, 14))
+def test_topics_in_error_have_authorized_operations_too(client: RawClient, version: int) -> None:
+    asked = [MetadataRequestTopic(name="unknown"), MetadataRequestTopic(name="not legal")]
+    for told, ask in ((_UNTOLD, False), (_ALL, True)):
+        request = MetadataRequest(
+            topics=asked, allow_auto_topic_creation=False, include_topic_authorized_operations=ask
+        )
+        rows = client.call(request, version).topics
+        assert [(row.error_code, row.topic_authorized_operations) for row in rows] == [
+            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, told),
+            (ErrorCode.INVALID_TOPIC_EXCEPTION, told),
+        ]
+
+
+def test_of_an_unknown_id_and_a_hidden_topic_no_operations_are_told(start: Start, connect: Connect) -> None:
+    client = connect(start(authorizer=lambda principal, operation, resource: resource.name != "hidden"))
+    asked = [MetadataRequestTopic(topic_id=b"x" * 16), MetadataRequestTopic(name="hidden")]
+    for row in client.call(MetadataRequest(topics=asked, include_topic_authorized_operations=True)).topics:
+        assert row.error_code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        assert row.topic_authorized_operations == _UNTOLD
+    assert describe(client, "hidden").topics[0].topic_authorized_operations == _UNTOLD
+
+
 # -- DeleteTopics
 
 
@@ -329,6 +358,16 @@ def describe(client: RawClient, *names: str, limit: int = 2000, cursor: Cursor |
     return client.call(DescribeTopicPartitionsRequest(topics=asked, response_partition_limit=limit, cursor=cursor))
 
 
+def test_topics_in_error_are_described_with_their_operations(client: RawClient) -> None:
+    create_topic(client)
+    rows = describe(client, "t", "unknown", "not legal").topics
+    assert {row.name: (row.error_code, row.topic_authorized_operations) for row in rows} == {
+        "t": (ErrorCode.NONE, _ALL),
+        "unknown": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _ALL),
+        "not legal": (ErrorCode.INVALID_TOPIC_EXCEPTION, _ALL),
+    }
+
+
 def test_topics_are_described_in_pages(client: RawClient) -> None:
     for name in ("a", "b", "c"):
         create_topic(client, name, partitions=2)
@@ -381,3 +420,40 @@ def test_internal_topics_are_made_by_the_broker_alone(client: RawClient) -> None
     (created,) = create(client, topic("__rebalances"))
     assert created.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert "made by the broker" in created.error_message
+
+
+@pytest.mark.parametrize("name", ["__consumer.offsets", "_.consumer_offsets", "_.rebalances", "._rebalances"])
+def test_names_that_collide_with_internal_topics_are_reserved(client: RawClient, name: str) -> None:
+    """On a fresh broker nothing is there to collide with, and the topic would stand in the way of every group."""
+    (created,) = create(client, topic(name))
+    assert created.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert "collides" in created.error_message
+    (found,) = metadata(client, name, create=True)
+    assert found.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert client.call(MetadataRequest(topics=None)).topics == []
+
+
+def _commits(client: RawClient, name: str, offset: int) -> bool:
+    (row,) = client.call(commit({name: [0]}, offset=offset), 9).topics[0].partitions
+    return bool(row.error_code == ErrorCode.NONE)
+
+
+def test_a_directory_with_such_names_serves_groups_all_the_same(
+    start: Start, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers have made them, before the names were reserved."""
+    taken = ["__consumer.offsets", "_.rebalances"]
+    broker = start(data=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(topics, "_RESERVED", {})
+        for name in taken:
+            create_topic(connect(broker), name)
+    for restart in range(2):
+        broker.stop()
+        broker.start()
+        client = connect(broker)
+        eventually(partial(_commits, client, taken[0], restart), "groups are loaded")
+        assert client.call(join(group=f"g{restart}")).error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert append(client, b"x", topic=taken[1]) == restart
+    assert [delete_topic(client, name) for name in taken] == [ErrorCode.NONE] * 2
+    assert {row.error_code for row in create(client, *map(topic, taken))} == {ErrorCode.INVALID_TOPIC_EXCEPTION}

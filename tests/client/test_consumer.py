@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
+from equipoise.broker.connection import Call
+from equipoise.broker.handlers import HANDLERS
+from equipoise.broker.server import Server
 from equipoise.client import (
     Admin,
     CommitFailedError,
@@ -24,6 +27,7 @@ from equipoise.client import (
 )
 from equipoise.client.positions import NoOffsetForPartitionError
 from equipoise.member import CommitFailure
+from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequest
 from equipoise.wire.errors import KafkaError, UsageError
 from tests.client.writing import produce
 
@@ -526,3 +530,22 @@ def test_closing_takes_no_longer_than_it_may_though_nobody_takes_the_commit(by_h
         consumer.assign([("t", 0)]) if by_hand else consumer.subscribe("t")
         read(consumer, 10)
     consumer.close(timeout=0.2)
+
+
+@pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
+def test_committed_offsets_are_waited_for_as_java_does(isolation_level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """require_stable: an offset that a transaction is about to replace is no place to read on from (KIP-447)."""
+    asked: list[bool] = []
+    handler = HANDLERS[OffsetFetchRequest.api_key]
+    handle = handler.handle
+
+    def noting(server: Server, request: OffsetFetchRequest, call: Call) -> Any:
+        asked.append(request.require_stable)
+        return handle(server, request, call)
+
+    monkeypatch.setattr(handler, "handle", noting)
+    with Broker(SETTINGS) as broker:
+        address = broker.bootstrap_servers
+        with Consumer(bootstrap_servers=address, group_id="g", isolation_level=isolation_level) as consumer:
+            assert consumer.committed(TopicPartition("t", 0)) == {}
+    assert asked == [True]

@@ -268,7 +268,7 @@ def test_apis_are_served_in_the_versions_that_kafka_serves(pair: Pair) -> None:
     assert len(ours) >= 27
     differing = {name: served for name, served in ours.items() if kafka.get(name) != served}
     # The next of Kafka's, which 4.3 keeps for itself.
-    assert differing == {"InitProducerId(22)": (0, 6), "DeleteGroups(42)": (0, 3)}
+    assert differing == {"DeleteGroups(42)": (0, 3)}
 
 
 def test_a_tool_that_does_not_exist_is_refused_by_name() -> None:

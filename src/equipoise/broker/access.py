@@ -53,6 +53,7 @@ def _bits(*operations: Operation) -> int:
 
 
 # "Authorized operations" as bit fields: all that Kafka knows for the kind of resource.
+NO_OPERATIONS = -(2**31)  # nobody has asked, or the caller may not know
 TOPIC_OPERATIONS = _bits(
     Operation.READ,
     Operation.WRITE,

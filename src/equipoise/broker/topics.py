@@ -209,19 +209,22 @@ class Topics:
 
     def plan(self, name: str, count: int, configs: dict[str, str], beside: Mapping[str, Planned]) -> Planned:
         """A topic that a client asks for, checked against those there are and those `beside` it, by folded name."""
-        if name in INTERNAL_TOPICS:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is made by the broker when it is needed")
+        if (internal := _RESERVED.get(folded(name))) is not None:
+            if name == internal:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is made by the broker when it is needed")
+            raise _collision(name, internal)
         planned = self._plan(name, count, configs)
         if (other := beside.get(folded(name))) is not None:
-            raise _collision(name, other.topic)
+            raise _collision(name, other.topic.name)
         return planned
 
     def _plan(self, name: str, count: int, configs: dict[str, str]) -> Planned:
         self.check_name(name)
         if name in self._by_name:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is already there")
-        if (other := self._by_folded_name.get(folded(name))) is not None:
-            raise _collision(name, other)
+        other = self._by_folded_name.get(folded(name))
+        if other is not None and name not in INTERNAL_TOPICS:  # those are reserved, whatever an old directory holds
+            raise _collision(name, other.name)
         self._check_count(count)
         return Planned(Topic(name, uuid.uuid4().bytes, configs, effective(self.defaults, configs)), count)
 
@@ -267,7 +270,8 @@ class Topics:
         gone = {topic.name for topic in topics}
         self._save({name: record for name, record in self._records.items() if name not in gone})
         for topic in topics:
-            del self._by_name[topic.name], self._by_id[topic.topic_id], self._by_folded_name[folded(topic.name)]
+            del self._by_name[topic.name], self._by_id[topic.topic_id]
+            self._by_folded_name.pop(folded(topic.name), None)
             for partition in topic.partitions:
                 partition.log.delete()
         self.directory.delete_topics(gone)
@@ -305,13 +309,17 @@ class Topics:
             )
 
 
-def _collision(name: str, other: Topic) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} collides with topic {other.name!r}")
+def _collision(name: str, other: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} collides with topic {other!r}: '.' counts as '_'")
 
 
 def folded(name: str) -> str:
     """Kafka's metric names make '.' and '_' one; names that work here should work there."""
     return name.replace(".", "_")
+
+
+# Clients may not take them, whether or not the broker has made its own yet.
+_RESERVED = {folded(name): name for name in INTERNAL_TOPICS}
 
 
 def _record(topic: Topic, partitions: int) -> TopicRecord:

@@ -34,15 +34,15 @@ _PASSING = {
 
 
 class Committed:
-    """`require_stable`: wait for transactions under way, as readers of committed records must."""
+    """Always waits for commits of transactions under way, as Java's consumer does whatever its isolation level: who
+    reads from an offset that is about to be replaced reads records twice (KIP-447)."""
 
-    def __init__(self, membership: Membership, *, require_stable: bool) -> None:
+    def __init__(self, membership: Membership) -> None:
         config = membership.member.config
         self._membership = membership
         self._group_id = config.group_id
         self._timeout = config.request_timeout_ms / 1000
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._require_stable = require_stable
 
     async def fetch(self, partitions: Iterable[TopicPartition]) -> Found:
         """Only partitions that have a commit. Tries for ever: bound it by a timeout."""
@@ -59,9 +59,7 @@ class Committed:
     async def _ask(self, wanted: dict[str, list[int]]) -> Found:
         topics = [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in wanted.items()]
         group = OffsetFetchRequestGroup(group_id=self._group_id, topics=topics)
-        request = OffsetFetchRequest(
-            group_id=self._group_id, topics=topics, groups=[group], require_stable=self._require_stable
-        )
+        request = OffsetFetchRequest(group_id=self._group_id, topics=topics, groups=[group], require_stable=True)
         response = await self._membership.ask(request, await self._coordinator(), self._timeout)
         assert isinstance(response, OffsetFetchResponse)
         answer = response.groups[0] if response.groups else response

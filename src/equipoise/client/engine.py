@@ -41,7 +41,7 @@ class Engine:
         self.committed: Committed | None = None
         if config.group_id is not None:
             self.membership = Membership(new_member(config), self.cluster, self._follow_member)
-            self.committed = Committed(self.membership, require_stable=config.isolation_level == "read_committed")
+            self.committed = Committed(self.membership)
         self.failure: KafkaError | None = None  # of looking for positions
         self._wake = wake
         self._loop = asyncio.get_running_loop()

@@ -40,7 +40,7 @@ class Group:
         self._last_call: int | None = None  # when it ended; None: it goes on, or there was none
         self._is_leaving = False
         self._membership = Membership(new_member(config), session.cluster, self._changed)
-        self._committed = Committed(self._membership, require_stable=config.isolation_level == "read_committed")
+        self._committed = Committed(self._membership)
         self._loop = asyncio.get_running_loop()
         session.cluster.on_metadata = self._membership.learn
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, Kind, Operation, Resource
+from equipoise.broker.access import CLUSTER_OPERATIONS, NO_OPERATIONS, TOPIC_OPERATIONS, Kind, Operation, Resource
 from equipoise.broker.topics import INTERNAL_TOPICS, LEADER_EPOCH, Topic
 from equipoise.wire.apis.k03_metadata import (
     MetadataRequest,
@@ -43,10 +43,12 @@ def _asked(server: Server, request: MetadataRequest, call: Call) -> list[Topic |
     if request.topics is None or (call.version == 0 and not request.topics):
         return [*server.visible_topics()]
     may_create = request.allow_auto_topic_creation and server.config.auto_create_topics_enable
-    return [_find(server, call, asked, may_create) for asked in request.topics]
+    return [_find(server, call, request, asked, may_create) for asked in request.topics]
 
 
-def _find(server: Server, call: Call, asked: MetadataRequestTopic, may_create: bool) -> Topic | MetadataResponseTopic:
+def _find(
+    server: Server, call: Call, request: MetadataRequest, asked: MetadataRequestTopic, may_create: bool
+) -> Topic | MetadataResponseTopic:
     try:
         if call.version < _FIRST_VERSION_WITH_IDS and (asked.name is None or any(asked.topic_id)):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {call.version} asks for topics by name")
@@ -69,7 +71,15 @@ def _find(server: Server, call: Call, asked: MetadataRequestTopic, may_create: b
             name=asked.name if call.version >= _FIRST_VERSION_WITH_IDS else asked.name or "",
             topic_id=asked.topic_id or ZERO_UUID,
             partitions=[],
+            topic_authorized_operations=_operations_in_error(request, asked, error.code),
         )
+
+
+def _operations_in_error(request: MetadataRequest, asked: MetadataRequestTopic, error: ErrorCode) -> int:
+    """A name that is unknown or illegal has operations like any other (KafkaApis.handleTopicMetadataRequest); a topic
+    that the caller may not see, or that is only known by an id that nobody has, tells of none."""
+    is_told = request.include_topic_authorized_operations and asked.name is not None
+    return TOPIC_OPERATIONS if is_told and error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED else NO_OPERATIONS
 
 
 def _describe(server: Server, topic: Topic | MetadataResponseTopic, request: MetadataRequest) -> MetadataResponseTopic:

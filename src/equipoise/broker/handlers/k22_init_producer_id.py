@@ -1,6 +1,7 @@
 """InitProducerId (22) for idempotent producers. An id is never given twice, not even after a crash.
 
-From v3 on a producer may bring the id it has and gets the next epoch (KIP-360); when epochs are used up, a new id.
+A producer without a transactional id gets a new id and epoch 0, whatever it brings: it moves on to the next epoch by
+itself (KIP-360), and only transactions have a coordinator that keeps epochs (TransactionCoordinator).
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from equipoise.broker.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-6"
-_LAST_EPOCH = 2**15 - 2
+VERSIONS = "0-5"  # Kafka 4.3 has v6 too (two-phase commit), as a version that is not stable yet
+_NONE = -1
 
 
 def handle(server: Server, request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:
@@ -31,6 +32,6 @@ def handle(server: Server, request: InitProducerIdRequest, call: Call) -> InitPr
 def _next(server: Server, request: InitProducerIdRequest) -> tuple[int, int]:
     if request.transactional_id is not None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served")
-    if request.producer_id >= 0 and 0 <= request.producer_epoch < _LAST_EPOCH:
-        return request.producer_id, request.producer_epoch + 1
+    if (request.producer_id == _NONE) is not (request.producer_epoch == _NONE):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together, or both are -1")
     return server.topics.next_producer_id(), 0

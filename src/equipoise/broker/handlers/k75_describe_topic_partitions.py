@@ -58,13 +58,14 @@ def _describe(
     answer = DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.NONE, name=name, partitions=[])
     try:
         server.authorize(call, Operation.DESCRIBE, Resource(Kind.TOPIC, name))
+        answer.topic_authorized_operations = TOPIC_OPERATIONS  # of an unknown or illegal name too, as on Kafka
+        server.topics.check_name(name)
         topic = server.topics.require(name)
     except KafkaError as error:
         answer.error_code = error.code
         return answer, 0
     node, count = [server.node_id], len(topic.partitions)
     answer.topic_id, answer.is_internal = topic.topic_id, topic.is_internal
-    answer.topic_authorized_operations = TOPIC_OPERATIONS
     answer.partitions = [
         DescribeTopicPartitionsResponsePartition(
             error_code=ErrorCode.NONE,
