@@ -55,7 +55,7 @@ def test_describe_shows_configs_and_offsets(topics: Command, broker: Broker) -> 
 @pytest.mark.parametrize(
     ("arguments", "explanation"),
     [
-        (["describe", "nothing"], "topic 'nothing' is not to be had"),
+        (["describe", "nothing"], "create it, or check its name (UNKNOWN_TOPIC_OR_PARTITION)"),
         (["delete", "nothing"], "there is no topic 'nothing' (UNKNOWN_TOPIC_OR_PARTITION)"),
         (["create", "no spaces"], "(INVALID_TOPIC_EXCEPTION)"),
         (["create", "orders", "--config", "retention"], "--config retention: write NAME=VALUE, for instance"),

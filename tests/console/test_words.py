@@ -49,10 +49,15 @@ def test_who_has_no_member_id_is_named_by_its_client_id() -> None:
 
 def test_what_clients_send_cannot_move_the_cursor() -> None:
     who = Who("a\x1b[2J-1", "b\r\n", "/\x9bhost")
-    assert words.full_name(who) == "a?[2J-1 (client b??, ?host)"
-    assert words.cause(Cause(Trigger.MEMBER_LEFT, Who("a-1"), said="bye\n\x00")) == 'a-1 left, saying "bye??"'
+    assert words.full_name(who) == r"a\x1b[2J-1 (client b\r\n, \x9bhost)"
+    assert words.cause(Cause(Trigger.MEMBER_LEFT, Who("a-1"), said="bye\n\x00")) == r'a-1 left, saying "bye\n\x00"'
     refused = CommitRefused("g", 0, Who("a-1", group_instance_id="i\n1"), Refusal.FENCED_INSTANCE, 1, 1)
-    assert words.refusal(refused) == "another member has its group.instance.id i?1 now"
+    assert words.refusal(refused) == r"another member has its group.instance.id i\n1 now"
+
+
+def test_topics_and_long_names_are_names_too() -> None:
+    assert words.partitions([("a\u202eb", 0)]) == r"a\u202eb:0"
+    assert len(words.name(Who("x" * 32_767))) == 300
 
 
 def test_braces_in_a_name_are_no_template() -> None:

@@ -41,6 +41,7 @@ from equipoise.wire.apis.k37_create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
+from equipoise.wire.errors import ErrorCode
 
 LATEST, EARLIEST = -1, -2
 BROKER_DEFAULT = -1
@@ -170,7 +171,7 @@ class Admin:
         """The configs that were set on this topic; all others have the broker's default."""
         resource = DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name)
         (result,) = self._bootstrap.send(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse).results
-        _check(result.error_code, result.error_message, f"the configs of topic {name!r} are not to be had")
+        _check(result.error_code, result.error_message, f"the configs of topic {name!r} cannot be read")
         return {row.name: row.value or "" for row in result.configs if row.config_source == _SET_ON_TOPIC}
 
     def offsets(self, name: str) -> dict[int, Offsets]:
@@ -199,7 +200,10 @@ class Admin:
     def _find(self, name: str) -> tuple[MetadataResponse, MetadataResponseTopic]:
         metadata = self._metadata([name])
         (topic,) = metadata.topics
-        _check(topic.error_code, None, f"topic {name!r} is not to be had from {self._bootstrap.address}")
+        where = self._bootstrap.address
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            _check(topic.error_code, None, f"topic {name!r} does not exist at {where}: create it, or check its name")
+        _check(topic.error_code, None, f"{where} cannot describe topic {name!r}")
         return metadata, topic
 
     def _controller(self) -> Connection:
@@ -257,5 +261,5 @@ def _list_offsets(leader: Connection, name: str, indexes: list[int], timestamp: 
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=asked)])
     (topic,) = leader.send(request, ListOffsetsResponse).topics
     for one in topic.partitions:
-        _check(one.error_code, None, f"the offsets of partition {one.partition_index} of {name!r} are not to be had")
+        _check(one.error_code, None, f"the offsets of partition {one.partition_index} of {name!r} cannot be read")
     return {one.partition_index: one.offset for one in topic.partitions}

@@ -16,6 +16,7 @@ from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest, ApiVersions
 from equipoise.wire.compiler import decoder
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, ProtocolError, UsageError
 from equipoise.wire.schema import TRUSTED, Message, VersionRange
+from equipoise.wire.text import printable
 
 Response = TypeVar("Response", bound=Message)
 
@@ -133,7 +134,8 @@ def decode_answer(response: type[Response], version: int, frame: Frame) -> Respo
 
 
 def error_from(code: int, message: str) -> KafkaError:
-    """A broker's error as an exception, also for the codes that have no name here."""
+    """A broker's error as an exception, also for the codes that have no name here. What it says may be logged."""
+    message = printable(message)
     try:
         known = ErrorCode(code)
     except ValueError:

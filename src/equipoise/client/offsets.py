@@ -126,5 +126,5 @@ def _outcome(topic: str, one: ListOffsetsPartitionResponse) -> OffsetAndTimestam
     if one.error_code in PASSING:
         return None
     if one.error_code:
-        return error_from(one.error_code, f"the offsets of {topic}-{one.partition_index} are not to be had")
+        return error_from(one.error_code, f"the offsets of {topic}-{one.partition_index} cannot be read")
     return OffsetAndTimestamp(one.offset, one.timestamp, one.leader_epoch)

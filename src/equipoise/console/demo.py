@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
@@ -190,8 +191,10 @@ class _Demo:
         for at, entry in self.watch.rebalances():
             took = words.duration((entry.ended or entry.started) - entry.started)
             moved = f"{len(entry.moved)} of {PARTITIONS} partitions moved" if entry.moved else "nothing moved"
-            self.say(f"  {at:5.1f} s  generation {entry.generation:>2}: {words.cause(entry.cause)}; {moved}, {took}")
+            self.say(
+                f"  {at:5.1f} s  generation {entry.generation:>2}: {escape(words.cause(entry.cause))}; {moved}, {took}"
+            )
 
     def draw(self, picture: Path) -> None:
         draw(picture, self.watch.looks, (PLAIN, *QUERIES), PARTITIONS, self.watch.events, (KILLED, self.killed_at))
-        self.say(f"Who had which partition when: {picture.absolute()}")
+        self.say(f"Who had which partition when: {escape(str(picture.absolute()))}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from equipoise.wire.errors import UsageError
+from equipoise.wire.text import printable
 
 if TYPE_CHECKING:
     from equipoise.spark.history.summary import Summary
@@ -40,6 +41,7 @@ def history(group: str | None, since: str | None, out: Path, bootstrap_servers: 
     came and went.
     """
     from rich.console import Console
+    from rich.text import Text
 
     try:
         from equipoise.spark.history.job import Request, run
@@ -47,7 +49,7 @@ def history(group: str | None, since: str | None, out: Path, bootstrap_servers: 
         raise UsageError(f"equipoise history needs {missing.name}: pip install 'equipoise[spark,plots]'") from None
     request = Request(bootstrap_servers=bootstrap_servers, group=group, since=parse_since(since, time.time()))
     with Console(stderr=True).status("") as status:
-        found = run(request, out, master, lambda what: status.update(f"{what} ..."))
+        found = run(request, out, master, lambda what: status.update(Text(f"{what} ...")))
     _print(found, out)
 
 
@@ -77,4 +79,4 @@ def _print(groups: list[Summary], out: Path) -> None:
     print_table(columns, [(one.group, *figures(one)) for one in groups[:_LISTED]])
     if len(groups) > _LISTED:
         print(f"and {len(groups) - _LISTED} more")
-    print(f"report: {out / PAGE}, picture: {out / OVERVIEW}, tables: Parquet in {out}")
+    print(printable(f"report: {out / PAGE}, picture: {out / OVERVIEW}, tables: Parquet in {out}"))

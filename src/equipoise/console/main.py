@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from equipoise.console.edge import FAILED, INTERRUPTED, at_a_terminal, fail, log_warnings
 from equipoise.console.history import history
+from equipoise.console.options import Whole, choose, file_option, parse_pairs
 from equipoise.console.run import run as run_command
 from equipoise.console.zookeeper import registering, zookeeper
 from equipoise.wire.errors import EquipoiseError, UsageError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 DEFAULT_BROKER = "127.0.0.1:9092"
-_EXAMPLES = {"--set": "num.partitions=6", "--config": "retention.ms=3600000"}
 
 bootstrap_servers = click.option(
     "--bootstrap-servers",
@@ -63,7 +62,7 @@ def serve(listen: str, data: Path | None, memory: bool, settings: tuple[str, ...
 
     if (data is None) != memory:
         raise UsageError("say where records go: --data DIR keeps them, --memory forgets them when the broker ends")
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    log_warnings()
     with registering(zookeeper) as register:
 
         def ready(server: Server) -> None:
@@ -75,9 +74,7 @@ def serve(listen: str, data: Path | None, memory: bool, settings: tuple[str, ...
 
 @app.command()
 @click.option("--without-spark", is_flag=True, help="Ten seconds with a stock client instead; needs no Java.")
-@click.option(
-    "--picture", type=click.Path(path_type=Path), default="equipoise-demo.png", show_default=True, help="Where to draw."
-)
+@file_option("--picture", default="equipoise-demo.png", show_default=True, help="Where to draw.")
 def demo(without_spark: bool, picture: Path) -> None:
     """Spark queries and a plain consumer share a group, one joins, one is killed: every order is accounted for."""
     if without_spark:
@@ -127,7 +124,7 @@ def bench_coordinator(as_json: bool, quick: bool) -> None:
 @bench.command("versus-kafka")
 @as_json
 @click.option("--quick", is_flag=True, help="Fewer rounds, one client, about two minutes.")
-@click.option("--write", "page", metavar="FILE", type=click.Path(path_type=Path), help="Write a page of Markdown too.")
+@file_option("--write", "page", help="Write a page of Markdown too.")
 def bench_versus_kafka(as_json: bool, quick: bool, page: Path | None) -> None:
     """Start-up, memory, load, and rebalances of stock members, beside Apache Kafka."""
     from equipoise.console.bench.versus import run_bench
@@ -168,7 +165,7 @@ def bench_spark(as_json: bool, quick: bool) -> None:
 @bench.command("history")
 @as_json
 @click.option("--quick", is_flag=True, help="A million records.")
-@click.option("--records", type=click.IntRange(24), help="So many.")
+@click.option("--records", metavar="N", type=Whole(24), help="So many.")
 def bench_history(as_json: bool, quick: bool, records: int | None) -> None:
     """`equipoise history` over ten million commit records."""
     from equipoise.console.bench.history import run_bench
@@ -179,7 +176,7 @@ def bench_history(as_json: bool, quick: bool, records: int | None) -> None:
 @bench.command("generations")
 @as_json
 @click.option("--quick", is_flag=True, help="4 members only, once, a minute.")
-@click.option("--picture", metavar="FILE", type=click.Path(path_type=Path), help="Draw the figures as PNG too.")
+@file_option("--picture", help="Draw the figures as PNG too.")
 def bench_generations(as_json: bool, quick: bool, picture: Path | None) -> None:
     """Joins, leaves and crashes under ZooKeeper, as it was and safe, beside eager and cooperative coordinators."""
     from equipoise.console.bench.generations import run_bench
@@ -194,7 +191,7 @@ def prove() -> None:
 
 @prove.command("conformance")
 @click.option("--seed", envvar="EQUIPOISE_SEED", help="Of the random scripts; a new one each time.")
-@click.option("--steps", type=int, default=2000, show_default=True, help="Random steps at least.")
+@click.option("--steps", metavar="N", type=Whole(0), default=2000, show_default=True, help="Random steps at least.")
 @click.option("--only", default="", help="The scripts with this in their name.")
 def prove_conformance(seed: str | None, steps: int, only: str) -> None:
     """Group requests, step by step, every answer compared field by field."""
@@ -208,7 +205,7 @@ def prove_conformance(seed: str | None, steps: int, only: str) -> None:
 @prove.command("scenarios")
 @click.option("--client", "clients", metavar="CLIENT", multiple=True, help="Only this one; repeatable.")
 @click.option("--scenario", "scenarios", metavar="SCENARIO", multiple=True, help="The same.")
-@click.option("--write", "page", metavar="FILE", type=click.Path(path_type=Path), help="Write a page of Markdown too.")
+@file_option("--write", "page", help="Write a page of Markdown too.")
 def prove_scenarios(clients: tuple[str, ...], scenarios: tuple[str, ...], page: Path | None) -> None:
     """Groups of real clients through joins, crashes, restarts and more, on both brokers."""
     from equipoise.proving.scenarios import run as play
@@ -235,9 +232,16 @@ def topics_list(bootstrap_servers: str) -> None:
 
 @topics.command("create")
 @click.argument("name", metavar="TOPIC")
-@click.option("--partitions", default=-1, show_default=True, help="-1: the broker's num.partitions.")
 @click.option(
-    "--replication-factor", default=-1, show_default=True, help="-1: the broker's default.replication.factor."
+    "--partitions", metavar="N", type=Whole(-1), default=-1, show_default=True, help="-1: the broker's num.partitions."
+)
+@click.option(
+    "--replication-factor",
+    metavar="N",
+    type=Whole(-1),
+    default=-1,
+    show_default=True,
+    help="-1: the broker's default.replication.factor.",
 )
 @click.option("--config", metavar="NAME=VALUE", multiple=True, help="A topic config by Kafka's name; repeatable.")
 @bootstrap_servers
@@ -270,34 +274,15 @@ def topics_delete(names: tuple[str, ...], bootstrap_servers: str) -> None:
     delete_topics(bootstrap_servers, list(names))
 
 
-def choose(option: str, names: tuple[str, ...], known: Collection[str]) -> tuple[str, ...]:
-    """Those named, or all."""
-    unknown = set(names) - set(known)
-    if unknown:
-        raise UsageError(f"{option} {min(unknown)}: there are {', '.join(known)}")
-    return names or tuple(known)
-
-
-def parse_pairs(option: str, pairs: tuple[str, ...], example: str | None = None) -> dict[str, str]:
-    settings: dict[str, str] = {}
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator:
-            raise UsageError(f"{option} {pair}: write NAME=VALUE, for instance {option} {example or _EXAMPLES[option]}")
-        settings[name.strip()] = value.strip()
-    return settings
-
-
 def run() -> None:
     """The entry point: an error of ours, or in the options, is one line on stderr and status 2, never a traceback."""
-    try:
-        app(standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as help_text:
-        print(help_text.format_message())
-        sys.exit(2)
-    except (EquipoiseError, click.ClickException) as error:
-        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        print(f"equipoise: {text}", file=sys.stderr)
-        sys.exit(2)
-    except click.Abort:
-        sys.exit(130)
+    with at_a_terminal():
+        try:
+            app(standalone_mode=False)
+        except click.exceptions.NoArgsIsHelpError as help_text:
+            print(help_text.format_message())
+            sys.exit(FAILED)
+        except (EquipoiseError, OSError, click.ClickException) as error:
+            fail(error)
+        except click.Abort:
+            sys.exit(INTERRUPTED)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from equipoise.console.options import Whole, file_option, parse_pairs
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -19,14 +21,14 @@ _PARTITIONS = 12  # of topics on a broker of our own: enough to be shared
 
 @click.command()
 @click.argument("pipeline", metavar="PIPELINE")
-@click.option("--members", metavar="N", type=click.IntRange(1), default=1, help="Queries that share the group.")
+@click.option("--members", metavar="N", type=Whole(1), default=1, help="Queries that share the group.")
 @click.option("--until-idle", is_flag=True, help="End when all is read that was there at the begin.")
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
 @click.option("--bootstrap-servers", metavar="HOST:PORT", help="Brokers, instead of those the pipeline names.")
 @click.option(
     "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A value over the pipeline's own; repeatable."
 )
-@click.option("--log", metavar="FILE", type=click.Path(path_type=Path), help="Keep what Spark logs; else nobody does.")
+@file_option("--log", help="Keep what Spark logs; else nobody does.")
 def run(
     pipeline: str,
     members: int,
@@ -43,12 +45,12 @@ def run(
     """
     from rich.console import Console
 
-    from equipoise.console.main import parse_pairs
     from equipoise.spark.pipeline.config import Pipeline
     from equipoise.spark.pipeline.runner import Run
     from equipoise.spark.pipeline.runner import run as run_plan
 
-    console = Console(stderr=True, highlight=False)
+    # Names of topics, directories and brokers are no markup.
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     found = Pipeline.read(pipeline, parse_pairs("--set", settings, "source.subscribe=orders"))
     with _reached(found, bootstrap_servers, console) as reached:
         plan = Run(pipeline=reached, members=members, until_idle=until_idle, master=master, log=log)

@@ -5,19 +5,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from equipoise.wire.text import printable
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
-    """Numbers stand to the right."""
+_LONGEST = 300  # letters of a cell: a group id may have 32,767 of them
+Row = Sequence[str | int]
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Row]) -> None:
+    """Numbers stand to the right. Names come from clients: what could move the cursor is shown as text."""
     if sys.stdout.isatty():
         _print_rich(columns, rows)
         return
-    cells = [list(columns), *([str(cell) for cell in row] for row in rows)]
+    cells = [list(columns), *([_text(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
+def _print_rich(columns: Sequence[str], rows: Sequence[Row]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -27,5 +32,9 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> 
     for name, cell in zip(columns, rows[0] if rows else columns, strict=True):
         table.add_column(name, justify="right" if isinstance(cell, int) else "left")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(Text(_text(cell)) for cell in row))
     Console().print(table)
+
+
+def _text(cell: str | int) -> str:
+    return printable(str(cell), _LONGEST)

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from equipoise.client import Admin
 from equipoise.client.admin import Offsets, PartitionDescription, TopicDescription
 from equipoise.console.tables import print_table
+from equipoise.wire.text import printable
 
 
 def list_topics(bootstrap_servers: str) -> None:
     with Admin(bootstrap_servers) as admin:
         topics = admin.topics()
     if not topics:
-        print(f"no topics on {bootstrap_servers}")
+        print(f"no topics on {printable(bootstrap_servers)}")
         return
     print_table(
         ("topic", "partitions", "replicas", "internal"),
@@ -28,17 +29,17 @@ def create_topic(
     with Admin(bootstrap_servers) as admin:
         admin.create_topic(name, partitions, configs, replication_factor=replication_factor)
         count = len(admin.topic(name).partitions)
-    print(f"created topic {name} with {_count(count, 'partition')}")
+    print(f"created topic {printable(name)} with {_count(count, 'partition')}")
 
 
 def describe_topic(bootstrap_servers: str, name: str) -> None:
     with Admin(bootstrap_servers) as admin:
         topic, offsets, configs = admin.topic(name), admin.offsets(name), admin.configs(name)
     records = sum(one.latest - one.earliest for one in offsets.values())
-    print(f"topic {name}, id {_kafka_uuid(topic.topic_id)}")
+    print(f"topic {printable(name)}, id {_kafka_uuid(topic.topic_id)}")
     print(f"{_count(len(topic.partitions), 'partition')}, {_count(records, 'record')}")
     for key, value in sorted(configs.items()):
-        print(f"{key}={value}")
+        print(printable(f"{key}={value}"))
     print_table(
         ("partition", "leader", "replicas", "in sync", "earliest", "latest"),
         [_row(partition, offsets[partition.partition]) for partition in topic.partitions],
@@ -49,7 +50,7 @@ def delete_topics(bootstrap_servers: str, names: Sequence[str]) -> None:
     with Admin(bootstrap_servers) as admin:
         for name in names:
             admin.delete_topic(name)
-            print(f"deleted topic {name}")
+            print(f"deleted topic {printable(name)}")
 
 
 def _row(partition: PartitionDescription, offsets: Offsets) -> tuple[str | int, ...]:

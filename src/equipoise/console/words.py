@@ -23,6 +23,7 @@ from equipoise.coordinator.events import (
 from equipoise.coordinator.journal import Rebalance, TopicPartition
 from equipoise.coordinator.reasons import NOBODY, Cause, Departure, Refusal, Trigger, Who
 from equipoise.coordinator.states import TRANSITIONS, State
+from equipoise.wire.text import printable
 
 _TRIGGERS = {
     Trigger.MEMBER_JOINED: "{who} joined",
@@ -57,6 +58,7 @@ _REFUSALS = {
 }
 _LISTED = 12  # partitions, moves or times named one by one; the rest is counted
 _UUID = re.compile(r"-([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_LONGEST = 300  # letters of a name or a reason
 T = TypeVar("T")
 
 
@@ -65,23 +67,23 @@ T = TypeVar("T")
 
 def member(member_id: str) -> str:
     """A member id ends in a UUID, of which people need eight digits."""
-    return _printable(_UUID.sub(r"-\1", member_id))
+    return _named(_UUID.sub(r"-\1", member_id))
 
 
 def name(who: Who) -> str:
-    return member(who.member_id) or _printable(who.client_id) or "a client without a name"
+    return member(who.member_id) or _named(who.client_id) or "a client without a name"
 
 
 def full_name(who: Who) -> str:
     """With where it is."""
-    client = f"client {_printable(who.client_id)}" if who.client_id and who.member_id else ""
-    where = ", ".join(part for part in (client, _printable(who.client_host.lstrip("/"))) if part)
+    client = f"client {_named(who.client_id)}" if who.client_id and who.member_id else ""
+    where = ", ".join(part for part in (client, _named(who.client_host.lstrip("/"))) if part)
     return f"{name(who)} ({where})" if where else name(who)
 
 
-def _printable(text: str) -> str:
-    """Ids and reasons come from clients: nothing in them may move a cursor."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+def _named(text: str) -> str:
+    """Ids and reasons come from clients, which may give them 32 KB each."""
+    return printable(text, _LONGEST)
 
 
 def duration(ms: int) -> str:
@@ -103,7 +105,7 @@ def partitions(found: Iterable[TopicPartition]) -> str:
     topics: dict[str, list[str]] = defaultdict(list)
     for topic, number in ordered[:_LISTED]:
         topics[topic].append(str(number))
-    listed = " ".join(f"{topic}:{','.join(numbers)}" for topic, numbers in topics.items())
+    listed = " ".join(f"{_named(topic)}:{','.join(numbers)}" for topic, numbers in topics.items())
     more = len(ordered) - _LISTED
     return f"{listed} and {more} more" if more > 0 else listed
 
@@ -127,18 +129,18 @@ def departure(left: MemberLeft) -> str:
 def _reason(template: str, called: str, who: Who, silent_ms: int, limit: int, said: str | None) -> str:
     text = template.format(
         who=called,
-        instance=_printable(who.group_instance_id or ""),
+        instance=_named(who.group_instance_id or ""),
         silent=duration(silent_ms),
         limit=limit,
         limit_time=duration(limit),
     )
-    return f'{text}, saying "{_printable(said)}"' if said else text
+    return f'{text}, saying "{_named(said)}"' if said else text
 
 
 def refusal(refused: CommitRefused) -> str:
     """Why a commit was refused, as it stands behind "because"."""
     return _REFUSALS[refused.refusal].format(
-        instance=_printable(refused.who.group_instance_id or ""),
+        instance=_named(refused.who.group_instance_id or ""),
         generation=refused.generation_id,
         group_generation=refused.group_generation_id,
     )
@@ -157,7 +159,7 @@ def event(happened: Event) -> str:
         case MemberLeft():
             return departure(happened)
         case MemberFenced(who=who, request=request):
-            instance = _printable(who.group_instance_id or "")
+            instance = _named(who.group_instance_id or "")
             return f"{request} of {name(who)} refused, because another member has its group.instance.id {instance} now"
         case CommitRefused(who=who):
             return f"commit of {name(who)} refused, because {refusal(happened)}"
@@ -196,7 +198,7 @@ def explain(entry: Rebalance, zone: tzinfo = UTC) -> list[str]:
         "moved": _moved(entry).removeprefix("moved "),
         "dark": _dark(entry).removeprefix("dark: "),
     }
-    head = f"Generation {entry.old_generation}{new} of {_printable(entry.group_id)}, {at}, took {took}"
+    head = f"Generation {entry.old_generation}{new} of {_named(entry.group_id)}, {at}, took {took}"
     return [head, *(f"  {title:<8} {text}" for title, text in rows.items() if text)]
 
 

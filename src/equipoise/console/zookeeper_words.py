@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from equipoise.console.tables import print_table
+from equipoise.wire.text import printable
 from equipoise.zookeeper.explain import GroupView, MemberView, UnownedPartition
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
@@ -14,7 +15,8 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 def print_words(view: GroupView) -> None:
     total = len(view.owned) + len(view.unowned)
-    print(f"group {view.group}: {len(view.members)} members, {total} partitions, {len(view.unowned)} without an owner")
+    counts = f"{len(view.members)} members, {total} partitions, {len(view.unowned)} without an owner"
+    print(f"group {printable(view.group)}: {counts}")
     if view.members:
         print()
         rows = [
@@ -30,7 +32,7 @@ def print_words(view: GroupView) -> None:
         ]
         print_table(("partition", "owner", "since", "offset"), owners)
     for line in findings(view):
-        print(f"\n{line}")
+        print(f"\n{printable(line)}")
 
 
 def findings(view: GroupView) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from equipoise.wire.consumer_protocol import Partitions
+from equipoise.wire.text import printable
 
 
 class TopicPartition(NamedTuple):
@@ -33,6 +34,6 @@ def flatten(partitions: Mapping[str, Sequence[int]]) -> Owned:
 
 def listed(partitions: Iterable[TopicPartition], limit: int = 8) -> str:
     """For messages: the first few, and how many more."""
-    names = [str(one) for one in sorted(partitions)]
+    names = [printable(str(one)) for one in sorted(partitions)]
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more

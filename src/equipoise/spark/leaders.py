@@ -112,7 +112,7 @@ class Leaders:
         answer = self._ask(leader.address, ListOffsetsRequest(topics=[topic]), ListOffsetsResponse)
         ((found,),) = (topic.partitions for topic in answer.topics)
         if found.error_code:
-            raise error_from(found.error_code, f"where {partition} begins and ends is not to be had")
+            raise error_from(found.error_code, f"where {partition} begins and ends cannot be read")
         return found.offset
 
     # -- connections

@@ -28,6 +28,7 @@ from kazoo.protocol.states import KazooState
 
 from equipoise.member.partitions import TopicPartition, listed
 from equipoise.wire.errors import EquipoiseError
+from equipoise.wire.text import printable
 from equipoise.zookeeper.assignment import Decision, Strategy, share_of
 from equipoise.zookeeper.group import Context, Member
 from equipoise.zookeeper.layout import BrokerAddress, Registration
@@ -281,7 +282,9 @@ class SafeRebalancer(RebalancerListener):
         differing = {key for key, one in context.members.items() if not mine.agrees_with(one.registration.strategy)}
         if differing:
             log.warning(
-                "group %s does not count %s: not of its strategy", self.config.group_id, ", ".join(sorted(differing))
+                "group %s does not count %s: not of its strategy",
+                self.config.group_id,
+                printable(", ".join(sorted(differing))),
             )
         return {key: topics for key, topics in context.topics.items() if key not in differing}
 

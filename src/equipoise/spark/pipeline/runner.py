@@ -23,6 +23,7 @@ from equipoise.spark.pipeline.config import OURS, TOPIC, Pipeline
 from equipoise.spark.pipeline.errors import PipelineError, explain, explained
 from equipoise.spark.pipeline.progress import Display, Figures
 from equipoise.spark.pipeline.starting import spark_session, wait_for_sources
+from equipoise.wire.text import printable
 
 _LOOK_S = 0.5
 _LEAVE_S = 20.0
@@ -66,11 +67,11 @@ class _Running:
         self.chances = _CHANCES
 
     def tell(self, line: str) -> None:
-        self.console.print(Text(line), soft_wrap=True)
+        self.console.print(Text(printable(line)), soft_wrap=True)
 
     def run(self) -> None:
         name, master = self.pipeline.name, self.plan.master
-        with self.console.status(f"starting Spark for {name} on {master} ...") as status:
+        with self.console.status(Text(f"starting Spark for {name} on {master} ...")) as status:
             session = spark_session(name, master, self.pipeline.spark, self.tell, self.plan.log)
             with session as spark, _signals(self.stopping):
                 try:

@@ -1,0 +1,77 @@
+"""Where the command meets a terminal: errors, signals, streams, log lines. Nothing leaves here that moves a cursor."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn, TextIO
+
+import click
+
+from equipoise.wire.errors import EquipoiseError
+from equipoise.wire.text import printable
+
+FAILED, INTERRUPTED, TERMINATED = 2, 130, 143  # statuses; 128 and the signal's number, as a shell has them
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+
+
+class LogLines(logging.Formatter):
+    """A line for each record, whatever names are in it; the traceback of a bug keeps its lines."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
+
+
+def log_warnings() -> None:
+    """From here on, to stderr; whoever has set up logging already is left alone."""
+    root = logging.getLogger()
+    if not root.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(LogLines(_LOG_FORMAT))
+        root.addHandler(handler)
+
+
+def fail(error: Exception) -> NoReturn:
+    """One line on stderr and status 2. What a process said before it ended may be more; it stands below, indented."""
+    lines = [printable(line) for line in _told(error).strip().splitlines()] or [type(error).__name__]
+    print("equipoise:", "\n  ".join(lines), file=sys.stderr)
+    sys.exit(FAILED)
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, OSError) and not isinstance(error, EquipoiseError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
+@contextmanager
+def at_a_terminal() -> Iterator[None]:
+    """SIGTERM ends `with` blocks, and with them the processes that a command has started; streams take any letter."""
+    for stream in (sys.stdout, sys.stderr):
+        _take_any_letter(stream)
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _take_any_letter(stream: TextIO) -> None:
+    """A terminal that has no UTF-8 gets `\\u2192` for an arrow, rather than an error."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
+
+
+def _terminate(_signum: int, _frame: FrameType | None) -> None:
+    sys.exit(TERMINATED)
