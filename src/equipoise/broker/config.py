@@ -97,6 +97,9 @@ class BrokerConfig:
         "classic", "The group protocols served.", list_of=("classic", "consumer", "streams")
     )
     socket_request_max_bytes: int = setting(104_857_600, "Largest frame accepted.", 1, INT_MAX)
+    queued_max_request_bytes: int = setting(
+        268_435_456, "Memory of unfinished requests of all connections; who needs more waits.", 1, LONG_MAX
+    )
     max_connections: int = setting(INT_MAX, "Connections at a time.", 0, INT_MAX)
     connections_max_idle_ms: int = setting(600_000, "Silence after which a connection is closed; -1 never.", -1)
     max_incremental_fetch_session_cache_slots: int = setting(1000, "Fetch sessions kept at a time.", 0, INT_MAX)
@@ -108,7 +111,9 @@ class BrokerConfig:
         "commit: records count as written (acks=all, consumers) after a group commit with fdatasync. never: at once.",
         choices=("commit", "never"),
     )
-    request_receive_timeout_ms: int = setting(30_000, "Silence in the middle of a frame that ends a connection.", 1)
+    request_receive_timeout_ms: int = setting(
+        30_000, "Silence in the middle of a frame, or time for each MiB of it, that ends a connection.", 1
+    )
     group_initial_rebalance_delay_early: bool = setting(
         True, "End the initial delay when as many members as the group last had, or all its static ones, are back."
     )

@@ -1,8 +1,9 @@
 """One client's connection: bytes to frames, frames to handlers, replies back in the order of the requests.
 
 A request behind a parked one is served at once; only its reply waits for its turn. Memory is bounded: one
-receive buffer is shared by all connections, a large frame is received into a buffer of its own size, and a
-client that does not read its replies is not read from either.
+receive buffer is shared by all connections, the buffer of a larger frame grows with what arrives, out of one budget
+(`receiving.py`), and a client that does not read its replies is not read from either. Time is bounded: requests that
+have cost much are served in turns (`turns.py`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import asyncio
 import logging
 from collections import deque
 from struct import Struct
+from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from equipoise.broker.beats import Beat
 from equipoise.broker.holding import Holding
 from equipoise.broker.parking import Parked, Release
+from equipoise.broker.receiving import FREE_ROOM
 from equipoise.wire.apis.headers import decode_request_header
 from equipoise.wire.errors import ProtocolError
 
@@ -32,6 +35,11 @@ _MIN_FRAME = 10  # the header of a request without client id
 _JOIN_BELOW = 65536  # replies up to this size leave as one piece: one copy is cheaper than many buffers
 _COPY_UP_TO = 4096  # a small read is cut up faster as bytes than as views
 _WRITE_HIGH_WATER = 1 << 20
+_PENDING_HIGH_WATER = 1 << 20  # bytes of requests that wait for their replies; a Produce's are in the log by then
+_SMALL_PIECE = 4096  # cheaper to copy than to send as a buffer of its own
+_SLICE_S = 0.005  # time for which one connection's requests are served before all others have their turn
+_MAX_GROWTH = 1 << 23  # of a frame's buffer at a time
+_PRODUCE = 0
 MAX_ELEMENTS = 65_536  # of all arrays in one request: with its answer at worst 90 MB, less than the largest frame
 _HEARTBEAT = 12
 
@@ -39,15 +47,18 @@ _HEARTBEAT = 12
 class Call:
     """A request being served, and the place its reply has in the connection's order."""
 
-    __slots__ = ("client_id", "connection", "correlation_id", "now", "parked", "pieces", "route", "version")
+    __slots__ = ("client_id", "connection", "correlation_id", "now", "parked", "pieces", "route", "size", "version")
 
-    def __init__(self, connection: Connection, route: Route, correlation_id: int, client_id: str, now: int) -> None:
+    def __init__(
+        self, connection: Connection, route: Route, correlation_id: int, client_id: str, now: int, size: int
+    ) -> None:
         self.connection = connection
         self.route = route
         self.version = route.version
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.now = now  # the clock is read once for all requests that come together
+        self.size = size  # of the request, as long as it is kept
         self.parked: Parked | None = None
         self.pieces: list[Any] | None = None  # the reply, once it is there; empty: there will be none
 
@@ -91,15 +102,24 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active: int = server.clock.now()
         self._transport = cast(asyncio.Transport, None)
         self._head = b""  # the first bytes of a frame whose size is not known yet
-        self._frame: bytearray | None = None  # a frame partly received
+        self._frame: bytearray | None = None  # a frame partly received, its buffer grown as far as `_room` says
         self._filled = 0
+        self._frame_size = 0
+        self._room = 0
+        self._reserved = 0  # what the budget of all connections has given to `_frame`
+        self._reserved_behind = 0  # and to frames in `_backlog`
+        self.frame_began: int | None = None  # when the first byte of the unfinished frame came
         self._backlog: deque[bytes | bytearray] = deque()  # frames received and not yet served
         self._calls: deque[Call] = deque()  # calls without reply, and those behind them
+        self._pending_bytes = 0  # of the requests in `_calls`
         self._out: list[Any] = []
         self.held_bytes = 0  # of replies that are made, in `_calls` and `_out`
         self._corked = False
         self._write_paused = False
         self._read_paused = False
+        self._is_starved = False  # the budget has no room for `_frame`
+        self._is_queued = False  # its next turn is in `server.turns`
+        self._next_slice = 0.0  # after a long slice others go first until then
 
     # -- the transport's side
 
@@ -113,23 +133,28 @@ class Connection(asyncio.BufferedProtocol):
         self.server.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None and not isinstance(exc, ConnectionError | TimeoutError):  # those are a peer that is gone
+            log.warning("%s: connection lost, and %d replies with it: %s", self.peer, len(self._calls), exc)
         self.server.disconnected(self)
         self._backlog.clear()
+        self.server.receiving.forget(self, self._reserved + self._reserved_behind)
+        self._frame, self._reserved, self._reserved_behind = None, 0, 0
         self.release_parked(Release.DISCONNECTED)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._frame is not None:
-            return memoryview(self._frame)[self._filled :]
-        return self.server.receive_buffer
+        frame = self._frame
+        if frame is None:
+            return self.server.receive_buffer
+        if len(frame) < self._room:  # not before now: what was last read into is still exported in `buffer_updated`
+            frame.extend(bytes(self._room - len(frame)))
+        return memoryview(frame)[self._filled :]
 
     def buffer_updated(self, count: int) -> None:
         if self._frame is None:
             self._split(count)
         else:
             self._filled += count
-            if self._filled == len(self._frame):
-                self._backlog.append(self._frame)
-                self._frame = None
+            self._make_room()
         self.last_active = self._serve_backlog()
 
     def eof_received(self) -> bool:
@@ -147,6 +172,7 @@ class Connection(asyncio.BufferedProtocol):
     def _split(self, count: int) -> None:
         """Cuts what came into frames; the beginning of one more stays in `_head` or `_frame`."""
         view: Any = self.server.receive_buffer[:count]
+        began, self.frame_began = self.frame_began, None
         if self._head or count <= _COPY_UP_TO:
             view = self._head + view.tobytes()
             self._head = b""
@@ -158,9 +184,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             p += 4
             if end - p < size:
-                self._frame = bytearray(size)
-                self._filled = end - p
-                self._frame[: self._filled] = view[p:]
+                self._begin_frame(size, bytearray(view[p:]), began if p == 4 else None)
                 return
             frame = view[p : p + size]
             # A Produce frame is written to when its batches get their offsets; any other is read faster as bytes.
@@ -170,11 +194,50 @@ class Connection(asyncio.BufferedProtocol):
                 frame = frame.tobytes()
             self._backlog.append(frame)
             p += size
-        self._head = bytes(view[p:])
+        if p < end:
+            self._head = bytes(view[p:])
+            self.frame_began = began if p == 0 and began is not None else self.server.clock.now()
+
+    def _begin_frame(self, size: int, received: bytearray, began: int | None) -> None:
+        self._frame, self._frame_size, self._filled, self._room = received, size, len(received), len(received)
+        self.frame_began = self.server.clock.now() if began is None else began
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """For as much again as has come: a size that is only declared takes no memory."""
+        assert self._frame is not None
+        if self._filled == self._frame_size:
+            self._backlog.append(self._frame)
+            self._frame = self.frame_began = None
+            self._reserved_behind, self._reserved = self._reserved_behind + self._reserved, 0
+        elif self._filled == self._room:
+            room = min(self._frame_size, max(self._room + min(self._room, _MAX_GROWTH), FREE_ROOM))
+            wanted = max(room - FREE_ROOM - self._reserved, 0)
+            if wanted and not self.server.receiving.take(self, wanted):
+                self._is_starved = True
+                self._regulate_reading()
+                return
+            self._reserved += wanted
+            self._room = room
+
+    def feed(self) -> None:
+        """The budget may have room again: reading goes on, and so does the time for the frame."""
+        self._is_starved = False
+        if self._frame is not None and not self._transport.is_closing():
+            self.frame_began = self.last_active = self.server.clock.now()
+            self._make_room()
+            self._regulate_reading()
 
     @property
     def has_partial_frame(self) -> bool:
-        return self._frame is not None or bool(self._head)
+        return self.frame_began is not None
+
+    def is_overdue(self, now: int, patience: int) -> bool:
+        """Whether half a frame is there and nothing for `patience`, or the frame takes more than that for each MiB."""
+        if self.frame_began is None or self._read_paused:  # then the wait is ours
+            return False
+        received = self._filled if self._frame is not None else 0
+        return now - self.last_active >= patience or now - self.frame_began >= patience * (1 + received // (1 << 20))
 
     @property
     def is_waiting(self) -> bool:
@@ -186,32 +249,66 @@ class Connection(asyncio.BufferedProtocol):
     def _serve_backlog(self) -> int:
         """Returns the time for which it served."""
         now = self.server.clock.now()
-        self._corked = True
-        while self._backlog and not self._is_full():
-            self._serve(self._backlog.popleft(), now)
-            if self.held_bytes >= _WRITE_HIGH_WATER:
-                self._flush()
-        self._corked = False
-        self._flush()
+        if self._backlog and not self._is_queued:
+            if self._next_slice and monotonic() < self._next_slice:
+                self._queue()
+            else:
+                self._serve_slice(now)
+        else:
+            self._flush()
         if self._calls or self._backlog or self._write_paused or self._read_paused:
             self._regulate_reading()
         return now
+
+    def _serve_slice(self, now: int) -> None:
+        """All that has come; but when it takes long, the rest when others have had their turn."""
+        began = ends = monotonic()
+        self._corked = True
+        while self._backlog and not self._is_full() and ends - began < _SLICE_S:
+            self._serve(self._backlog.popleft(), now)
+            if self.held_bytes >= _WRITE_HIGH_WATER:
+                self._flush()
+            ends = monotonic()
+        self._corked = False
+        self._flush()
+        if ends - began >= _SLICE_S:
+            self._next_slice = ends + (ends - began)
+            if self._backlog:
+                self._queue()
+        else:
+            self._next_slice = 0.0
+        if self._reserved_behind and not self._backlog:
+            freed, self._reserved_behind = self._reserved_behind, 0
+            self.server.receiving.give(self, freed)
+
+    def _queue(self) -> None:
+        self._is_queued = True
+        self.server.turns.add(self)
+
+    def take_turn(self) -> None:
+        self._is_queued = False
+        if not self._transport.is_closing():
+            self._next_slice = 0.0
+            self._serve_backlog()
 
     def _is_full(self) -> bool:
         return (
             self._write_paused
             or self.held_bytes >= _WRITE_HIGH_WATER
+            or self._pending_bytes >= _PENDING_HIGH_WATER
             or len(self._calls) >= self.server.config.max_in_flight_requests_per_connection
         )
 
     def _regulate_reading(self) -> None:
-        full = bool(self._backlog) or self._is_full()
+        full = bool(self._backlog) or self._is_starved or self._is_full()
         if full is self._read_paused or self._transport.is_closing():
             return
         self._read_paused = full
         if full:
             self._transport.pause_reading()
         else:
+            if self.frame_began is not None:  # the wait was ours
+                self.frame_began = self.server.clock.now()
             self._transport.resume_reading()
 
     def _serve(self, frame: bytes | bytearray, now: int) -> None:
@@ -224,7 +321,8 @@ class Connection(asyncio.BufferedProtocol):
             route = self.server.route(api_key, version)
             if self.holding.is_holding:
                 self.holding.interrupt(api_key == _HEARTBEAT, now)
-            call = Call(self, route, correlation_id, client_id or "", now)
+            size = len(frame) if api_key != _PRODUCE else 0
+            call = Call(self, route, correlation_id, client_id or "", now, size)
             request = route.decode(frame, pos, MAX_ELEMENTS)
             response = route.handle(self.server, request, call)
             if response is not None:
@@ -251,12 +349,15 @@ class Connection(asyncio.BufferedProtocol):
             self._out += call.pieces
         else:
             self._calls.append(call)
+            self._pending_bytes += call.size
 
     def drain(self) -> None:
         """Sends the replies that are there and whose turn it is."""
         calls = self._calls
         while calls and calls[0].pieces is not None:
-            self._out += calls.popleft().pieces or ()
+            call = calls.popleft()
+            self._pending_bytes -= call.size
+            self._out += call.pieces or ()
         if not self._corked and not self.server.gathers(self):
             self.send()
 
@@ -277,7 +378,7 @@ class Connection(asyncio.BufferedProtocol):
         if size <= _JOIN_BELOW:
             self._transport.write(b"".join(out))
         else:
-            self._transport.writelines(out)
+            self._transport.writelines(_join_small(out))
 
     # -- the end
 
@@ -303,6 +404,23 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         self._transport.abort()
+
+
+def _join_small(pieces: list[Any]) -> list[Any]:
+    """Runs of small pieces become one each: uvloop drops a write of more than 2^20 pieces, with EINVAL."""
+    joined: list[Any] = []
+    run: list[Any] = []
+    for piece in pieces:
+        if len(piece) < _SMALL_PIECE:
+            run.append(piece)
+            continue
+        if run:
+            joined.append(b"".join(run))
+            run = []
+        joined.append(piece)
+    if run:
+        joined.append(b"".join(run))
+    return joined
 
 
 def _describe_size(size: int, limit: int) -> str:

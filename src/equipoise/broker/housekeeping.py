@@ -53,8 +53,8 @@ class Housekeeping:
         config, now = self._server.config, self._server.clock.now()
         for connection in list(self._server.connections):
             silent = now - connection.last_active
-            if connection.has_partial_frame and silent >= config.request_receive_timeout_ms:
-                log.warning("%s: connection closed: half a frame and then nothing for %d ms", connection.peer, silent)
+            if connection.is_overdue(now, config.request_receive_timeout_ms):
+                log.warning("%s: connection closed: half a frame, and the rest does not come in time", connection.peer)
                 connection.abort()
             elif 0 <= config.connections_max_idle_ms <= silent and not connection.is_waiting:
                 connection.abort()  # `close` would wait for a client that does not read

@@ -15,7 +15,9 @@ from equipoise.broker.groups import Groups
 from equipoise.broker.handlers import Route, find_route
 from equipoise.broker.housekeeping import Housekeeping
 from equipoise.broker.parking import Release
+from equipoise.broker.receiving import Receiving
 from equipoise.broker.topics import LEADER_EPOCH, Partition, Topic, Topics
+from equipoise.broker.turns import Turns
 from equipoise.log.flusher import Flusher
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader
@@ -46,6 +48,7 @@ class Server:
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
         self.groups = Groups(self)
         self.connections: set[Connection] = set()
+        self.receiving = Receiving(config.queued_max_request_bytes, clock)
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BUFFER))
         self.host, self.port = "", 0
         self.allows_all = authorizer is allow_all
@@ -55,6 +58,7 @@ class Server:
         self._housekeeping = Housekeeping(self)
         self._gathered: dict[Connection, None] | None = None  # with replies to send, while `_together` runs
         loop = asyncio.get_running_loop()
+        self.turns = Turns(loop)
         self.flusher = Flusher(lambda end_round: loop.call_soon_threadsafe(self._together, end_round))
 
     # -- what handlers ask
