@@ -15,7 +15,7 @@ import pytest
 
 from equipoise.console.history import parse_since
 from equipoise.spark.history.advice import advise
-from equipoise.spark.history.report import write_report
+from equipoise.spark.history.report import file_name, write_report
 from equipoise.spark.history.summary import Summary
 from equipoise.spark.history.tables import schemas
 from equipoise.wire.errors import UsageError
@@ -124,6 +124,68 @@ def test_names_are_shown_and_never_obeyed(tmp_path: Path) -> None:
     assert "&lt;script&gt;" in page
     assert all(file.parent == tmp_path for file in tmp_path.rglob("*.png"))
     assert len(list(tmp_path.glob("ownership-*.png"))) == 1
+
+
+IMPOLITE = [
+    r"a$\frac{$b",
+    "$x$",
+    "a b",
+    "a/b",
+    "A/B",
+    "a_b",
+    "x" * 32_767,
+    "x" * 32_766 + "y",
+    "\x1b[2J\x07\n\u202e",
+    "[red]x[/red]",
+    "_hidden",
+    "__system",
+    "注文 🛒",
+    "'\"><img src=x onerror=alert(1)>",
+    "..",
+    "",
+]
+
+
+@pytest.mark.parametrize("names", [IMPOLITE, *(IMPOLITE[place : place + 3] for place in range(0, len(IMPOLITE), 3))])
+@pytest.mark.filterwarnings("error")
+def test_any_name_can_be_reported(names: list[str], tmp_path: Path) -> None:
+    """Groups, clients, hosts and topics of these names: a page, its pictures, and not a word on the terminal."""
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in schemas()}
+    for name in names:
+        owned = {"group": name, "topic": name, "partition": 0, "began": at(0), "ended": at(9), "is_empty": False}
+        who = {"member_id": name or "m", "client_id": name, "client_host": name, "generation": 1}
+        cause: dict[str, Any] = {"cause_client": name, "cause_host": name, "waited_for": name, "waited_ms": 9_000}
+        place = {"group": name, "topic": name, "partition": 0}
+        flaps = {"changes": 1, "returns": 0, "gaps": 1, "dark_ms": 5, "owners_per_hour": 1.0, "score": 1.0}
+        rows["rebalances"] += [rebalance(turn, "session_expired", group=name, **cause) for turn in (1, 2)]
+        rows["memberships"] += [member(name, turn, turn + 1, "poll_overrun", group=name) for turn in (1, 2)]
+        rows["ownership"].append(owned | who)
+        rows["flapping"].append(place | flaps)
+        rows["causes"].append({"group": name, "reason": name, "cause_client": name, "count": 2, "last": at(2)})
+        log = {"at": at(5), "committed": 1, "log_end": 9, "lag": 8, "is_estimate": True}
+        rows["lag"].append(place | log)
+    page = write_report(tables(**rows), tmp_path, names[0]).read_text(encoding="utf-8")
+    assert page.replace("\n", "").isprintable()
+    assert "<img src=x" not in page
+    assert len(re.sub("base64,[^']*", "", page)) < 200_000
+    assert len(list(tmp_path.glob("ownership-*.png"))) == min(len(names), 3)
+    assert f"<figure>{page.split('<figure>')[1]}".count("<img") == 1
+
+
+def test_each_group_has_a_file_of_its_own(tmp_path: Path) -> None:
+    files = [file_name(name) for name in IMPOLITE]
+    assert len({name.lower() for name in files}) == len(IMPOLITE), "some file systems do not tell A from a"
+    assert all(re.fullmatch(r"ownership-[\w.-]{0,80}\.png", name, re.ASCII) for name in files)
+    assert file_name("orders-group.1") == "ownership-orders-group.1.png"
+    for name in files:
+        (tmp_path / name).touch()
+
+
+def test_what_the_last_run_drew_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "ownership-gone.png").touch()
+    (tmp_path / "mine.png").touch()
+    write_report(tables(), tmp_path, "here")
+    assert sorted(one.name for one in tmp_path.glob("*.png")) == ["history.png", "mine.png"]
 
 
 def test_since() -> None:

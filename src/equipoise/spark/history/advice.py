@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import NamedTuple
 
 from equipoise.spark.history.summary import EAGER, Row, Summary
+from equipoise.wire.text import printable
 
 _FEW = 2  # that often may be chance
 _DEFAULT_SESSION_MS = 45_000
 _RESTART = timedelta(minutes=5)  # a client that is back by then was restarted; later, it is another day's work
 _FORMING = timedelta(seconds=30)  # after the first rebalance of a group; members that come in it start together
 _LONG_WAIT_MS = 5_000
+_NAMED, _LONGEST = 3, 60  # names, and letters of a name
 
 
 class Advice(NamedTuple):
@@ -129,8 +132,8 @@ def _slow_to_join(group: Summary) -> Advice | None:
     slow = [row for row in group.rebalances if (row["waited_ms"] or 0) >= _LONG_WAIT_MS and row["waited_for"]]
     if len(slow) < _FEW:
         return None
-    names = ", ".join(sorted({row["waited_for"] for row in slow}))
     longest = max(row["waited_ms"] for row in slow) / 1000
+    names = _names(row["waited_for"] for row in slow)
     return Advice(
         "max.poll.interval.ms, max.poll.records",
         f"{len(slow)} rebalances waited up to {longest:.1f} s for a member that was slow to rejoin ({names}). A "
@@ -150,10 +153,14 @@ _RULES: tuple[Callable[[Summary], Advice | None], ...] = (
 
 
 def _who(rows: Iterable[Row]) -> str:
-    names = [row["client_id"] or "a client without a name" for row in rows]
-    listed = sorted(set(names), key=lambda name: -names.count(name))
-    more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
-    return ", ".join(listed[:3]) + more
+    return _names(row["client_id"] or "a client without a name" for row in rows)
+
+
+def _names(found: Iterable[str]) -> str:
+    """Those that occur most; the rest is counted."""
+    names = Counter(found).most_common()
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(printable(name, _LONGEST) for name, _ in names[:_NAMED]) + more
 
 
 def _usual(rows: Iterable[Row], name: str) -> int | None:

@@ -17,6 +17,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from equipoise.spark.history.summary import Row, Summary, words
+from equipoise.wire.text import printable
 
 REASONS = {
     "member_joined": "#4878b0",
@@ -201,7 +202,7 @@ def _lag_of(group: Summary) -> dict[datetime, int]:
 
 def ownership_in_time(axes: Axes, group: Summary) -> None:
     """A row for each partition, the most restless first where there are too many; gaps in red."""
-    axes.set_title(f"Who owned which partition of {group.group}")
+    axes.set_title(f"Who owned which partition of {labels([group.group])[0]}")
     score = {(row["topic"], row["partition"]): row["score"] for row in group.flapping}
     places = sorted({(row["topic"], row["partition"]) for row in group.ownership})
     shown = sorted(sorted(places, key=lambda place: -score.get(place, 0))[:MOST_PARTITIONS])
@@ -251,6 +252,17 @@ def _days(at: datetime) -> float:
 
 def labels(names: Sequence[str]) -> list[str]:
     """Each in 32 letters or less: of those that would look the same, the letters in which they differ."""
+    return [_literal(label) for label in _labels([printable(name) for name in names])]
+
+
+def _literal(label: str) -> str:
+    """matplotlib reads what stands between two dollars as a formula, and leaves what begins with _ out of legends.
+    A group may have no name at all."""
+    text = label.replace("$", r"\$") or '""'
+    return f" {text}" if text.startswith("_") else text
+
+
+def _labels(names: Sequence[str]) -> list[str]:
     short = [_short(name) for name in names]
     for label in {label for label in short if short.count(label) > 1}:
         places = [place for place, one in enumerate(short) if one == label]

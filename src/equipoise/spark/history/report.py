@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
+import string
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -16,11 +19,16 @@ import pyarrow as pa
 from equipoise.spark.history.advice import advise
 from equipoise.spark.history.summary import REJOINED, Summary, summarise, words
 from equipoise.wire.errors import UsageError
+from equipoise.wire.text import printable
 
 PAGE, OVERVIEW = "report.html", "history.png"
 _OWNERSHIPS = 3  # groups whose partitions are drawn
 _LISTED = 200  # groups in the table
 _CAUSES = 20  # rows of that table
+_LONGEST = 1_000  # letters of a cell; the tables in Parquet have all
+_LONGEST_FILE = 64
+_IN_FILES = frozenset(string.ascii_letters + string.digits + "-_.")
+_OWNERSHIP_FILE = "ownership-{}.png"
 _OWNERSHIP_CAPTION = "Left blank: no member at all. Red: members, but nobody had the partition. Times are UTC."
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #303030; max-width: 78rem; margin: 2rem auto; padding: 0 1rem; }
@@ -28,6 +36,7 @@ h1 { font-size: 1.6rem; margin-bottom: 0; } h2 { font-size: 1.15rem; margin: 2.2
 p.about, figcaption { color: #707070; } figure { margin: 1rem 0; } img { max-width: 100%; }
 table { border-collapse: collapse; width: 100%; } td, th { padding: .3rem .7rem .3rem 0; text-align: left; }
 th { border-bottom: 2px solid #e6e6e6; } td { border-bottom: 1px solid #efefef; vertical-align: top; }
+td { overflow-wrap: anywhere; }
 td.n, th.n { text-align: right; } td.n, td.t { font-variant-numeric: tabular-nums; white-space: nowrap; }
 code { background: #f3f3f3; padding: 0 .25em; border-radius: 3px; }
 """
@@ -37,6 +46,8 @@ def write_report(tables: Mapping[str, pa.Table], out: Path, about: str) -> Path:
     """Writes the page and the PNG files into `out`; returns the page's path. `about`: where the data is from."""
     groups = summarise(tables)
     pictures = _pictures(groups)
+    for old in out.glob(_OWNERSHIP_FILE.format("*")):  # of groups that are drawn no more
+        old.unlink()
     for name, (png, _) in pictures.items():
         (out / name).write_bytes(png)
     page = out / PAGE
@@ -55,7 +66,7 @@ def _pictures(groups: Sequence[Summary]) -> Pictures:
     except ImportError:
         raise UsageError("the report's pictures need matplotlib: pip install 'equipoise[plots]'") from None
     restless = [one for one in groups if one.ownership][:_OWNERSHIPS]
-    owned = {_file(one.group): partial(plots.ownership_in_time, group=one) for one in restless}
+    owned = {file_name(one.group): partial(plots.ownership_in_time, group=one) for one in restless}
     common = (
         plots.rebalances_by_group,
         plots.rebalances_by_client,
@@ -74,13 +85,19 @@ def _pictures(groups: Sequence[Summary]) -> Pictures:
 
 def _png(figure: object) -> bytes:
     data = io.BytesIO()
-    figure.savefig(data, format="png")  # type: ignore[attr-defined]  # matplotlib's, which is imported only if needed
+    with warnings.catch_warnings():  # a font without the letters of a name draws boxes: no reason to stop or to tell
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)
+        figure.savefig(data, format="png")  # type: ignore[attr-defined]  # matplotlib's: it is imported if needed
     return data.getvalue()
 
 
-def _file(group: str) -> str:
-    """Group ids may hold anything; file names may not."""
-    return "ownership-" + "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in group) + ".png"
+def file_name(group: str) -> str:
+    """Group ids may hold anything; file names may not, and some file systems take A for a. What had to change ends in
+    a number of its own, so that two groups never share a file."""
+    plain = "".join(letter if letter in _IN_FILES else "_" for letter in group[:_LONGEST_FILE])
+    if plain != group or not plain.islower():
+        plain += f"-{hashlib.sha256(group.encode(errors='surrogatepass')).hexdigest()[:8]}"
+    return _OWNERSHIP_FILE.format(plain)
 
 
 # -- the page
@@ -88,7 +105,7 @@ def _file(group: str) -> str:
 
 def _page(groups: Sequence[Summary], pictures: Pictures, about: str) -> str:
     parts = [
-        f"<h1>Rebalance history</h1><p class='about'>{escape(about)}{_span(groups)}</p>",
+        f"<h1>Rebalance history</h1><p class='about'>{_safe(about)}{_span(groups)}</p>",
         f"<p>{_in_short(groups)}</p>",
         f"<h2>Which setting would help</h2>{_advice_list(groups)}",
         f"<h2>In pictures</h2>{_figure(OVERVIEW, pictures[OVERVIEW])}",
@@ -119,15 +136,15 @@ def _in_short(groups: Sequence[Summary]) -> str:
     reason, times = first.reasons.most_common(1)[0]
     text = (
         f"{sum(len(one.rebalances) for one in busy):,} rebalances of {len(busy)} groups. "
-        f"<b>{escape(first.group)}</b> had the most, {len(first.rebalances):,} ({first.per_hour:,.1f} an hour), "
+        f"<b>{_safe(first.group)}</b> had the most, {len(first.rebalances):,} ({first.per_hour:,.1f} an hour), "
         f"{times:,} of them for the reason “{escape(words(reason))}”"
     )
     if first.culprits:
         client, caused = first.culprits.most_common(1)[0]
-        text += f"; <b>{escape(client)}</b> caused {caused:,}"
+        text += f"; <b>{_safe(client)}</b> caused {caused:,}"
     dark = max(busy, key=lambda one: one.dark_ms)
     if dark.dark_ms:
-        text += f". Partitions of <b>{escape(dark.group)}</b> were without owner for {duration(dark.dark_ms)} in all"
+        text += f". Partitions of <b>{_safe(dark.group)}</b> were without owner for {duration(dark.dark_ms)} in all"
     return text + "."
 
 
@@ -246,10 +263,15 @@ def _table(
     kinds = [classes.get(place, "") for place in range(len(names))]
     head = "".join(f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, names, strict=True))
     body = "".join(
-        "<tr>" + "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)) + "</tr>"
+        "<tr>" + "".join(f"<td{kind}>{_safe(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)) + "</tr>"
         for row in rows
     )
     return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def _safe(text: str) -> str:
+    """In a page: names are shown, never obeyed."""
+    return escape(printable(text, _LONGEST))
 
 
 def _time(at: datetime) -> str:
