@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from equipoise.broker import Broker
 from equipoise.client import Admin
 from equipoise.client.agreement import parse_bootstrap_servers
 from equipoise.client.connection import Connection
+from equipoise.spark.pipeline.config import Pipeline
 from equipoise.wire.apis.k21_delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+
+Play = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
@@ -75,3 +82,30 @@ def delete_before(bootstrap_servers: str, topic: str, offset: int, partition: in
     with Connection(host, port) as connection:
         answer = connection.send(request, DeleteRecordsResponse)
     assert answer.topics[0].partitions[0].error_code == 0
+
+
+@pytest.fixture
+def play(spark: Any, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Runs a pipeline over the topic orders, with these values; what is shown comes back."""
+
+    @contextmanager
+    def session(*_: object) -> Iterator[Any]:
+        yield spark
+
+    from equipoise.spark.pipeline import runner
+
+    monkeypatch.setattr(runner, "spark_session", session)
+
+    def call(*, members: int = 1, until_idle: bool = True, function: str | None = None, **given: str) -> str:
+        settings = {
+            "source.kafka.bootstrap.servers": broker.bootstrap_servers,
+            "source.subscribe": "orders",
+            "source.startingOffsets": "earliest",
+        }
+        settings |= {name.replace("__", "."): value for name, value in given.items()}
+        console = Console(file=io.StringIO(), width=160)
+        pipeline = Pipeline.read(function or "tests.spark.test_pipeline:keys", settings)
+        runner.run(runner.Run(pipeline=pipeline, members=members, until_idle=until_idle), console)
+        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+    return call

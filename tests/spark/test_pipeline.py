@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
-from rich.console import Console
 
 from equipoise.broker import Broker
 from equipoise.broker.server import Server
-from equipoise.spark.pipeline import runner
-from equipoise.spark.pipeline.config import Pipeline
 from equipoise.spark.pipeline.errors import PipelineError
-from equipoise.spark.pipeline.runner import Run
 from tests.client.writing import produce_keys
-from tests.spark.conftest import create
+from tests.spark.conftest import Play, create
 from tests.spark.streams import departures, until
 
 COUNT = 600
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 PATIENCE_S = 200.0
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
-Play = Callable[..., str]
 
 
 @pytest.fixture
@@ -40,31 +33,6 @@ def broker() -> Iterator[Broker]:
     with Broker({"group.initial.rebalance.delay.ms": 0}) as broker:
         create(broker.bootstrap_servers, "orders", 6)
         yield broker
-
-
-@pytest.fixture
-def play(spark: Any, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Runs a pipeline over the topic orders, with these values; what is shown comes back."""
-
-    @contextmanager
-    def session(*_: object) -> Iterator[Any]:
-        yield spark
-
-    monkeypatch.setattr(runner, "spark_session", session)
-
-    def call(*, members: int = 1, until_idle: bool = True, function: str | None = None, **given: str) -> str:
-        settings = {
-            "source.kafka.bootstrap.servers": broker.bootstrap_servers,
-            "source.subscribe": "orders",
-            "source.startingOffsets": "earliest",
-        }
-        settings |= {name.replace("__", "."): value for name, value in given.items()}
-        console = Console(file=io.StringIO(), width=160)
-        pipeline = Pipeline.read(function or "tests.spark.test_pipeline:keys", settings)
-        runner.run(Run(pipeline=pipeline, members=members, until_idle=until_idle), console)
-        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
-
-    return call
 
 
 def keys(orders: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.spark.pipeline.checks import check, check_files, load, path_of, source_of
+from equipoise.spark.pipeline.checks import check, load, path_of, source_of
 from equipoise.spark.pipeline.config import Pipeline
 from equipoise.spark.pipeline.errors import PipelineError
 from equipoise.wire.errors import UsageError
@@ -134,17 +134,6 @@ def test_static_members_have_an_id_each() -> None:
     assert source_of(pipeline, 0, 1)["kafka.Group.Instance.Id"] == "etl"
     assert source_of(pipeline, 1, 3)["kafka.client.id"] == "shop.orders-1"
     assert source_of(Pipeline.read("a:b", {"source.format": "rate"}), 0, 1) == {}
-
-
-def test_files_of_another_checkpoint(tmp_path: Path) -> None:
-    (tmp_path / "out" / "member=1" / "_spark_metadata").mkdir(parents=True)
-    given = {"source.format": "rate", "sink.format": "parquet", "sink.path": str(tmp_path / "out")}
-    check(Pipeline.read("a:b", given), 1)
-    given |= {"checkpoint": str(tmp_path / "progress"), "group": "g", "source.format": "equipoise"}
-    with pytest.raises(PipelineError, match="member=1 has been written with another checkpoint than"):
-        check_files(Pipeline.read("a:b", given), 1)
-    (tmp_path / "progress" / "member-1" / "offsets").mkdir(parents=True)
-    check_files(Pipeline.read("a:b", given), 1)
 
 
 def test_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

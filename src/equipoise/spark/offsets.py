@@ -24,6 +24,7 @@ class SourceOffset:
     """`query` is the id of the query, `batch` the number of this batch; both go into the metadata of commits.
 
     `seen`: how many partitions each topic had when the query began; those that came later are read from their start.
+    `group`: of the query, "" if it has none; None in checkpoints that were written before offsets said so.
     """
 
     to: Offsets = field(default_factory=dict)
@@ -31,10 +32,15 @@ class SourceOffset:
     query: str = ""
     batch: int = -1
     seen: Mapping[str, int] = field(default_factory=dict)
+    group: str | None = None
 
     @property
     def is_initial(self) -> bool:
         return self.batch < 0
+
+    @property
+    def topics(self) -> set[str]:
+        return {one.topic for one in self.to} | self.seen.keys()
 
     @classmethod
     def parse(cls, given: Json) -> SourceOffset:
@@ -51,12 +57,15 @@ class SourceOffset:
             query=given.get("query", ""),
             batch=given.get("batch", -1),
             seen=given.get("seen", {}),
+            group=given.get("group"),
         )
 
     def json(self) -> Json:
         given: Json = {"v": VERSION}
         if self.query:
             given |= {"query": self.query, "batch": self.batch, "to": _nested(self.to)}
+        if self.group is not None:
+            given["group"] = self.group
         if self.since:
             given["from"] = _nested(self.since)
         if self.seen:

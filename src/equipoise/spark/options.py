@@ -71,6 +71,14 @@ class Choice:
     pattern: str | None = None
     partitions: tuple[TopicPartition, ...] = ()
 
+    def covers(self, topic: str) -> bool:
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in self.topics or any(one.topic == topic for one in self.partitions)
+
+    def __str__(self) -> str:
+        return self.pattern or ", ".join(self.topics) or listed(self.partitions)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:

@@ -155,6 +155,7 @@ class Progress:
             query=start.query,
             batch=start.batch + 1,
             seen=self.parts.seen(),
+            group=self._options.consumer.group_id or "",
         )
 
     # -- waiting

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from equipoise.spark.foreign import check_own
 from equipoise.spark.offsets import INITIAL, Json, SourceOffset
 from equipoise.spark.options import SourceOptions
 from equipoise.spark.progress import Progress
@@ -69,9 +70,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
         """`start` is the end of the last batch in Spark's commit log: the one moment to commit it to the group."""
+        reached = SourceOffset.parse(start)
+        check_own(reached, self._options)  # before the group hears of the query
         session, progress = self._open()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = session.run(progress.next(SourceOffset.parse(start), most), "the latest offsets")
+        end = session.run(progress.next(reached, most), "the latest offsets")
         if end is None:
             return start
         self._planned = end
@@ -86,6 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Json, end: Json) -> list[ReadTask]:
         before, until = SourceOffset.parse(start), SourceOffset.parse(end)
+        check_own(until, self._options)  # Spark begins with a batch that was under way, before it asks for another
         found = [OffsetRange(*one, *bounds) for one, bounds in until.ranges(before).items()]
         if until != self._planned:
             told = ", ".join(map(str, found)) or "nothing"

@@ -12,6 +12,7 @@ from typing import Any
 from equipoise.client.config import ConsumerConfig
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.options import Choice, SourceOptions
+from equipoise.spark.pipeline.belonging import Belonging, Places
 from equipoise.spark.pipeline.config import OURS, TOPIC, Pipeline
 from equipoise.spark.pipeline.errors import PipelineError
 from equipoise.spark.session import Session
@@ -20,7 +21,6 @@ from equipoise.wire.errors import KafkaError, UsageError
 
 INSTANCE_ID = "kafka.group.instance.id"
 _REACH_MS = 5_000
-_LISTED = "_spark_metadata"  # where Spark keeps the files of each batch
 
 
 def check(pipeline: Pipeline, members: int) -> None:
@@ -38,7 +38,9 @@ def check(pipeline: Pipeline, members: int) -> None:
     if pipeline.sink_format in (OURS, TOPIC):
         _listing(SinkOptions.parse(pipeline.sink_options).producer.client, Choice(pattern=".*"))
     for number in range(members):
-        check_files(pipeline, number)
+        places = places_of(pipeline, number)
+        if places.are_local:  # else it takes a Spark to look there
+            Belonging(pipeline, places).check()
 
 
 def _listing(config: ConsumerConfig, choice: Choice) -> list[TopicPartition]:
@@ -76,16 +78,9 @@ def path_of(pipeline: Pipeline, number: int) -> str:
     return f"{pipeline.sink['path'].rstrip('/')}/member={number}"
 
 
-def check_files(pipeline: Pipeline, number: int) -> None:
-    """With a checkpoint that is new, Spark would take the batches it finds for its own, and write them no more."""
-    if not pipeline.is_files:
-        return
-    path, checkpoint = path_of(pipeline, number), checkpoint_of(pipeline, number)
-    if Path(path, _LISTED).exists() and not Path(checkpoint, "offsets").exists() and "://" not in checkpoint:
-        raise PipelineError(
-            f"{path} has been written with another checkpoint than {pipeline.checkpoint}: name that one, write to "
-            "another path, or delete this one"
-        )
+def places_of(pipeline: Pipeline, number: int) -> Places:
+    checkpoint = None if pipeline.checkpoint is None else checkpoint_of(pipeline, number)
+    return Places(checkpoint, path_of(pipeline, number) if pipeline.is_files else None)
 
 
 # -- the function

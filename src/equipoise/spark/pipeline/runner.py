@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.text import Text
 
 from equipoise.settings import convert
-from equipoise.spark.pipeline.checks import blame, check, checkpoint_of, load, path_of, source_of
+from equipoise.spark.pipeline.belonging import Belonging
+from equipoise.spark.pipeline.checks import blame, check, checkpoint_of, load, path_of, places_of, source_of
 from equipoise.spark.pipeline.config import OURS, TOPIC, Pipeline
 from equipoise.spark.pipeline.errors import PipelineError, explain, explained
 from equipoise.spark.pipeline.progress import Display, Figures
@@ -86,7 +87,9 @@ class _Running:
 
     def start(self, spark: Any, number: int) -> Any:
         with explained():
-            return self.write(self.transformed(spark, self.read(spark, number)), number)
+            frame = self.transformed(spark, self.read(spark, number))
+            Belonging(self.pipeline, places_of(self.pipeline, number), spark).claim()
+            return self.write(frame, number)
 
     def read(self, spark: Any, number: int) -> Any:
         options = source_of(self.pipeline, number, self.plan.members)

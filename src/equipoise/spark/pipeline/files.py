@@ -1,0 +1,77 @@
+"""Small files beside checkpoints and output: here, or wherever Spark's own settings reach (hdfs://, s3a:// ...)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+
+def is_local(place: str) -> bool:
+    return "://" not in place or place.startswith("file:")
+
+
+class Local:
+    """Files of this machine; a text is written whole or not at all."""
+
+    def names(self, directory: str) -> list[str]:
+        try:
+            return sorted(os.listdir(_path(directory)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def read(self, file: str) -> str | None:
+        try:
+            return _path(file).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+    def write(self, file: str, text: str) -> None:
+        path = _path(file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+
+
+def _path(place: str) -> Path:
+    return Path(unquote(urlsplit(place).path)) if place.startswith("file:") else Path(place)
+
+
+class Remote:
+    """Files that Spark's Hadoop finds by the scheme of their address, in a running session."""
+
+    def __init__(self, spark: Any) -> None:
+        self._context = spark.sparkContext
+
+    def names(self, directory: str) -> list[str]:
+        system, path = self._at(directory)
+        if not system.exists(path):
+            return []
+        return sorted(str(one.getPath().getName()) for one in system.listStatus(path))
+
+    def read(self, file: str) -> str | None:
+        system, path = self._at(file)
+        if not system.exists(path):
+            return None
+        stream = system.open(path)
+        try:
+            return str(self._context._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, file: str, text: str) -> None:
+        system, path = self._at(file)
+        stream = system.create(path, True)
+        try:
+            stream.write(bytearray(text, "utf-8"))
+        finally:
+            stream.close()
+
+    def _at(self, place: str) -> tuple[Any, Any]:
+        path = self._context._jvm.org.apache.hadoop.fs.Path(place)
+        return path.getFileSystem(self._context._jsc.hadoopConfiguration()), path
+
+
+Files = Local | Remote
