@@ -2,8 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
+# Test files run side by side: most of their time is waiting, so there are more workers than cores.
+WORKERS ?= 4
+BESIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PURE := tests/assignors tests/member tests/property tests/spec tests/transcripts tests/wire tests/test_documents.py
 .DEFAULT_GOAL := run
-.PHONY: run test prove lint format bench soak lock java kafka clean setup
+.PHONY: run test check prove lint format bench soak lock java kafka clean setup
 
 setup: $(STAMP)
 
@@ -19,7 +23,11 @@ run: $(STAMP)
 
 test: $(STAMP)
 	@tools/foreign-clients
-	$(BIN)/python -m pytest -rs -m "not soak and not kafka"
+	$(BIN)/python -m pytest -rs -m "not soak and not kafka" $(BESIDE)
+
+# What needs no socket and no Spark: the pure cores, the wire, transcripts and documents.
+check: $(STAMP)
+	$(BIN)/python -m pytest -m "not soak and not kafka" -n 2 --dist loadfile $(PURE)
 
 # The same questions put to Apache Kafka and to us.
 prove: kafka

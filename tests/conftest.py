@@ -1,5 +1,13 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+# Workers of pytest-xdist start servers side by side: each draws ports that no other draws. Before anything of ours is
+# imported, and inherited by every child.
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    os.environ["EQUIPOISE_PORTS_SHARE"] = f"{int(worker[2:])}/{os.environ['PYTEST_XDIST_WORKER_COUNT']}"
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -7,6 +15,18 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
+# Folders whose tests wait longest. They come first, so that short ones fill the gaps at the end of a run.
+_LONGEST_FIRST = ("spark", "console", "crash", "proving", "zookeeper", "interop")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-transcripts", action="store_true", help="renew the expectations in the scripts")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _rank(item.path))
+
+
+def _rank(path: Path) -> int:
+    folder = path.relative_to(Path(__file__).parent).parts[0]
+    return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)

@@ -5,6 +5,7 @@ again, alike.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import socket
 import subprocess
@@ -19,10 +20,21 @@ from equipoise.wire.errors import EquipoiseError
 
 HOST = "127.0.0.1"
 _PORTS = range(15_000, 32_000)
-_untried = iter(random.Random().sample(_PORTS, len(_PORTS)))
+SHARE_VARIABLE = "EQUIPOISE_PORTS_SHARE"  # "2/4": the third of four processes that start servers side by side
 _START_S = 120.0
 _STOP_S = 30.0
 _LAST_WORDS = 2000
+
+
+def ports_of_share(share: str) -> range:
+    """The ports of one process and its children. Two processes that draw from the whole range can draw the same port
+    between the look and the server's start."""
+    index, _, count = share.partition("/")
+    return _PORTS[int(index) :: int(count)]
+
+
+_own = ports_of_share(os.environ.get(SHARE_VARIABLE, "0/1"))
+_untried = iter(random.Random().sample(_own, len(_own)))
 
 
 def free_port() -> int:
