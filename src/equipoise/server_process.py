@@ -7,12 +7,13 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 import socket
 import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -63,6 +64,7 @@ class ServerProcess(ABC):
         self.data = data or self.directory / "data"
         self.log = self.directory / "log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_hung = False
         self._began = 0.0
 
     @abstractmethod
@@ -76,6 +78,10 @@ class ServerProcess(ABC):
     def prepare(self) -> None:  # noqa: B027  most need nothing
         """Before each start."""
 
+    def environment(self) -> Mapping[str, str]:
+        """What it needs beside the variables of this process."""
+        return {}
+
     @property
     def address(self) -> str:
         return f"{HOST}:{self.port}"
@@ -83,6 +89,15 @@ class ServerProcess(ABC):
     @property
     def pid(self) -> int:
         return self._running.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Started, and neither killed nor stopped from here. It may hang."""
+        return self._process is not None
+
+    @property
+    def is_hung(self) -> bool:
+        return self._is_hung
 
     @property
     def _running(self) -> subprocess.Popen[bytes]:
@@ -99,10 +114,10 @@ class ServerProcess(ABC):
 
     def launch(self) -> None:
         self.prepare()
-        command = list(self.command())
+        command, environment = list(self.command()), {**os.environ, **self.environment()}
         self._began = time.perf_counter()
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)
 
     def await_ready(self) -> Self:
         try:
@@ -139,12 +154,25 @@ class ServerProcess(ABC):
     def stop(self) -> None:
         self._end(kill=False)
 
+    def hang(self) -> None:
+        """SIGSTOP: it answers no more, though its connections stay open and the system takes new ones."""
+        os.kill(self.pid, signal.SIGSTOP)
+        self._is_hung = True
+
+    def resume(self) -> None:
+        """After `hang`: it goes on where it stood, and does not know how long it was away."""
+        os.kill(self.pid, signal.SIGCONT)
+        self._is_hung = False
+
     def restart(self) -> Self:
         self.stop()
         return self.start()
 
     def _end(self, *, kill: bool) -> None:
+        if self._is_hung and not kill:
+            self.resume()  # or it would not hear of it
         process, self._process = self._process, None
+        self._is_hung = False
         if process is None:
             return
         with process:

@@ -36,6 +36,7 @@ STOCK_JVM = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
+STORAGE_TOOL = "kafka.tools.StorageTool"
 
 
 class BrokerProcess(ServerProcess):
@@ -130,13 +131,16 @@ class KafkaBroker(BrokerProcess):
     def prepare(self) -> None:
         if self._properties.exists():
             return
-        self.data.mkdir(parents=True, exist_ok=True)
-        self._properties.write_text("".join(f"{name}={value}\n" for name, value in self._all_settings().items()))
-        format_log = [*self._run("kafka.tools.StorageTool", QUICK_JVM), "format", "--config", str(self._properties)]
-        cluster = ["--cluster-id", "equipoise-proving-0000"]
-        ended = subprocess.run([*format_log, *cluster], capture_output=True, text=True, check=False)
+        command = [*self._run(STORAGE_TOOL, QUICK_JVM), *self.format_log()]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode != 0:
             raise EquipoiseError(f"kafka could not format its log: {ended.stdout}{ended.stderr}")
+
+    def format_log(self) -> list[str]:
+        """Writes the settings down, and says what the storage tool is to be told before the first start."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in self._all_settings().items()))
+        return ["format", "--config", str(self._properties), "--cluster-id", "equipoise-proving-0000"]
 
     def _all_settings(self) -> dict[str, object]:
         listeners = {"PLAINTEXT": self.port, "CONTROLLER": self._controller_port}

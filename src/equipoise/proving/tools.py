@@ -30,6 +30,8 @@ MAINS: Mapping[str, str] = MappingProxyType(
         "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
         "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
         "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
+        "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+        "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
         "kafka-topics": "org.apache.kafka.tools.TopicCommand",
         "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     }

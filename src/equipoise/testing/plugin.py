@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from equipoise.broker import Broker
     from equipoise.proving.brokers import KafkaBroker
+    from equipoise.proving.kafka_cluster import KafkaCluster
+    from equipoise.proving.spark_cluster import SparkCluster
     from equipoise.zookeeper.server import Ensemble, ZooKeeperServer
 
 T = TypeVar("T")
@@ -33,10 +35,45 @@ def kafka() -> Iterator[KafkaBroker]:
     Skipped, by name, where it cannot be had; a failure there if EQUIPOISE_REQUIRE_KAFKA=1.
     """
     from equipoise.proving.brokers import KafkaBroker
+
+    yield from _proving(KafkaBroker, "Apache Kafka")
+
+
+@pytest.fixture(scope="session")
+def _shared_kafka_cluster() -> Iterator[KafkaCluster]:
+    from equipoise.proving.kafka_cluster import KafkaCluster
+
+    yield from _proving(KafkaCluster, "a cluster of Apache Kafka")
+
+
+@pytest.fixture
+def kafka_cluster(_shared_kafka_cluster: KafkaCluster) -> Iterator[KafkaCluster]:
+    """Three brokers of Apache Kafka, the same for all tests: a test may kill, hang and stop them. Whole again for the
+    next one. Skipped or failed as `kafka` is."""
+    yield _shared_kafka_cluster
+    _shared_kafka_cluster.mend()
+
+
+@pytest.fixture(scope="session")
+def _shared_spark_cluster() -> Iterator[SparkCluster]:
+    from equipoise.proving.spark_cluster import SparkCluster
+
+    yield from _proving(SparkCluster, "a Spark cluster")
+
+
+@pytest.fixture
+def spark_cluster(_shared_spark_cluster: SparkCluster) -> Iterator[SparkCluster]:
+    """A master of Spark and two workers, the same for all tests: a test may kill workers and executors. Whole again
+    for the next one. Skipped or failed as `kafka` is."""
+    yield _shared_spark_cluster
+    _shared_spark_cluster.mend()
+
+
+def _proving(make: Callable[[], AbstractContextManager[T]], name: str) -> Iterator[T]:
     from equipoise.proving.fetched import Unavailable
 
     is_required = os.environ.get("EQUIPOISE_REQUIRE_KAFKA") == "1"
-    yield from _running(KafkaBroker, Unavailable, "Apache Kafka", pytest.fail if is_required else pytest.skip)
+    yield from _running(make, Unavailable, name, pytest.fail if is_required else pytest.skip)
 
 
 @pytest.fixture(scope="session")
