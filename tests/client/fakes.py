@@ -1,6 +1,7 @@
 """A cluster of several brokers that a test bends at will: leaders move, replicas are preferred, versions are old.
 
-It lives on the test's own loop and serves what a reader needs: ApiVersions, Metadata, ListOffsets, Fetch.
+It lives on the test's own loop and serves what a reader needs: ApiVersions, Metadata, ListOffsets, Fetch,
+OffsetForLeaderEpoch.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from typing import Any
 
 from equipoise.wire.apis import APIS
 from equipoise.wire.apis.headers import decode_request_header, encode_response_header
-from equipoise.wire.apis.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from equipoise.wire.apis.k00_produce import LeaderIdAndEpoch, NodeEndpoint
+from equipoise.wire.apis.k01_fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from equipoise.wire.apis.k02_list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -27,6 +35,14 @@ from equipoise.wire.apis.k03_metadata import (
     MetadataResponseTopic,
 )
 from equipoise.wire.apis.k18_api_versions import ApiVersion, ApiVersionsResponse
+from equipoise.wire.apis.k23_offset_for_leader_epoch import (
+    EpochEndOffset as EpochEnd,
+)
+from equipoise.wire.apis.k23_offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.records.build import Record, build_batch
 from equipoise.wire.schema import Message
@@ -36,12 +52,27 @@ RECORDS = 10
 
 
 class FakeCluster:
-    """One topic, whose partitions hold `RECORDS` records each, one a batch; every broker has all of them."""
+    """One topic, whose partitions hold `RECORDS` records each, one a batch; every broker has all of them.
 
-    def __init__(self, *, nodes: int = 2, partitions: int = 1, fetch_versions: tuple[int, int] = (4, 18)) -> None:
+    `logs` has the leader epoch of each record; a test that cuts one and raises the leader's epoch has had an unclean
+    election. `epoch_versions`: of OffsetForLeaderEpoch; None: not served."""
+
+    def __init__(
+        self,
+        *,
+        nodes: int = 2,
+        partitions: int = 1,
+        fetch_versions: tuple[int, int] = (4, 18),
+        epoch_versions: tuple[int, int] | None = (2, 4),
+    ) -> None:
         self.node_ids = list(range(1, nodes + 1))
         self.leaders = dict.fromkeys(range(partitions), (1, 0))  # node and epoch
+        self.logs = {number: [0] * RECORDS for number in range(partitions)}
         self.fetch_versions = fetch_versions
+        self.epoch_versions = epoch_versions
+        self.epoch_requests: list[tuple[int, OffsetForLeaderEpochRequest]] = []  # node, request
+        self.metadata_requests = 0
+        self.gives_hints = False  # who leads now, with NOT_LEADER_OR_FOLLOWER (KIP-951)
         self.topic_id = TOPIC_ID
         self.fetches: list[tuple[int, int, FetchRequest]] = []  # node, version, request
         self.answers: list[Callable[[int, FetchRequest], FetchResponse | None]] = []  # in place of the next answers
@@ -96,15 +127,21 @@ class FakeCluster:
     async def _answer(self, node_id: int, key: int, version: int, request: Any) -> Message:
         if key == 18:
             rows = {1: self.fetch_versions, 2: (1, 7), 3: (0, 12), 18: (0, 4)}
+            if self.epoch_versions is not None:
+                rows[23] = self.epoch_versions
             keys = [ApiVersion(api_key=one, min_version=low, max_version=high) for one, (low, high) in rows.items()]
             return ApiVersionsResponse(error_code=0, api_keys=keys)
         if key == 3:
             return self._metadata(request)
         if key == 2:
             return self._list_offsets(request)
+        if key == 23:
+            self.epoch_requests.append((node_id, request))
+            return self._epoch_ends(node_id, request)
         return await self._fetch(node_id, version, request)
 
     def _metadata(self, request: MetadataRequest) -> MetadataResponse:
+        self.metadata_requests += 1
         brokers = [
             MetadataResponseBroker(node_id=node, host="127.0.0.1", port=port) for node, port in self._ports.items()
         ]
@@ -125,7 +162,9 @@ class FakeCluster:
     def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         partitions = [
             ListOffsetsPartitionResponse(
-                partition_index=one.partition_index, error_code=0, offset=0 if one.timestamp == -2 else RECORDS
+                partition_index=one.partition_index,
+                error_code=0,
+                offset=0 if one.timestamp == -2 else len(self.logs[one.partition_index]),
             )
             for topic in request.topics
             for one in topic.partitions
@@ -145,29 +184,77 @@ class FakeCluster:
         topic = FetchableTopicResponse(
             topic="" if by_id else TOPIC, topic_id=self.topic_id if by_id else bytes(16), partitions=data
         )
-        return FetchResponse(responses=[topic])
+        hints = [NodeEndpoint(node_id=node, host="127.0.0.1", port=port) for node, port in self._ports.items()]
+        return FetchResponse(responses=[topic], node_endpoints=hints if self.gives_hints else [])
 
     def _data(self, node_id: int, asked: Any) -> PartitionData:
-        error = self.errors.get((node_id, asked.partition))
-        leader, _ = self.leaders[asked.partition]
-        if error is None and leader != node_id and self.preferred != node_id:
-            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        error = self.errors.get((node_id, asked.partition)) or self._refusal(node_id, asked)
+        log = self.logs[asked.partition]
         if error is not None:
-            return PartitionData(partition_index=asked.partition, error_code=error, high_watermark=-1, records=b"")
+            hint = None
+            if self.gives_hints and error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                hint = LeaderIdAndEpoch(leader_id=self.leaders[asked.partition][0], leader_epoch=self._epoch(asked))
+            return PartitionData(
+                partition_index=asked.partition, error_code=error, high_watermark=-1, current_leader=hint, records=b""
+            )
         is_sent_away = self.preferred not in (-1, node_id)
+        diverging = self._diverging(log, asked)
         return PartitionData(
             partition_index=asked.partition,
             error_code=0,
-            high_watermark=RECORDS,
-            last_stable_offset=RECORDS,
+            high_watermark=len(log),
+            last_stable_offset=len(log),
             log_start_offset=0,
+            diverging_epoch=diverging,
             preferred_read_replica=self.preferred if is_sent_away else -1,
-            records=b"" if is_sent_away else batch(asked.fetch_offset),
+            records=b"" if is_sent_away or diverging else batch(asked.fetch_offset, log),
         )
 
+    def _epoch(self, asked: Any) -> int:
+        return self.leaders[asked.partition][1]
 
-def batch(offset: int) -> bytes:
+    def _refusal(self, node_id: int, asked: Any) -> ErrorCode | None:
+        if self.leaders[asked.partition][0] != node_id and self.preferred != node_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if 0 <= asked.current_leader_epoch < self._epoch(asked):
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if asked.current_leader_epoch > self._epoch(asked):
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        is_beyond = getattr(asked, "fetch_offset", 0) > len(self.logs[asked.partition])
+        return ErrorCode.OFFSET_OUT_OF_RANGE if is_beyond else None
+
+    @staticmethod
+    def _diverging(log: list[int], asked: Any) -> EpochEndOffset | None:
+        if asked.last_fetched_epoch < 0:
+            return None
+        epoch, end = epoch_end(log, asked.last_fetched_epoch)
+        is_diverging = epoch < asked.last_fetched_epoch or end < asked.fetch_offset
+        return EpochEndOffset(epoch=epoch, end_offset=end) if is_diverging else None
+
+    def _epoch_ends(self, node_id: int, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        rows = []
+        for topic in request.topics:
+            for asked in topic.partitions:
+                error = self._refusal(node_id, asked)
+                epoch, end = (-1, -1) if error else epoch_end(self.logs[asked.partition], asked.leader_epoch)
+                rows.append(
+                    EpochEnd(error_code=error or 0, partition=asked.partition, leader_epoch=epoch, end_offset=end)
+                )
+        return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic=TOPIC, partitions=rows)])
+
+
+def epoch_end(log: list[int], epoch: int) -> tuple[int, int]:
+    """As Kafka's LeaderEpochFileCache: the largest epoch up to this one, and where it ends; (-1, -1): none is newer."""
+    if not log or epoch > log[-1]:
+        return -1, -1
+    before = [one for one in log if one <= epoch]
+    return (before[-1] if before else epoch), len(before)
+
+
+def batch(offset: int, log: list[int] | None = None) -> bytes:
     """The batch with the one record of this offset."""
-    if offset >= RECORDS:
+    log = [0] * RECORDS if log is None else log
+    if offset >= len(log):
         return b""
-    return bytes(build_batch([Record(offset, 1000 + offset, None, b"%d" % offset)], base_offset=offset))
+    record = Record(offset, 1000 + offset, None, b"%d" % offset)
+    return bytes(build_batch([record], base_offset=offset, leader_epoch=log[offset]))

@@ -14,6 +14,7 @@ from equipoise.client import records as records_module
 from equipoise.client.chunks import Chunk
 from equipoise.client.config import ConsumerConfig
 from equipoise.client.fetched import Fetched
+from equipoise.client.leader_epochs import LogPosition
 from equipoise.client.positions import Failure, NoOffsetForPartitionError, Positions
 from equipoise.client.records import ConsumerRecord
 from equipoise.member.partitions import TopicPartition
@@ -433,7 +434,7 @@ def test_a_committed_offset_does_not_undo_a_seek() -> None:
     lacking = positions.needs_position()
     assert lacking.keys() == {A, B, C}
     positions.seek(A, 5)
-    positions.begin(lacking, {A: 9, B: 9})
+    positions.begin(lacking, {A: LogPosition(9), B: LogPosition(9)})
     assert positions.positions() == {A: 5, B: 9}
     assert positions.needs_position() == {}
     assert positions.resets().keys() == {C}
@@ -446,7 +447,7 @@ def test_a_reset_that_comes_late_is_forgotten() -> None:
     ((timestamp, epoch),) = positions.resets().values()
     assert timestamp == -2
     positions.seek(A, 5)
-    positions.reset_to(A, epoch, 0)
+    positions.reset_to(A, epoch, LogPosition(0))
     assert positions.position(A) == 5
     assert positions.resets() == {}
 

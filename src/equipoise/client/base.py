@@ -105,8 +105,8 @@ class BaseConsumer:
 
     def seek(self, partition: Place, offset: int | OffsetAndMetadata) -> None:
         """The next poll begins at this offset."""
-        at = offset.offset if isinstance(offset, OffsetAndMetadata) else offset
-        self._engine.positions.seek(TopicPartition(*partition), at)
+        at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        self._engine.positions.seek(TopicPartition(*partition), at.offset, at.leader_epoch)
 
     def seek_to_beginning(self, *partitions: Place) -> None:
         """Of these partitions, or of all."""
@@ -180,15 +180,15 @@ class BaseConsumer:
         """What earlier polls have returned; not what is committed already."""
         changed = self._uncommitted()
         if changed:
-            self._engine.commit(_with_metadata(changed), lambda commit: self._auto_committed(changed, commit))
+            self._engine.commit(changed, lambda commit: self._auto_committed(changed, commit))
 
-    def _uncommitted(self) -> dict[TopicPartition, int]:
-        positions = self._engine.positions.positions()
-        return {one: at for one, at in positions.items() if self._committed.get(one) != at}
+    def _uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        positions = self._engine.positions.consumed()
+        return {one: at for one, at in positions.items() if self._committed.get(one) != at.offset}
 
-    def _auto_committed(self, positions: dict[TopicPartition, int], commit: Commit) -> None:
+    def _auto_committed(self, positions: dict[TopicPartition, OffsetAndMetadata], commit: Commit) -> None:
         if commit.error is None:
-            self._committed |= positions
+            self._committed |= {one: at.offset for one, at in positions.items()}
         else:
             log.warning("offsets could not be committed; the next commit will try again: %s", commit.error)
 
@@ -201,9 +201,8 @@ class BaseConsumer:
         return getattr(self._listener, callback.kind.value)
 
     def _to_commit(self, offsets: OffsetsToCommit | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        if offsets is None:
-            return _with_metadata(self._engine.positions.positions())
-        return _with_metadata(offsets)
+        consumed = self._engine.positions.consumed()
+        return consumed if offsets is None else _with_metadata(offsets, consumed)
 
 
 def log_failure(error: KafkaError | None) -> None:
@@ -211,11 +210,19 @@ def log_failure(error: KafkaError | None) -> None:
         log.warning("offsets could not be committed: %s", error)
 
 
-def _with_metadata(offsets: OffsetsToCommit) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {
-        TopicPartition(*one): at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)
-        for one, at in offsets.items()
-    }
+def _with_metadata(
+    offsets: OffsetsToCommit, consumed: Mapping[TopicPartition, OffsetAndMetadata]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """A bare offset that is the position is committed with the position's leader epoch."""
+    found = {}
+    for place, given in offsets.items():
+        partition = TopicPartition(*place)
+        known = consumed.get(partition)
+        if isinstance(given, OffsetAndMetadata):
+            found[partition] = given
+        else:
+            found[partition] = known if known is not None and known.offset == given else OffsetAndMetadata(given)
+    return found
 
 
 def _pattern(names: list[str], pattern: str | re.Pattern[str] | None) -> re.Pattern[str] | None:

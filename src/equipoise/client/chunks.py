@@ -31,6 +31,16 @@ class Chunk:
         self.next_offset = max(offset, self.batches[-1][1].last_offset + 1)
         self.decoded: object = None  # whatever the reader made of it
 
+    @property
+    def last_epoch(self) -> int:
+        """The leader epoch of its last record."""
+        return self.batches[-1][1].partition_leader_epoch
+
+    def epoch_before(self, position: int) -> int | None:
+        """Of the last record before `position`; None: that was in an earlier chunk."""
+        before = [header.partition_leader_epoch for _, header in self.batches if header.base_offset < position]
+        return before[-1] if before else None
+
     def deliverable(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """The batches with records for the application, from `position` on: no control batches, nothing aborted."""
         pending = sorted(self.aborted, key=lambda one: one.first_offset, reverse=True)

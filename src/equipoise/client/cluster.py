@@ -140,6 +140,18 @@ class Cluster:
         found = self._leaders.get(partition)
         return found if found is not None and found.node_id in self.nodes else None
 
+    def learn_leader(self, partition: TopicPartition, leader: Leader, node: Node | None) -> bool:
+        """What a broker has said besides (KIP-951), if it is news: only a newer epoch is."""
+        known = self._leaders.get(partition)
+        if known is not None and known.epoch >= leader.epoch:
+            return False
+        if node is not None:
+            self.nodes[node.node_id] = node
+        if leader.node_id not in self.nodes:
+            return False
+        self._leaders[partition] = leader
+        return True
+
     def topic_name(self, topic_id: bytes) -> str | None:
         return self._names.get(topic_id)
 

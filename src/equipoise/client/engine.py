@@ -14,6 +14,7 @@ from equipoise.client.cluster import Cluster, Snapshot, Wanted
 from equipoise.client.committed import Committed, Found
 from equipoise.client.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.client.fetcher import Fetcher
+from equipoise.client.leader_epochs import LogPosition
 from equipoise.client.lines import Backoff
 from equipoise.client.membership import Membership, new_member, now_ms
 from equipoise.client.positions import Positions
@@ -188,7 +189,8 @@ class Engine:
 
     async def _begin(self, lacking: Mapping[TopicPartition, int]) -> None:
         found: Found = {} if self.committed is None else await self.committed.fetch(lacking)
-        self.positions.begin(lacking, {partition: committed.offset for partition, committed in found.items()})
+        committed = {one: LogPosition(at.offset, at.leader_epoch) for one, at in found.items()}
+        self.positions.begin(lacking, committed)
 
     async def position(self, partition: TopicPartition) -> int:
         """Waits until it is known."""

@@ -15,24 +15,34 @@ _MAX_EPOCH = 2**31 - 1
 FIRST_WITH_IDS = 13
 
 
+Wire = tuple[int, int, int, bytes]
+
+
 class Asked(NamedTuple):
     """What a fetch asks of one partition, and for which epoch of its reader."""
 
     tracked: Tracked
     epoch: int
     offset: int
+    last_fetched_epoch: int
     leader_epoch: int
     topic_id: bytes
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing has happened to the partition since."""
-        return self.tracked.epoch == self.epoch and self.tracked.fetch_offset == self.offset
+        """Whether nothing has happened to the partition since, and no new leader is known: what an old one sends may be
+        lost by now."""
+        tracked = self.tracked
+        return (
+            tracked.epoch == self.epoch
+            and tracked.fetch_offset == self.offset
+            and tracked.checked_epoch == self.leader_epoch
+        )
 
     @property
-    def wire(self) -> tuple[int, int, bytes]:
+    def wire(self) -> Wire:
         """What the broker is told."""
-        return self.offset, self.leader_epoch, self.topic_id
+        return self.offset, self.last_fetched_epoch, self.leader_epoch, self.topic_id
 
 
 Asking = Mapping[TopicPartition, Asked]
@@ -44,7 +54,7 @@ class FetchSession:
     def __init__(self) -> None:
         self.session_id = 0
         self.epoch = _FULL
-        self._known: dict[TopicPartition, tuple[int, int, bytes]] = {}
+        self._known: dict[TopicPartition, Wire] = {}
 
     def reset(self) -> None:
         self.session_id, self.epoch = 0, _FULL
@@ -56,7 +66,7 @@ class FetchSession:
         changed = {key: asked for key, asked in asking.items() if self._known.get(key) != wire[key]}
         gone = {key: known for key, known in self._known.items() if key not in wire}
         replaced = {
-            key: self._known[key] for key in changed if key in self._known and self._known[key][2] != wire[key][2]
+            key: self._known[key] for key in changed if key in self._known and self._known[key][-1] != wire[key][-1]
         }
         request.session_id, request.session_epoch = self.session_id, self.epoch
         request.topics = topics_of(changed, max_bytes)
@@ -82,15 +92,16 @@ def topics_of(asking: Asking, max_bytes: int) -> list[FetchTopic]:
                 partition=number,
                 fetch_offset=asked.offset,
                 current_leader_epoch=asked.leader_epoch,
+                last_fetched_epoch=asked.last_fetched_epoch,
                 partition_max_bytes=max_bytes,
             )
         )
     return list(topics.values())
 
 
-def _forgotten(gone: Mapping[TopicPartition, tuple[int, int, bytes]]) -> list[ForgottenTopic]:
+def _forgotten(gone: Mapping[TopicPartition, Wire]) -> list[ForgottenTopic]:
     topics: dict[tuple[str, bytes], ForgottenTopic] = {}
-    for (name, number), (_, _, topic_id) in gone.items():
+    for (name, number), (*_, topic_id) in gone.items():
         topic = topics.setdefault((name, topic_id), ForgottenTopic(topic=name, topic_id=topic_id, partitions=[]))
         topic.partitions.append(number)
     return list(topics.values())

@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from equipoise.client.agreement import KafkaConnectionError, error_from
 from equipoise.client.chunks import Chunk
-from equipoise.client.cluster import Cluster
+from equipoise.client.cluster import Cluster, Leader, Node
 from equipoise.client.config import ConsumerConfig
 from equipoise.client.fetch_session import FIRST_WITH_IDS, Asked, Asking, FetchSession, by_id, topics_of
 from equipoise.client.fetched import Fetched
+from equipoise.client.leader_epochs import LogPosition, Truncation
 from equipoise.client.lines import Backoff, Purpose
 from equipoise.client.network import AsyncConnection
 from equipoise.client.offsets import PASSING, OffsetLookup, Timestamps
 from equipoise.client.positions import BY_POLICY, Failure, OffsetOutOfRangeError, Positions, Tracked
 from equipoise.client.records import Undecodable
 from equipoise.client.resets import Resets
+from equipoise.client.validation import Doubt, Doubts, Validation
 from equipoise.member.partitions import TopicPartition
-from equipoise.wire.apis.k01_fetch import FetchRequest, FetchResponse, PartitionData
+from equipoise.wire.apis.k01_fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
 from equipoise.wire.schema import ZERO_UUID
 
@@ -33,6 +35,9 @@ log = logging.getLogger(__name__)
 
 _ASIDE_WAIT_MS = 25  # of a short fetch for partitions that had nothing: the next long one takes them in
 _AHEAD = 2  # fetches of a partition that may be queued before the next is sent
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)  # with a hint who leads, perhaps
+
+Plan = dict[int, list[Tracked]]  # by broker
 
 
 class _Node:
@@ -61,13 +66,15 @@ class Fetcher:
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._nodes: dict[int, _Node] = {}
         self._resets = Resets(positions, self._lookup, config, on_data)
+        self._validation = Validation(positions, cluster, config)
+        self._checks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._is_running = self._is_woken = False
 
     def start(self) -> None:
         self._is_running = True
         self._positions.on_change = self._wake
-        self._cluster.watchers.append(self._pump)
+        self._cluster.watchers.append(self._follow_metadata)
         self._pump()
 
     async def close(self) -> None:
@@ -76,6 +83,7 @@ class Fetcher:
             self._timer.cancel()
         await self._resets.close()
         tasks = [task for node in self._nodes.values() for task in (node.long, node.aside) if task is not None]
+        tasks += self._checks
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -94,12 +102,24 @@ class Fetcher:
             self._is_woken = True
             self._loop.call_soon_threadsafe(self._pump)
 
+    def _follow_metadata(self) -> None:
+        with self._positions.lock:
+            is_told = self._validation.check_topics()
+        if is_told:
+            self._on_data()
+        self._pump()
+
     def _pump(self) -> None:
         """Sends whatever can be sent now."""
         self._is_woken = False
         if not self._is_running:
             return
-        for node_id, plan in self._plan().items():
+        fetches, doubted = self._plan()
+        for node_id, plan in doubted.items():
+            task = self._begin(self._check(node_id, self._doubt(plan)))
+            self._checks.add(task)
+            task.add_done_callback(self._checks.discard)
+        for node_id, plan in fetches.items():
             node = self._nodes.setdefault(node_id, _Node(node_id))
             if node.long is None and node.aside is None:
                 node.long = self._begin(self._fetch(node, self._ask(plan), is_long=True))
@@ -112,11 +132,14 @@ class Fetcher:
 
     # -- what to fetch
 
-    def _plan(self) -> dict[int, list[Tracked]]:
-        """What may be fetched and is not under way, by the broker to ask; what has least in store comes first."""
+    def _plan(self) -> tuple[Plan, Plan]:
+        """What may be fetched and is not under way, by the broker to ask, what has least in store first; and what is to
+        be checked with a new leader before."""
         now, positions = self._loop.time(), self._positions
-        plan: dict[int, list[Tracked]] = {}
+        fetches: Plan = {}
+        doubted: Plan = {}
         retry_at: list[float] = []
+        is_leaderless = False
         with positions.lock:
             queued = positions.takeable_bytes()
             for tracked in positions.tracked.values():
@@ -124,33 +147,80 @@ class Fetcher:
                     continue
                 if tracked.retry_at > now:
                     retry_at.append(tracked.retry_at)
+                    continue
+                leader = self._cluster.leader(tracked.partition)
+                if leader is None:
+                    is_leaderless = True
+                elif leader.epoch != tracked.checked_epoch and not self._validation.stands(tracked, leader):
+                    self._plan_check(tracked, leader, doubted, retry_at)
                 elif self._is_full(tracked, queued):
                     positions.is_short_of_room = True
                 else:
-                    plan.setdefault(self._node_of(tracked, now), []).append(tracked)
-        if plan.pop(-1, None):
+                    fetches.setdefault(self._node_of(tracked, leader, now), []).append(tracked)
+        if is_leaderless:
             self._cluster.request_refresh()
         self._pump_at(min(retry_at, default=0.0))
-        for found in plan.values():
+        for found in fetches.values():
             found.sort(key=lambda one: one.queued_bytes)
-        return plan
+        return fetches, doubted
+
+    def _plan_check(self, tracked: Tracked, leader: Leader, doubted: Plan, retry_at: list[float]) -> None:
+        if self._validation.is_stale(tracked, leader):
+            self._retry_later(tracked)
+            retry_at.append(tracked.retry_at)
+            self._cluster.request_refresh()
+        else:
+            doubted.setdefault(leader.node_id, []).append(tracked)
 
     def _is_full(self, tracked: Tracked, queued: int) -> bool:
         most = _AHEAD * self._config.max_partition_fetch_bytes
         return tracked.queued_bytes >= most or queued >= self._config.queued_max_bytes
 
-    def _node_of(self, tracked: Tracked, now: float) -> int:
+    def _node_of(self, tracked: Tracked, leader: Leader, now: float) -> int:
         if tracked.preferred >= 0:
             if now < tracked.preferred_until and tracked.preferred in self._cluster.nodes:
                 return tracked.preferred
             tracked.preferred = -1
-        leader = self._cluster.leader(tracked.partition)
-        return -1 if leader is None else leader.node_id
+        return leader.node_id
 
     def _pump_at(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_at(when, self._pump) if when else None
+
+    # -- positions in doubt
+
+    def _doubt(self, plan: Sequence[Tracked]) -> Doubts:
+        """From here on these are under way, as with fetches."""
+        doubts = {}
+        with self._positions.lock:
+            for tracked in plan:
+                leader = self._cluster.leader(tracked.partition)
+                if leader is not None:
+                    tracked.in_flight, tracked.preferred = tracked.epoch, -1
+                    doubts[tracked.partition] = Doubt(tracked, tracked.epoch, tracked.fetch_position, leader)
+        return doubts
+
+    async def _check(self, node_id: int, doubts: Doubts) -> None:
+        try:
+            answers = await self._validation.ask(node_id, doubts)
+        except EquipoiseError as error:
+            log.debug("where epochs end: %s", error)
+            answers = {}
+        with self._positions.lock:
+            is_told = False
+            for partition, doubt in doubts.items():
+                doubt.tracked.in_flight = 0 if doubt.tracked.in_flight == doubt.epoch else doubt.tracked.in_flight
+                answer = answers.get(partition)
+                if answer is None or isinstance(answer, KafkaError):
+                    self._retry_later(doubt.tracked)
+                if answer is not None and doubt.is_current:
+                    is_told |= self._validation.judge(doubt, answer)
+        if len(answers) < len(doubts):
+            self._cluster.request_refresh()
+        if is_told:
+            self._on_data()
+        self._pump()
 
     # -- one fetch
 
@@ -182,10 +252,12 @@ class Fetcher:
                 tracked.in_flight = tracked.epoch
                 leader = self._cluster.leader(tracked.partition)
                 topic = self._cluster.topics.get(tracked.partition.topic)
+                if topic is not None and tracked.topic_id == ZERO_UUID:
+                    tracked.topic_id = topic.topic_id
                 asking[tracked.partition] = Asked(
                     tracked,
                     tracked.epoch,
-                    tracked.fetch_offset,
+                    *tracked.fetch_position,
                     -1 if leader is None else leader.epoch,
                     ZERO_UUID if topic is None else topic.topic_id,
                 )
@@ -233,22 +305,37 @@ class Fetcher:
             node.session.reset()
             return
         names = {asked.topic_id: partition.topic for partition, asked in asking.items()}
+        nodes = {one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints}
         has_news = False
         with self._positions.lock:
             for topic in answer.responses:
                 name = topic.topic or names.get(topic.topic_id, "")
                 for data in topic.partitions:
                     asked = asking.get(TopicPartition(name, data.partition_index))
-                    if asked is not None and asked.is_current:
+                    if asked is None:
+                        continue
+                    is_hinted = data.error_code in _MOVED and self._follow_hint(asked, data, nodes)
+                    if asked.is_current and not is_hinted:
                         has_news |= self._take_in_partition(asked, data)
         if has_news:
             self._on_data()
+
+    def _follow_hint(self, asked: Asked, data: PartitionData, nodes: Mapping[int, Node]) -> bool:
+        """Who leads now, by the word of a broker that does not (KIP-951): it is asked at once, without new metadata."""
+        hint = data.current_leader
+        if hint is None or hint.leader_id < 0:
+            return False
+        asked.tracked.preferred = -1
+        leader = Leader(hint.leader_id, hint.leader_epoch)
+        return self._cluster.learn_leader(asked.tracked.partition, leader, nodes.get(hint.leader_id))
 
     def _take_in_partition(self, asked: Asked, data: PartitionData) -> bool:
         """Under the lock. True if the application has something to look at."""
         tracked = asked.tracked
         if data.error_code:
             return self._refused(asked, data.error_code)
+        if data.diverging_epoch is not None and data.diverging_epoch.end_offset >= 0:
+            return self._diverged(asked, data.diverging_epoch)
         tracked.failures = 0
         tracked.high_watermark = data.high_watermark
         tracked.last_stable_offset = data.last_stable_offset
@@ -267,6 +354,15 @@ class Fetcher:
             return False
         self._positions.add_chunk(tracked, chunk)
         return True
+
+    def _diverged(self, asked: Asked, end: EpochEndOffset) -> bool:
+        """The broker's log has less of the epoch last fetched. A follower may only be behind: the leader knows."""
+        if asked.tracked.preferred >= 0:
+            asked.tracked.preferred = -1
+            return False
+        position = LogPosition(asked.offset, asked.last_fetched_epoch)
+        divergent = LogPosition(end.end_offset, end.epoch)
+        return self._validation.truncated(asked.tracked, Truncation(position, divergent))
 
     def _refused(self, asked: Asked, code: int) -> bool:
         tracked = asked.tracked
@@ -289,7 +385,13 @@ class Fetcher:
             error = OffsetOutOfRangeError(tracked.partition, asked.offset)
             return self._fail(tracked, Failure(error, passes=False))
         else:
-            log.info("%s has no offset %d: auto.offset.reset decides", tracked.partition, asked.offset)
+            log.warning(
+                "%s has no offset %d: what was there is deleted by now, or the log has lost its end; "
+                "auto.offset.reset=%s decides where to go on",
+                tracked.partition,
+                asked.offset,
+                self._config.auto_offset_reset,
+            )
             self._positions.look_up(tracked, BY_POLICY)
         return False
 

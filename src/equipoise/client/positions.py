@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from equipoise.client.chunks import Chunk
+from equipoise.client.leader_epochs import NO_EPOCH, LogPosition, Truncation
+from equipoise.member.commits import OffsetAndMetadata
 from equipoise.member.partitions import TopicPartition, listed
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
+from equipoise.wire.schema import ZERO_UUID
 
 BY_POLICY = 0  # in place of a timestamp: auto.offset.reset decides
 
@@ -22,11 +25,44 @@ BY_POLICY = 0  # in place of a timestamp: auto.offset.reset decides
 class OffsetOutOfRangeError(KafkaError):
     """The log does not have the position, and auto.offset.reset=none leaves it to the application."""
 
-    def __init__(self, partition: TopicPartition, offset: int) -> None:
+    def __init__(self, partition: TopicPartition, offset: int, message: str = "") -> None:
+        self.partition = partition
+        self.offset = offset
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{partition} has no offset {offset}: what was there is deleted by now, or the log has lost its end; "
+            message
+            or f"{partition} has no offset {offset}: what was there is deleted by now, or the log has lost its end; "
             "auto.offset.reset=none: seek() to where to go on",
+        )
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """Records that were read are lost: an unclean election made a leader of a replica that lacks them (KIP-320).
+
+    `divergent_offset` is where the leader's log parts from what was read; None if nobody can tell."""
+
+    def __init__(self, partition: TopicPartition, truncation: Truncation) -> None:
+        (offset, _), divergent = truncation
+        self.divergent_offset = None if divergent is None else OffsetAndMetadata(divergent[0], "", divergent[1])
+        where = "from where on cannot be told" if divergent is None else f"from offset {divergent.offset} on"
+        go_on = "to where to go on" if divergent is None else f"to {divergent.offset} to read what stands there now"
+        super().__init__(
+            partition,
+            offset,
+            f"{partition} has lost records before offset {offset}, {where}: its new leader never had them; "
+            f"auto.offset.reset=none: seek() {go_on}",
+        )
+
+
+class TopicReplacedError(OffsetOutOfRangeError):
+    """The topic was deleted and created anew: offsets of the old one mean nothing in it."""
+
+    def __init__(self, partition: TopicPartition, offset: int) -> None:
+        super().__init__(
+            partition,
+            offset,
+            f"topic {partition.topic!r} was deleted and created anew: offset {offset} of {partition} was one of the "
+            "old topic; auto.offset.reset=none: seek() to where to begin in the new one",
         )
 
 
@@ -51,6 +87,7 @@ class Tracked:
     """One assigned partition. Under the lock of its `Positions`, all of it."""
 
     __slots__ = (
+        "checked_epoch",
         "chunks",
         "epoch",
         "failure",
@@ -62,6 +99,7 @@ class Tracked:
         "is_paused",
         "last_stable_offset",
         "log_start_offset",
+        "offset_epoch",
         "partition",
         "position",
         "preferred",
@@ -69,6 +107,7 @@ class Tracked:
         "queued_bytes",
         "reset",
         "retry_at",
+        "topic_id",
     )
 
     def __init__(self, partition: TopicPartition, epoch: int) -> None:
@@ -76,6 +115,9 @@ class Tracked:
         self.epoch = epoch  # of the assignment or seek; 0: revoked
         self.position: int | None = None  # of the next record for the application
         self.fetch_offset = -1  # of the next fetch: behind what is queued
+        self.offset_epoch = NO_EPOCH  # the leader epoch of the last record before what is queued
+        self.checked_epoch = NO_EPOCH  # of the leader whose log is known to hold all before `fetch_offset`
+        self.topic_id = ZERO_UUID  # of the topic in which the position is one
         self.reset: int | None = None  # the timestamp to seek to, if it is to be looked up
         self.is_paused = False
         self.is_held = False  # fetched, but not for the application yet
@@ -88,6 +130,18 @@ class Tracked:
         self.preferred = -1  # the replica that the leader has sent us to
         self.preferred_until = 0.0
         self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
+
+    @property
+    def log_position(self) -> LogPosition | None:
+        """The application's."""
+        if self.position is None:
+            return None
+        epoch = self.chunks[0].epoch_before(self.position) if self.chunks else None
+        return LogPosition(self.position, self.offset_epoch if epoch is None else epoch)
+
+    @property
+    def fetch_position(self) -> LogPosition:
+        return LogPosition(self.fetch_offset, self.chunks[-1].last_epoch if self.chunks else self.offset_epoch)
 
     @property
     def is_ready(self) -> bool:
@@ -164,6 +218,12 @@ class Positions:
         with self.lock:
             return {key: one.position for key, one in self.tracked.items() if one.position is not None}
 
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All that are known, as they are committed: with the epoch by which the next owner can check them."""
+        with self.lock:
+            found = {key: one.log_position for key, one in self.tracked.items()}
+        return {key: OffsetAndMetadata(one.offset, "", one.leader_epoch) for key, one in found.items() if one}
+
     def needs_position(self) -> dict[TopicPartition, int]:
         """Those for which a committed offset is to be looked up, or a reset to be asked for; with their epochs."""
         with self.lock:
@@ -173,14 +233,15 @@ class Positions:
                 if one.position is None and one.reset is None and one.failure is None
             }
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
+        """With the leader epoch of the last record before it, the position is checked before it is read from."""
         if offset < 0:
             raise UsageError(f"offset {offset} of {partition} is negative: offsets begin at 0")
         with self.lock:
-            self._move(self._find(partition), offset)
+            self._move(self._find(partition), offset, leader_epoch)
         self.on_change()
 
-    def begin(self, lacking: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> None:
+    def begin(self, lacking: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, LogPosition]) -> None:
         """At a committed offset, or as auto.offset.reset says; not if anything has happened to the partition since it
         had the epoch in `lacking`: others may have had it meanwhile."""
         with self.lock:
@@ -189,7 +250,7 @@ class Positions:
                 if tracked is None or tracked.epoch != epoch:
                     continue
                 if partition in committed:
-                    self._move(tracked, committed[partition])
+                    self._move(tracked, *committed[partition])
                 else:
                     self.look_up(tracked, BY_POLICY)
         self.on_change()
@@ -210,13 +271,13 @@ class Positions:
                 if one.reset is not None and one.failure is None
             }
 
-    def reset_to(self, partition: TopicPartition, epoch: int, offset: int) -> None:
-        """Takes effect if nothing else has happened to the partition since."""
+    def reset_to(self, partition: TopicPartition, epoch: int, at: LogPosition) -> None:
+        """Takes effect if nothing else has happened to the partition since it had this epoch."""
         with self.lock:
             tracked = self.tracked.get(partition)
             if tracked is None or tracked.epoch != epoch:
                 return
-            self._move(tracked, offset)
+            self._move(tracked, *at)
         self.on_change()
 
     def reset_later(self, partition: TopicPartition, epoch: int, timestamp: int) -> None:
@@ -286,7 +347,7 @@ class Positions:
     def pop_chunk(self, tracked: Tracked) -> None:
         """The first is read: the position goes behind it."""
         chunk = tracked.chunks.popleft()
-        tracked.position = chunk.next_offset
+        tracked.position, tracked.offset_epoch = chunk.next_offset, chunk.last_epoch
         tracked.queued_bytes -= chunk.size
         self.queued_bytes -= chunk.size
         if not tracked.chunks and tracked.failure is None:
@@ -297,6 +358,15 @@ class Positions:
         self._move(tracked, offset)
         tracked.failure = Failure(error, passes=False)
         self.ready[tracked.partition] = tracked
+
+    def drop_queued(self, tracked: Tracked) -> None:
+        """What was fetched is fetched again, from the application's position on."""
+        at = tracked.log_position
+        assert at is not None
+        self._move(tracked, *at)
+
+    def go_back(self, tracked: Tracked, to: LogPosition) -> None:
+        self._move(tracked, *to)
 
     def look_up(self, tracked: Tracked, timestamp: int) -> None:
         self._move(tracked, None)
@@ -319,11 +389,12 @@ class Positions:
             )
         return tracked
 
-    def _move(self, tracked: Tracked, offset: int | None) -> None:
+    def _move(self, tracked: Tracked, offset: int | None, leader_epoch: int = NO_EPOCH) -> None:
         self._clear(tracked)
         tracked.epoch = next(self._epochs)
         tracked.position = offset
         tracked.fetch_offset = -1 if offset is None else offset
+        tracked.offset_epoch, tracked.checked_epoch = leader_epoch, NO_EPOCH
         tracked.reset = tracked.failure = None
         tracked.failures, tracked.retry_at = 0, 0.0
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from equipoise.client.config import LATEST, ConsumerConfig
+from equipoise.client.leader_epochs import LogPosition
 from equipoise.client.offsets import OffsetLookup, Outcomes
 from equipoise.client.positions import BY_POLICY, Failure, NoOffsetForPartitionError, Positions
 from equipoise.member.partitions import TopicPartition
@@ -68,7 +69,9 @@ class Resets:
             elif outcome.offset < 0:  # no record is as young as that
                 self._positions.reset_later(partition, epoch, LATEST)
             else:
-                self._positions.reset_to(partition, epoch, outcome.offset)
+                # The epoch is that of the record there, or of the leader at the end: it ends behind the offset in
+                # any log that is whole, so the position can be checked by it as if it were that of the record before.
+                self._positions.reset_to(partition, epoch, LogPosition(outcome.offset, outcome.leader_epoch))
 
     def _fail(self, partition: TopicPartition, epoch: int, failure: Failure) -> None:
         self._positions.fail(partition, epoch, failure)
