@@ -61,6 +61,41 @@ def test_applications_that_poll_too_late(why: str) -> None:
     assert settings([], late[:1]) == set(), "once may be chance"
 
 
+def test_advice_counts_what_the_table_of_reasons_counts() -> None:
+    """Who is out while a rebalance is under way begins none; the advice says how many did."""
+    late = [
+        member("a", turn * 100, turn * 100 + 50, "poll_overrun" if turn < 5 else "join_expired") for turn in range(7)
+    ]
+    began = [rebalance(turn * 100 + 50, "poll_overrun", cause_member=late[turn]["member_id"]) for turn in range(5)]
+    began.append(rebalance(600, "member_joined", cause_member=late[6]["member_id"]))
+    group = Summary("g", began, late, [], [], [], [])
+    (advice,) = advise(group)
+    assert group.reasons["poll_overrun"] == 5
+    assert "7 times a member was out" in advice.text
+    assert "(a; 5 began a rebalance, 2 went while one was under way; max.poll" in advice.text
+    (advice,) = advise(Summary("g", began[:2], late[:2], [], [], [], []))
+    assert (
+        "2 times a member was out because its application did not poll in time (a; each began a rebalance; "
+        in advice.text
+    )
+
+
+def test_a_rate_is_given_of_an_hour_and_more(tmp_path: Path) -> None:
+    joins = [rebalance(turn * 3, "member_joined", cause_client="a") for turn in range(1, 14)]
+    page = write_report(tables(rebalances=joins), tmp_path, "here").read_text(encoding="utf-8")
+    assert "had the most, 13 (in 37.0 s), 13 of them" in page
+    joins.append(rebalance(7_202, "member_joined"))
+    page = write_report(tables(rebalances=joins), tmp_path, "here").read_text(encoding="utf-8")
+    assert "had the most, 14 (7.0 an hour), 14 of them" in page
+
+
+def test_a_group_that_has_members_has_been_calm_until_now() -> None:
+    joins = [rebalance(turn, "member_joined") for turn in (1, 2)]
+    lag = [{"at": at(3_600 * hour), "lag": 0, "is_estimate": False} for hour in (1, 2)]
+    assert Summary("g", joins, [member("a", 0, 2, "left")], [], [], [], lag).per_hour is None
+    assert Summary("g", joins, [member("a", 0, None)], [], [], [], lag).per_hour == 1
+
+
 def test_sessions_that_are_short() -> None:
     silent = [member(name, 0, 50, "session_expired", session_timeout_ms=6_000) for name in "ab"]
     assert settings([], silent) == {"session.timeout.ms"}

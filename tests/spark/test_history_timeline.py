@@ -229,6 +229,43 @@ def test_an_overtaken_rebalance_moves_nothing() -> None:
     assert not any(row["is_empty"] for row in told.ownership)
 
 
+def test_an_overtaken_generation_is_listed_once() -> None:
+    """Its assignment was on its way to the disk when the next rebalance began: it is written, and given to nobody."""
+    journal = [
+        rebalance(1, 0, 100, "member_joined", "a", 1, moved=moved("a", 0, 1)),
+        rebalance(2, 200, 300, "member_joined", "b", 2, overtaken=True),
+        rebalance(3, 300, 400, "member_left", "b", 1, kept=2),
+    ]
+    records = [
+        generation(1, 99, {"a": [0, 1]}),
+        generation(2, 299, {"a": [0], "b": [1]}),
+        generation(3, 399, {"a": [0, 1]}),
+    ]
+    told = tell("g", journal, records)
+    assert [(row["generation"], row["source"], row["overtaken"]) for row in told.rebalances] == [
+        (1, "journal", False),
+        (2, "journal", True),
+        (3, "journal", False),
+    ]
+    assert [row["count"] for row in causes(told.rebalances)] == [1, 1, 1]
+    assert spans(told, 0) == spans(told, 1) == [("a", 100, None)], "b has never had anything"
+
+
+def test_a_rate_is_given_of_an_hour_and_more() -> None:
+    """Owners that change each second for half a minute are not counted up to thousands an hour."""
+    turns = [
+        rebalance(
+            turn, turn * 1000 - 1, turn * 1000, "member_joined", "ab"[turn % 2], 1, moved=moved("ab"[turn % 2], 0)
+        )
+        for turn in range(1, 31)
+    ]
+    (short,) = flapping(tell("g", turns, []).ownership)
+    assert (short["changes"], short["returns"], short["owners_per_hour"], short["score"]) == (29, 28, None, 57)
+    late = [*turns, rebalance(31, 7_200_999, 7_201_000, "member_joined", "b", 1, moved=moved("b", 0))]
+    (long,) = flapping(tell("g", late, []).ownership)
+    assert (long["owners_per_hour"], long["score"]) == (15, 29.5)
+
+
 def test_a_member_that_did_not_poll_says_so() -> None:
     said = "poll() was not called for 2500 ms (max.poll.interval.ms)"
     java = "consumer poll timeout has expired."

@@ -75,7 +75,18 @@ def _print(groups: list[Summary], out: Path) -> None:
     from equipoise.console.tables import print_table
     from equipoise.spark.history.report import OVERVIEW, PAGE, figures
 
-    columns = ("group", "rebalances", "an hour", "in them", "longest", "no owner", "reason", "cause", "protocol", "lag")
+    columns = (
+        "group",
+        "rebalances",
+        "how often",
+        "in them",
+        "longest",
+        "no owner",
+        "reason",
+        "cause",
+        "protocol",
+        "lag",
+    )
     print_table(columns, [(one.group, *figures(one)) for one in groups[:_LISTED]])
     if len(groups) > _LISTED:
         print(f"and {len(groups) - _LISTED} more")

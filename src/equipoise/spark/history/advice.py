@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ _DEFAULT_SESSION_MS = 45_000
 _RESTART = timedelta(minutes=5)  # a client that is back by then was restarted; later, it is another day's work
 _FORMING = timedelta(seconds=30)  # after the first rebalance of a group; members that come in it start together
 _LONG_WAIT_MS = 5_000
+_BY_GOING = "poll_overrun", "session_expired"
 _NAMED, _LONGEST = 3, 60  # names, and letters of a name
 
 
@@ -31,11 +32,13 @@ def _poll_overruns(group: Summary) -> Advice | None:
     late = group.left("poll_overrun", "join_expired")
     if len(late) < _FEW:
         return None
+    limit = _usual(late, "rebalance_timeout_ms")
+    known = "" if limit is None else f"; max.poll.interval.ms={limit:,}"
     return Advice(
         "max.poll.interval.ms, max.poll.records",
         f"{len(late)} times a member was out because its application did not poll in time ({_who(late)}; "
-        f"max.poll.interval.ms={_usual(late, 'rebalance_timeout_ms')}): raise max.poll.interval.ms above the longest "
-        "work on one batch, or lower max.poll.records so that a batch is done sooner.",
+        f"{_began(group, late)}{known}): raise max.poll.interval.ms above the longest work on one batch, or lower "
+        "max.poll.records so that a batch is done sooner.",
     )
 
 
@@ -46,9 +49,10 @@ def _sessions(group: Summary) -> Advice | None:
         return None
     return Advice(
         "session.timeout.ms",
-        f"{len(lost)} members were given up after silence ({_who(lost)}) with session.timeout.ms={timeout:,}; Kafka's "
-        f"default is {_DEFAULT_SESSION_MS:,}. If they were alive, and a pause or a busy machine kept them silent, "
-        "raise it; if they had died, it is what bounds the wait for them, and should stay.",
+        f"{len(lost)} members were given up after silence ({_who(lost)}; {_began(group, lost)}) with "
+        f"session.timeout.ms={timeout:,}; Kafka's default is {_DEFAULT_SESSION_MS:,}. If they were alive, and a pause "
+        "or a busy machine kept them silent, raise it; if they had died, it is what bounds the wait for them, and "
+        "should stay.",
     )
 
 
@@ -161,6 +165,17 @@ def _names(found: Iterable[str]) -> str:
     names = Counter(found).most_common()
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(printable(name, _LONGEST) for name, _ in names[:_NAMED]) + more
+
+
+def _began(group: Summary, gone: Sequence[Row]) -> str:
+    """How many rebalances these members began by going, which is what the table of reasons counts. Who goes while a
+    rebalance is under way begins none."""
+    causes = {row["cause_member"] for row in group.rebalances if row["reason"] in _BY_GOING}
+    began = sum(row["member_id"] in causes for row in gone)
+    during = len(gone) - began
+    if not during:
+        return "each began a rebalance"
+    return f"{began} began a rebalance, {during} went while one was under way" if began else "in rebalances of others"
 
 
 def _usual(rows: Iterable[Row], name: str) -> int | None:

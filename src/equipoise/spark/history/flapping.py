@@ -7,12 +7,11 @@ from collections.abc import Iterable, Sequence
 from equipoise.spark.history.timeline import Row
 
 _MS_IN_HOUR = 3_600_000
-_SHORTEST_SPAN_MS = 60_000  # what is seen for less is not counted up to an hour
 
 
 def flapping(ownership: Sequence[Row]) -> list[Row]:
     """For each partition how often its owner changed, and went back to the one before; and its time without any."""
-    hours = max(_SHORTEST_SPAN_MS, _end(ownership) - min((row["began"] for row in ownership), default=0)) / _MS_IN_HOUR
+    hours = (_end(ownership) - min((row["began"] for row in ownership), default=0)) / _MS_IN_HOUR
     spans: dict[tuple[str, str, int], list[Row]] = {}
     for row in sorted(ownership, key=lambda row: int(row["began"])):
         spans.setdefault((row["group"], row["topic"], row["partition"]), []).append(row)
@@ -37,8 +36,9 @@ def _partition(group: str, topic: str, partition: int, rows: Iterable[Row], hour
         "returns": returns,
         "gaps": len(dark),
         "dark_ms": sum(dark),
-        "owners_per_hour": changes / hours,
-        "score": (changes + returns) / hours,
+        # What is seen for less than an hour is not counted up to one.
+        "owners_per_hour": changes / hours if hours >= 1 else None,
+        "score": (changes + returns) / max(hours, 1),
     }
 
 

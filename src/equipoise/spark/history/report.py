@@ -136,7 +136,7 @@ def _in_short(groups: Sequence[Summary]) -> str:
     reason, times = first.reasons.most_common(1)[0]
     text = (
         f"{sum(len(one.rebalances) for one in busy):,} rebalances of {len(busy)} groups. "
-        f"<b>{_safe(first.group)}</b> had the most, {len(first.rebalances):,} ({first.per_hour:,.1f} an hour), "
+        f"<b>{_safe(first.group)}</b> had the most, {len(first.rebalances):,} ({_often(first)}), "
         f"{times:,} of them for the reason “{escape(words(reason))}”"
     )
     if first.culprits:
@@ -154,7 +154,7 @@ def _figure(name: str, found: tuple[bytes, str]) -> str:
 
 
 def _groups_table(groups: Sequence[Summary]) -> str:
-    names = ("group", "rebalances", "an hour", "time in them", "longest", "without owner", "most frequent reason")
+    names = ("group", "rebalances", "how often", "time in them", "longest", "without owner", "most frequent reason")
     rows = [(one.group, *figures(one)) for one in groups[:_LISTED]]
     more = f"<p>And {len(groups) - _LISTED:,} more.</p>" if len(groups) > _LISTED else ""
     return _table((*names, "most often caused by", "protocol", "lag now"), rows, (1, 2, 3, 4, 5, 9)) + more
@@ -166,7 +166,7 @@ def figures(one: Summary) -> tuple[str, ...]:
 
     return (
         f"{len(one.rebalances):,}",
-        f"{one.per_hour:,.1f}",
+        _often(one),
         times(one.duration_ms),
         times(one.longest_ms),
         times(one.dark_ms),
@@ -175,6 +175,14 @@ def figures(one: Summary) -> tuple[str, ...]:
         one.protocols[0] if one.protocols else "",
         "unknown" if one.lag_now is None else f"{one.lag_now:,}",
     )
+
+
+def _often(one: Summary) -> str:
+    """A rate where the time seen carries it, else that time."""
+    if not one.rebalances:
+        return ""
+    seen = f"in {duration(round(one.seen_for.total_seconds() * 1000))}"
+    return seen if one.per_hour is None else f"{one.per_hour:,.1f} an hour"
 
 
 def _first(counter: Mapping[str, int]) -> str:
@@ -225,7 +233,7 @@ def _flapping_table(groups: Iterable[Summary]) -> str:
             row["group"],
             f"{row['changes']:,}",
             f"{row['returns']:,}",
-            f"{row['owners_per_hour']:,.1f}",
+            "" if row["owners_per_hour"] is None else f"{row['owners_per_hour']:,.1f}",
             f"{row['score']:,.1f}",
             duration(row["dark_ms"]),
         )
@@ -239,7 +247,8 @@ def _honesty(groups: Sequence[Summary]) -> str:
         "Without owner counts from when an owner stopped (its last sign of life, or the join by which it said so) to "
         "when somebody had the partition again, while the group had members.",
         "The score of a partition is its changes of owner in an hour, with those that went back to the owner before "
-        "counted twice.",
+        "counted twice. What was seen for less than an hour is not counted up to one: the score is then of that time, "
+        "and there is no rate.",
         "Lag now is exact. Lag at an earlier time takes as the log's end the first record that is as young: it is as "
         "right as the times of records are, and unknown where they have been deleted.",
         f"{REJOINED.capitalize()}: a member came back with other topics or, mostly, as a cooperative member does after "

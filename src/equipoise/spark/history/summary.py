@@ -13,7 +13,7 @@ import pyarrow as pa
 
 Row = Mapping[str, Any]
 EAGER = frozenset({"range", "roundrobin", "sticky"})
-_SHORTEST_SPAN = timedelta(minutes=1)  # what is seen for less is not counted up to an hour
+_SHORTEST_SPAN = timedelta(hours=1)  # what is seen for less says nothing of an hour
 REJOINED = "rejoined with changed metadata"
 
 
@@ -38,14 +38,21 @@ class Summary:
 
     @cached_property
     def span(self) -> tuple[datetime, datetime] | None:
+        """From the first that is known of it to the last; a group that still has members has been calm until now."""
         times = [row[name] for row in (*self.rebalances, *self.memberships) for name in ("began", "ended") if row[name]]
+        if any(row["ended"] is None for row in self.memberships):
+            times += [row["at"] for row in self.lag[-1:]]
         return (min(times), max(times)) if times else None
 
     @property
-    def per_hour(self) -> float:
-        if self.span is None:
-            return 0.0
-        return len(self.rebalances) / (max(self.span[1] - self.span[0], _SHORTEST_SPAN) / timedelta(hours=1))
+    def seen_for(self) -> timedelta:
+        return timedelta(0) if self.span is None else self.span[1] - self.span[0]
+
+    @property
+    def per_hour(self) -> float | None:
+        """Rebalances. None: it has been seen for too short a time to tell."""
+        is_long = self.seen_for >= _SHORTEST_SPAN
+        return len(self.rebalances) / (self.seen_for / timedelta(hours=1)) if is_long else None
 
     @property
     def protocols(self) -> list[str]:

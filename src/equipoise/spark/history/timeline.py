@@ -56,7 +56,8 @@ def tell(group: str, journal: Sequence[Entry], records: Sequence[Entry]) -> Tabl
 
 
 def _match(rebalances: Sequence[Entry], generations: Sequence[Entry]) -> list[Entry | None]:
-    """To each rebalance of the journal the record that it ended with, unless compaction has taken it."""
+    """To each rebalance of the journal the record of its generation, unless compaction has taken it. One that was
+    overtaken may have one too: its assignment was written, and given to nobody any more."""
     by_number: dict[int, list[Entry]] = {}
     for one in generations:
         by_number.setdefault(one["generation"], []).append(one)
@@ -64,7 +65,7 @@ def _match(rebalances: Sequence[Entry], generations: Sequence[Entry]) -> list[En
     for entry in rebalances:
         early, late = entry["started"] - _SAME_EVENT_MS, entry["at"] + _SAME_EVENT_MS
         near = [one for one in by_number.get(entry["generation"], ()) if early <= one["at"] <= late]
-        found.append(None if entry["overtaken"] or not near else near[0])
+        found.append(near[0] if near else None)
     return found
 
 
@@ -214,7 +215,7 @@ def _journal_step(entry: Entry, record: Entry | None) -> _Step:
         entry["generation"],
         # One that was overtaken gave out nothing, and must not be taken for the end of the group.
         entry["members"] or entry["overtaken"],
-        None if record is None else _owners(record),
+        None if record is None or entry["overtaken"] else _owners(record),
         {(topic, number): owner for topic, number, _, owner in entry["moved"]},
         frozenset((topic, number) for topic, number in entry["revoked"]),
         {(topic, number): dark for topic, number, dark in entry["dark_ms"]},
