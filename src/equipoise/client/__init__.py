@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from equipoise.lazy import importer
 
 if TYPE_CHECKING:
     from equipoise.client.admin import Admin
@@ -45,9 +46,8 @@ _HOMES = {
     "KafkaConnectionError": "equipoise.client.agreement",
     "RebalanceListener": "equipoise.client.listener",
 }
+_load = importer(__name__, {name: _HOMES.get(name, "equipoise.member") for name in __all__})
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "equipoise.member")), name)
+    return _load(name)

@@ -1,19 +1,18 @@
-"""A broker for tests: `from equipoise.testing import Broker`, or the pytest fixture `broker`."""
+"""A broker for tests: the pytest fixture `broker`, or `from equipoise.testing import Broker`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from equipoise.lazy import importer
 
 if TYPE_CHECKING:
     from equipoise.broker import Broker
 
 __all__ = ["Broker"]
 
+_load = importer(__name__, {"Broker": "equipoise.broker"})
+
 
 def __getattr__(name: str) -> Any:
-    """Imports the broker when it is asked for: pytest loads this package in every run on the machine."""
-    if name == "Broker":
-        from equipoise.broker import Broker
-
-        return Broker
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _load(name)

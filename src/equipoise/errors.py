@@ -1,0 +1,86 @@
+"""Every exception that a user may meet, in one place.
+
+`EquipoiseError` is the root. `UsageError`: the call or a setting is wrong. `ProtocolError`: the peer broke Kafka's
+protocol. `KafkaConnectionError`: a broker cannot be reached. `KafkaError`: a broker's answer is an error, whose `code`
+is Kafka's number for it; its subclasses have Kafka's names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from equipoise.lazy import importer
+
+if TYPE_CHECKING:
+    from equipoise.client.agreement import KafkaConnectionError
+    from equipoise.client.positions import (
+        NoOffsetForPartitionError,
+        OffsetOutOfRangeError,
+    )
+    from equipoise.member.errors import (
+        CommitFailedError,
+        FencedInstanceIdError,
+        RebalanceInProgressError,
+    )
+    from equipoise.spark.pipeline.errors import PipelineError
+    from equipoise.wire.errors import (
+        EquipoiseError,
+        ErrorCode,
+        KafkaError,
+        ProtocolError,
+        UsageError,
+    )
+    from equipoise.zookeeper.assignment import UnequalSubscriptionsError
+    from equipoise.zookeeper.group import AlreadyRegisteredError
+    from equipoise.zookeeper.rebalancer import ConsumerRebalanceFailedError
+    from equipoise.zookeeper.safe import (
+        InconsistentStrategyError,
+        OwnershipLostError,
+    )
+    from equipoise.zookeeper.server import ZooKeeperUnavailable
+    from equipoise.zookeeper.streams import ConsumerTimeoutError
+
+__all__ = [
+    "AlreadyRegisteredError",
+    "CommitFailedError",
+    "ConsumerRebalanceFailedError",
+    "ConsumerTimeoutError",
+    "EquipoiseError",
+    "ErrorCode",
+    "FencedInstanceIdError",
+    "InconsistentStrategyError",
+    "KafkaConnectionError",
+    "KafkaError",
+    "NoOffsetForPartitionError",
+    "OffsetOutOfRangeError",
+    "OwnershipLostError",
+    "PipelineError",
+    "ProtocolError",
+    "RebalanceInProgressError",
+    "UnequalSubscriptionsError",
+    "UsageError",
+    "ZooKeeperUnavailable",
+]
+
+_HOMES = {
+    "equipoise.client.agreement": ["KafkaConnectionError"],
+    "equipoise.client.positions": ["NoOffsetForPartitionError", "OffsetOutOfRangeError"],
+    "equipoise.member.errors": ["CommitFailedError", "FencedInstanceIdError", "RebalanceInProgressError"],
+    "equipoise.spark.pipeline.errors": ["PipelineError"],
+    "equipoise.wire.errors": ["EquipoiseError", "ErrorCode", "KafkaError", "ProtocolError", "UsageError"],
+    "equipoise.zookeeper.assignment": ["UnequalSubscriptionsError"],
+    "equipoise.zookeeper.group": ["AlreadyRegisteredError"],
+    "equipoise.zookeeper.rebalancer": ["ConsumerRebalanceFailedError"],
+    "equipoise.zookeeper.safe": ["InconsistentStrategyError", "OwnershipLostError"],
+    "equipoise.zookeeper.server": ["ZooKeeperUnavailable"],
+    "equipoise.zookeeper.streams": ["ConsumerTimeoutError"],
+}
+_load = importer(__name__, {name: home for home, names in _HOMES.items() for name in names})
+
+
+def __getattr__(name: str) -> Any:
+    return _load(name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,21 @@
+"""Names that are imported when they are first used, so that a package costs nothing before.
+
+`import equipoise` loads neither numpy nor a broker: a pytest plugin and a Spark worker import it in every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def importer(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """A module's `__getattr__` (PEP 562): `homes` tells the module in which each name is defined."""
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(homes[name]), name)
+
+    return load

@@ -1,0 +1,53 @@
+"""What `import equipoise` gives: the names for users, each imported when first used."""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+from importlib import import_module
+from inspect import isclass
+from types import ModuleType
+
+import pytest
+
+import equipoise
+from equipoise import errors
+from equipoise.wire.errors import EquipoiseError
+
+INTERNAL = {"IllegalTransition"}  # a bug of ours, never met by a user
+
+
+def test_every_name_can_be_had() -> None:
+    for name in equipoise.__all__:
+        assert getattr(equipoise, name) is not None
+    assert equipoise.Consumer is import_module("equipoise.client.consumer").Consumer
+    assert equipoise.errors.CommitFailedError is import_module("equipoise.member.errors").CommitFailedError
+    assert equipoise.__version__[0].isdigit()
+
+
+def test_the_import_loads_nothing_heavy() -> None:
+    heavy = ["numpy", "pyarrow", "pyspark", "asyncio", "equipoise.broker", "equipoise.client", "equipoise.wire"]
+    script = f"import sys, equipoise; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("module", [equipoise, errors])
+def test_a_name_that_is_not_there(module: ModuleType) -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
+        module.Nonsense  # noqa: B018
+
+
+def test_errors_has_every_exception_of_ours() -> None:
+    defined = {
+        value.__name__
+        for module in pkgutil.walk_packages(equipoise.__path__, "equipoise.")
+        if not module.name.startswith(("equipoise.proving", "equipoise.console", "equipoise.__main__"))
+        for value in vars(import_module(module.name)).values()
+        if isclass(value) and issubclass(value, EquipoiseError) and value.__module__ == module.name
+        if not value.__name__.startswith("_")
+    }
+    assert defined - INTERNAL <= set(dir(errors))
+    for name in dir(errors):
+        assert getattr(errors, name).__name__ == name
