@@ -34,11 +34,19 @@ class StandingClock:
 
     def __init__(self, now: int = 1_700_000_000_000) -> None:
         self._now = now
+        self._ahead = 0
         self._timers: list[tuple[int, int, StandingTimer]] = []
         self._order = itertools.count()
 
     def now(self) -> Ms:
         return Ms(self._now)
+
+    def wall_time(self) -> int:
+        return self._now + self._ahead
+
+    def set_wall_clock(self, by: int) -> None:
+        """As somebody sets the clock of the machine: no deadline comes nearer by it."""
+        self._ahead += by
 
     def call_later(self, delay: int, callback: Callable[[], None]) -> StandingTimer:
         timer = StandingTimer(callback)

@@ -217,6 +217,7 @@ class Context:
     def __init__(self, **config: Any) -> None:
         self.config = GroupConfig(**config)
         self.now = START
+        self.wall_ahead = 0  # of `now`: somebody may set the wall clock
         self.log: list[tuple[bytes, bytes | None]] = []  # what is durable, as it stands in the partition
         self.events: list[Event] = []
         self.under_way: deque[Write] = deque()
@@ -226,7 +227,7 @@ class Context:
         self.run(self.shard.activate(self.now))
 
     def _new_shard(self) -> Shard:
-        return Shard(self.config, lambda: str(next(self._ids)))
+        return Shard(self.config, lambda: str(next(self._ids)), lambda now: now + self.wall_ahead)
 
     # -- steps, writes, time
 

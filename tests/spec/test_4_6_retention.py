@@ -246,3 +246,36 @@ def test_4_6_delete_groups_forgets_the_offsets_at_once() -> None:
     ctx.commit({0: 1})
     ctx.delete_group()
     assert ctx.fetch_all() == {}
+
+
+def test_4_6_retention_is_counted_in_wall_time_and_the_sweep_in_time_that_never_jumps() -> None:
+    """Commits are stamped for a later start of the broker; when the sweep comes is for this one alone."""
+    ctx = Context()
+    ctx.commit({0: 1})
+    ctx.wall_ahead = RETENTION - SWEEP
+    assert ctx.shard.next_deadline() == ctx.now + SWEEP
+    ctx.advance(SWEEP - 1)
+    assert ctx.fetch_offset() == 1
+    ctx.advance(1)
+    assert ctx.fetch_offset() == -1
+
+
+def test_4_6_a_clock_set_back_keeps_offsets_for_longer() -> None:
+    ctx = Context()
+    ctx.commit({0: 1})
+    ctx.wall_ahead = -DAY
+    ctx.advance(RETENTION)
+    assert ctx.fetch_offset() == 1
+    ctx.advance(DAY)
+    assert ctx.fetch_offset() == -1
+
+
+def test_4_6_a_group_that_becomes_empty_is_stamped_with_the_wall_time() -> None:
+    ctx = Context()
+    a = keeper(ctx)
+    a.commit({0: 1})
+    ctx.wall_ahead = DAY
+    a.leave()
+    assert ctx.group().state_since == ctx.now + DAY
+    ctx.reload()
+    assert ctx.group().state_since == ctx.now + DAY

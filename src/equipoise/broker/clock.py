@@ -1,4 +1,9 @@
-"""The broker's only source of time. Tests and the simulator put another clock in its place."""
+"""The broker's only source of time. Tests and the simulator put another clock in its place.
+
+There are two times, because the wall clock may be set while the broker runs. `now` only ever moves on, with the
+timers: every deadline, session and pause is counted in it. `wall_time` is written into records, and compared with what
+was written earlier (retention, expiry of offsets). It decides nothing else.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,10 @@ class Timer(Protocol):
 
 class Clock(Protocol):
     def now(self) -> Ms:
+        """Milliseconds that never jump. Only differences mean anything."""
+        ...
+
+    def wall_time(self) -> int:
         """Milliseconds since 1970, as records carry them."""
         ...
 
@@ -25,13 +34,21 @@ class Clock(Protocol):
 
 
 class LoopClock:
-    """Wall time, and the timers of the running event loop."""
+    """The system's two clocks, and the timers of the running event loop, which go by the monotonic one.
+
+    `now` begins at the wall time of the start. Soon after a machine's own start the bare monotonic clock is smaller
+    than a session timeout, and a time of 0, "never", would look recent.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._begun = time.time_ns() - time.monotonic_ns()
 
     def now(self) -> Ms:
-        return Ms(time.time_ns() // 1_000_000)
+        return Ms((self._begun + time.monotonic_ns()) // 1_000_000)
+
+    def wall_time(self) -> int:
+        return time.time_ns() // 1_000_000
 
     def call_later(self, delay: int, callback: Callable[[], None]) -> Timer:
         return self._loop.call_later(delay / 1000, callback)

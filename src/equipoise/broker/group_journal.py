@@ -45,11 +45,12 @@ class GroupJournal:
             asyncio.get_running_loop().call_soon(self._work)
 
     def _work(self) -> None:
-        now = self._server.clock.now()
+        now = self._server.clock.wall_time()
+        ahead = now - self._server.clock.now()
         rows: list[Record] = []
         for _ in range(min(_PORTION, len(self._events))):
             journal, event = self._events.popleft()
-            for entry in _entries(journal, event):
+            for entry in _entries(journal, event, ahead):
                 key = event.group_id.encode()
                 rows.append(Record(len(rows), now, key, json.dumps(entry, separators=(",", ":")).encode(), ()))
         if rows:
@@ -67,21 +68,24 @@ class GroupJournal:
             log.error("%d events of groups could not be written to %s: %s", len(rows), JOURNAL_TOPIC, error)
 
 
-def _entries(journal: Journal | None, event: Event) -> Iterable[dict[str, Any]]:
-    """An event as a row; with the one that ends a rebalance comes the row of the whole rebalance."""
-    yield {"type": _words(type(event).__name__), **_plain(event)}
+def _entries(journal: Journal | None, event: Event, ahead: int) -> Iterable[dict[str, Any]]:
+    """An event as a row; with the one that ends a rebalance comes the row of the whole rebalance.
+
+    Groups count in a time that never jumps, so that phases have their true length; the wall clock is `ahead` of it.
+    """
+    yield {"type": _words(type(event).__name__), **_plain(event), "at": event.at + ahead}
     if isinstance(event, StateChanged) and journal is not None:
         while (entry := journal.settle()) is not None:
-            yield rebalance_row(entry)
+            yield rebalance_row(entry, ahead)
 
 
-def rebalance_row(entry: Rebalance) -> dict[str, Any]:
+def rebalance_row(entry: Rebalance, ahead: int = 0) -> dict[str, Any]:
     phases = {"detect": entry.detect_ms, "join": entry.join_ms, "assign": entry.assign_ms, "sync": entry.sync_ms}
     return {
         "type": "rebalance",
         "group_id": entry.group_id,
-        "at": entry.ended,
-        "started": entry.started,
+        "at": None if entry.ended is None else entry.ended + ahead,
+        "started": entry.started + ahead,
         "old_generation": entry.old_generation,
         "generation": entry.generation,
         "cause": _plain(entry.cause),

@@ -46,7 +46,7 @@ class GroupShard:
     """One shard: the core, its partition, and what is under way between them."""
 
     def __init__(self, server: Server, journal: GroupJournal, partition: Partition) -> None:
-        self.core = Shard(_group_config(server.config), lambda: str(uuid.uuid4()))
+        self.core = Shard(_group_config(server.config), lambda: str(uuid.uuid4()), server.wall_time_of)
         self._server = server
         self._journal = journal
         self._partition = partition
@@ -160,10 +160,10 @@ class GroupShard:
         batch, self._gathered = self._gathered, None
         if batch is None:
             return
-        now = self._server.clock.now()
+        stamp = self._server.clock.wall_time()
         try:
-            data = memoryview(_build(batch.writes, now))
-            appended = self._server.append(self._partition, data, [(0, read_header(data))], now, keyed=True)
+            data = memoryview(_build(batch.writes, stamp))
+            appended = self._server.append(self._partition, data, [(0, read_header(data))], stamp, keyed=True)
         except KafkaError as error:
             self._done(batch, error.code)
             return
@@ -202,9 +202,9 @@ class _Batch:
         self.timer: Timer | None = None
 
 
-def _build(writes: list[Write], now: int) -> bytearray:
+def _build(writes: list[Write], stamp: int) -> bytearray:
     records = [record for write in writes for record in write.records]
-    return build_pairs([(encode_key(key), encode_value(value) if value else None) for key, value in records], now)
+    return build_pairs([(encode_key(key), encode_value(value) if value else None) for key, value in records], stamp)
 
 
 def _group_config(config: BrokerConfig) -> GroupConfig:

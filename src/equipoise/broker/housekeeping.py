@@ -60,10 +60,10 @@ class Housekeeping:
                 connection.abort()  # `close` would wait for a client that does not read
 
     def enforce_retention(self) -> None:
-        now = self._server.clock.now()
+        wall_time = self._server.clock.wall_time()
         for one in self._logs():
             try:
-                one.enforce_retention(now)
+                one.enforce_retention(wall_time)
             except (KafkaError, OSError) as error:
                 log.error("%s: retention failed and will be tried again: %s", one.name, error)
 
@@ -75,7 +75,7 @@ class Housekeeping:
         """One log after the other: the work on a thread, its begin and end here on the loop."""
         for one in self._logs():
             try:
-                compaction = one.begin_compaction(self._server.clock.now()) if one.config.compacts else None
+                compaction = one.begin_compaction(self._server.clock.wall_time()) if one.config.compacts else None
                 if compaction is not None:
                     await asyncio.to_thread(compaction.run, _let_others_run)
                     one.end_compaction(compaction)

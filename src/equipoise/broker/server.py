@@ -71,6 +71,10 @@ class Server:
     def cluster_id(self) -> str:
         return self.directory.cluster_id
 
+    def wall_time_of(self, now: int) -> int:
+        """What the wall clock, as it is set now, showed at a moment of `clock.now()`."""
+        return now + self.clock.wall_time() - self.clock.now()
+
     @property
     def rack(self) -> str | None:
         return self.config.broker_rack or None
@@ -118,12 +122,12 @@ class Server:
         partition: Partition,
         data: memoryview,
         batches: Sequence[tuple[int, BatchHeader]],
-        now: int,
+        wall_time: int,
         *,
         keyed: bool = False,
     ) -> Appended:
         """Appends; who watches the partition is woken when the records can be read."""
-        appended = partition.log.append(data, batches, now, LEADER_EPOCH, keyed=keyed)
+        appended = partition.log.append(data, batches, wall_time, LEADER_EPOCH, keyed=keyed)
         if partition.log.unsynced:
             self.flusher.dirty(partition.log)
         return appended

@@ -93,7 +93,7 @@ def _deleted(group_id: str, error: ErrorCode) -> DeleteGroupsResponse:
 def expire(shard: Shard, now: int, step: Step) -> None:
     """The sweep: offsets past their retention go, and with its last offset an Empty group."""
     for group in [group for group in shard.groups.values() if not group.commits_under_way]:
-        records = expired_offsets(shard, group, now)
+        records = expired_offsets(shard, group, shard.wall_time(now))
         left = sum(1 for _ in shard.offsets.of_group(group.group_id)) - len(records)
         if left == 0 and group.state is State.EMPTY:
             _forget(shard, group, records, step, expired=True)

@@ -6,7 +6,7 @@ What makes a rebalance stands in `rebalance`; what a request may do stands with 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from equipoise.coordinator.journal import Journal
 from equipoise.coordinator.placement import java_hash
@@ -19,6 +19,7 @@ from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.offsets_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata, Record
 
 Protocols = list[tuple[str, bytes]]  # name and metadata, in order of preference
+WallTime = Callable[[int], int]  # from a `now` to milliseconds since 1970
 
 
 class Member:
@@ -80,12 +81,17 @@ class Member:
         return next(name for name, _ in self.protocols if name in candidates)
 
 
+def unchanged(now: int) -> int:
+    """The wall time where it is all the time there is."""
+    return now
+
+
 class Group:
-    def __init__(self, group_id: str, now: int) -> None:
+    def __init__(self, group_id: str, now: int, wall_time: WallTime = unchanged) -> None:
         self.group_id = group_id
         self.state = State.EMPTY
         self.previous_state = State.EMPTY
-        self.state_since: int | None = now  # None: loaded from a record too old to say
+        self.state_since: int | None = wall_time(now)  # it is written down. None: loaded from a record too old to say
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -105,6 +111,7 @@ class Group:
         self.joined = 0  # members whose JoinGroup is parked
         self.commits_under_way = 0  # written, not yet durable: until then no offset of the group may expire
         self._supporters: Counter[str] = Counter()  # members per protocol
+        self._wall_time = wall_time
 
     # -- state
 
@@ -112,7 +119,7 @@ class Group:
         if (self.state, target) not in TRANSITIONS:
             raise IllegalTransition(self.group_id, self.state, target)
         self.previous_state, self.state = self.state, target
-        self.state_since = now
+        self.state_since = self._wall_time(now)
 
     def is_in(self, *states: State) -> bool:
         return self.state in states
@@ -320,9 +327,9 @@ def protocols_of(request: JoinGroupRequest) -> Protocols:
     return [(protocol.name, protocol.metadata) for protocol in request.protocols]
 
 
-def load_group(group_id: str, value: GroupMetadataValue, now: int) -> Group:
+def load_group(group_id: str, value: GroupMetadataValue, now: int, wall_time: WallTime = unchanged) -> Group:
     """A group from its record: Stable with members, else Empty. What was in flight is lost, as in Kafka."""
-    group = Group(group_id, now)
+    group = Group(group_id, now, wall_time)
     group.apply(value, now)
     group.state = group.previous_state = State.STABLE if value.members else State.EMPTY
     group.state_since = value.current_state_timestamp if value.current_state_timestamp >= 0 else None

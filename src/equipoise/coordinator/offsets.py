@@ -187,7 +187,8 @@ def _records(
     shard: Shard, request: OffsetCommitRequest, topic_ids: Mapping[str, bytes], now: int
 ) -> tuple[list[Record], set[tuple[str, int]]]:
     records, too_large = [], set()
-    expires = min(now + request.retention_time_ms, _LONG_MAX) if request.retention_time_ms != -1 else -1
+    stamp = shard.wall_time(now)
+    expires = min(stamp + request.retention_time_ms, _LONG_MAX) if request.retention_time_ms != -1 else -1
     for topic in request.topics:
         topic_id = topic_ids.get(topic.name, ZERO_UUID)
         for row in topic.partitions:
@@ -196,16 +197,16 @@ def _records(
                 too_large.add((topic.name, row.partition_index))
                 continue
             key = OffsetCommitKey(group=request.group_id, topic=topic.name, partition=row.partition_index)
-            records.append(Record(key, _value(row, now, expires, topic_id)))
+            records.append(Record(key, _value(row, stamp, expires, topic_id)))
     return records, too_large
 
 
-def _value(row: OffsetCommitRequestPartition, now: int, expires: int, topic_id: bytes) -> OffsetCommitValue:
+def _value(row: OffsetCommitRequestPartition, stamp: int, expires: int, topic_id: bytes) -> OffsetCommitValue:
     return OffsetCommitValue(
         offset=row.committed_offset,
         leader_epoch=row.committed_leader_epoch,
         metadata=row.committed_metadata or "",
-        commit_timestamp=now,
+        commit_timestamp=stamp,
         expire_timestamp=expires,
         topic_id=topic_id,
     )
@@ -319,7 +320,7 @@ def _offset_delete_error(group: Group | None) -> ErrorCode:
 # -- expiry
 
 
-def expired_offsets(shard: Shard, group: Group, now: int) -> list[Record]:
+def expired_offsets(shard: Shard, group: Group, wall_time: int) -> list[Record]:
     """Tombstones for what a group need not remember any longer."""
     base = _expiry_base(group)
     if base is _NEVER:
@@ -328,7 +329,7 @@ def expired_offsets(shard: Shard, group: Group, now: int) -> list[Record]:
     return [
         tombstone(group.group_id, topic, partition)
         for topic, partition, committed in shard.offsets.of_group(group.group_id)
-        if not group.is_subscribed_to(topic) and _is_expired(committed, base, retention, now)
+        if not group.is_subscribed_to(topic) and _is_expired(committed, base, retention, wall_time)
     ]
 
 
@@ -347,8 +348,8 @@ def _expiry_base(group: Group) -> int:
     return _NEVER
 
 
-def _is_expired(committed: CommittedOffset, base: int, retention: int, now: int) -> bool:
+def _is_expired(committed: CommittedOffset, base: int, retention: int, wall_time: int) -> bool:
     if committed.expire_timestamp != -1:
-        return now >= committed.expire_timestamp
+        return wall_time >= committed.expire_timestamp
     since = committed.commit_timestamp if base == _SINCE_COMMIT else base
-    return now - since >= retention
+    return wall_time - since >= retention

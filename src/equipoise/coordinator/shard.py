@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from equipoise.coordinator import admin, membership, offsets, sync
 from equipoise.coordinator.config import GroupConfig
-from equipoise.coordinator.group import Group, load_group
+from equipoise.coordinator.group import Group, WallTime, load_group, unchanged
 from equipoise.coordinator.join import Joining
 from equipoise.coordinator.offsets import Offsets
 from equipoise.coordinator.reasons import Cause, Trigger
@@ -48,15 +48,20 @@ class Status(Enum):
 
 
 class Shard:
-    """`new_id` makes the random part of member ids; it is the only thing that is not decided here."""
+    """`new_id` makes the random part of member ids; it is the only thing that is not decided here.
 
-    def __init__(self, config: GroupConfig, new_id: Callable[[], str]) -> None:
+    `now` never jumps, and all deadlines are counted in it. What is written down must mean something after a restart:
+    `wall_time` tells the wall time of a `now`. Expiry of offsets compares wall times, as in Kafka.
+    """
+
+    def __init__(self, config: GroupConfig, new_id: Callable[[], str], wall_time: WallTime = unchanged) -> None:
         self.config = config
         self.status = Status.LOADING
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self.timers = Timers()
         self.rebalancer = Rebalancer(self)
+        self.wall_time = wall_time
         self._new_id = new_id
 
     # -- life
@@ -70,7 +75,7 @@ class Shard:
                 self.create_group(key.group, now)
         elif isinstance(key, GroupMetadataKey) and self.status is Status.LOADING:
             if isinstance(value, GroupMetadataValue):
-                self.groups[key.group] = load_group(key.group, value, now)
+                self.groups[key.group] = load_group(key.group, value, now, self.wall_time)
             else:
                 self.groups.pop(key.group, None)
 
@@ -269,7 +274,7 @@ class Shard:
         return ErrorCode.NONE if self.status is Status.ACTIVE else ErrorCode.NOT_COORDINATOR
 
     def create_group(self, group_id: str, now: int) -> Group:
-        group = self.groups[group_id] = Group(group_id, now)
+        group = self.groups[group_id] = Group(group_id, now, self.wall_time)
         return group
 
     def new_member_id(self, prefix: str) -> str:

@@ -96,7 +96,7 @@ class _Appending:
     def __init__(self, server: Server, request: ProduceRequest, call: Call) -> None:
         self.server = server
         self.call = call
-        self.now = server.clock.now()
+        self.now = server.clock.wall_time()
         self.acks = request.acks
         self.transactional = request.transactional_id is not None
         self.unacknowledged: list[Unacknowledged] = []
