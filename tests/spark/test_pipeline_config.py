@@ -92,7 +92,15 @@ def test_what_needs_no_broker() -> None:
     ("text", "sentence"),
     [
         ("grop = 'x'", "unknown key 'grop' in the pipeline; did you mean 'group'?"),
-        ("[sorce]\nx = 1", "unknown key 'sorce.x' in the pipeline; did you mean 'source'?"),
+        ("[sorce]\nx = 1", "unknown table [sorce] in the pipeline (it holds 'x'); did you mean 'source'?"),
+        ("[snk]\nformat = 'parquet'", "unknown table [snk] in the pipeline (it holds 'format'); did you mean 'sink'?"),
+        ("[sink]\nformat = 'parket'", "[sink] format = 'parket': Spark has no such format; did you mean 'parquet'?"),
+        ("[sink]\nformat = 'tpoic'", "did you mean 'topic'?"),
+        (
+            "[source]\nformat = 'equipose'",
+            "[source] format = 'equipose': Spark has no such format; did you mean 'equip",
+        ),
+        ("[sink]\nformat = 'Parquet'", 'the sink has the format parquet, but no path: say where, as path = "out"'),
         ("source = 'orders'", "source = 'orders': this is a table of options: write [source]"),
         ("sql = 'a'\nfunction = 'a:b'", "sql and function are both given"),
         ("function = 'totals'", "function = 'totals': write module:function"),
@@ -111,6 +119,20 @@ def test_what_is_wrong_is_said(tmp_path: Path, text: str, sentence: str) -> None
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(UsageError, match=r"nowhere\.toml does not exist: a pipeline is a file of TOML"):
         Pipeline.read("nowhere.toml")
+
+
+def test_formats_that_something_may_bring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages of Spark, classes and Python data sources have names that only Spark can tell."""
+    for sink in ({"sink.format": "delta"}, {"sink.format": "org.example.Parket"}):
+        Pipeline.read("a:b", sink)
+    near = {"sink.format": "parket"}
+    Pipeline.read("a:b", near | {"spark.jars.packages": "org.example:parket:1"})
+    (tmp_path / "pyspark_parket.py").touch()
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        Pipeline.read("a:b", near)
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--packages org.example:parket:1")
+    Pipeline.read("a:b", near)
 
 
 # -- before Spark is started

@@ -60,6 +60,15 @@ Caused by: java.io.IOException: No space left on device
 """
 
 
+NO_FORMAT = """An error occurred while calling o51.start.
+: org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: parket. Make \
+sure the provider name is correct and the package is properly registered. SQLSTATE: 42K02
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.dataSourceNotFoundError(QueryExecutionErrors.scala:770)
+Caused by: java.lang.ClassNotFoundException: parket.DefaultSource
+\tat java.base/java.net.URLClassLoader.findClass(URLClassLoader.java:445)
+"""
+
+
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
@@ -90,6 +99,10 @@ Caused by: java.io.IOException: No space left on device
         ),
         (RuntimeError(STREAM_FAILED.format(what=IN_A_TASK)), "ZeroDivisionError: integer division or modulo by zero"),
         (RuntimeError(STREAM_FAILED.format(what=IN_JAVA)), "No space left on device (IOException)"),
+        (
+            RuntimeError(NO_FORMAT),
+            "Spark has no format 'parket': check its name, or bring it, as by spark.jars.packages",
+        ),
         (RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited."), "Java gateway process exited"),
         (RuntimeError(""), "Spark failed without a word"),
     ],

@@ -15,18 +15,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from equipoise.settings import nearest, render
+from equipoise.spark.pipeline.formats import FILES, OURS, SINKS, SOURCES, TOPIC, check_format, named
 from equipoise.wire.errors import UsageError
 
+__all__ = ["OURS", "TOPIC", "Pipeline"]
 DOCUMENT = "docs/pipelines.md"
-OURS = "equipoise"  # the format of our source and sink
-TOPIC = "topic"  # as the format of a sink: ours
 BROKERS = "kafka.bootstrap.servers"
 GROUP_ID = "group.id"
 _TABLES = "source", "sink", "spark"
 _VALUES = "group", "sql", "function", "checkpoint", "trigger"
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-# With these Spark writes files and keeps a list of them in the directory, which belongs to one query.
-_FILES = "parquet", "json", "csv", "orc", "text", "avro", "xml"
 Options = Mapping[str, str]
 
 
@@ -56,6 +54,8 @@ class Pipeline:
         return pipeline if pipeline.brokers is None else pipeline._reached(pipeline.brokers, instead=False)
 
     def _checked(self) -> Self:
+        check_format("source", self.source_format, SOURCES, self.spark)
+        check_format("sink", self.sink_format, SINKS, self.spark)
         if self.sql is not None and self.function is not None:
             raise UsageError("sql and function are both given: a pipeline has one of them")
         if self.function is not None and not _FUNCTION.fullmatch(self.function):
@@ -70,15 +70,15 @@ class Pipeline:
 
     @property
     def source_format(self) -> str:
-        return self.source.get("format", OURS)
+        return named(self.source.get("format", OURS), SOURCES)
 
     @property
     def sink_format(self) -> str:
-        return self.sink.get("format", "console")
+        return named(self.sink.get("format", "console"), SINKS)
 
     @property
     def is_files(self) -> bool:
-        return self.sink_format in _FILES
+        return self.sink_format in FILES
 
     @property
     def source_options(self) -> dict[str, str]:
@@ -162,6 +162,9 @@ def _sorted_out(given: Options) -> dict[str, Any]:
             found[key] = value
         elif key in _TABLES:
             raise UsageError(f"{key} = {value!r}: this is a table of options: write [{key}] and the options below it")
+        elif dot:
+            near = nearest(table, _TABLES, DOCUMENT)
+            raise UsageError(f"unknown table [{table}] in the pipeline (it holds {name!r}){near}")
         else:
             raise UsageError(f"unknown key {key!r} in the pipeline{nearest(table, [*_VALUES, *_TABLES], DOCUMENT)}")
     return found

@@ -15,6 +15,7 @@ _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ?")
 _STATE = re.compile(r"\s*SQLSTATE: \w+\.?")
 _WHERE = re.compile(r";? ?\(?line (\d+),? pos (\d+)\)?;?")
 _FRAMES = re.compile(r"^\s+(?:at |File |\.\.\. \d+ more)|^Traceback ")
+_NO_FORMAT = re.compile(r"\[DATA_SOURCE_NOT_FOUND\] Failed to find the data source: ([^\s]+?)\. ")
 _LONGEST = 600
 
 
@@ -25,7 +26,8 @@ class PipelineError(EquipoiseError):
 def explain(error: BaseException) -> PipelineError:
     """`error` in a sentence; what we said ourselves, somewhere below Spark, is said as it was."""
     text = _text(error)
-    return PipelineError(_of_ours(text) or _of_python(text) or _of_sql(error, text) or _of_spark(text))
+    told = _of_ours(text) or _of_python(text) or _of_format(text) or _of_sql(error, text) or _of_spark(text)
+    return PipelineError(told)
 
 
 @contextmanager
@@ -59,6 +61,14 @@ def _of_python(text: str) -> str | None:
         return None
     said = [found.groups() for line in text.splitlines() if (found := _PYTHON.fullmatch(line.strip()))]
     return _sentence(f"{said[-1][0]}: {said[-1][1]}") if said else None
+
+
+def _of_format(text: str) -> str | None:
+    """Java says which class it has looked for last, `parket.DefaultSource`, and Spark says that in front."""
+    found = _NO_FORMAT.search(text)
+    if found is None:
+        return None
+    return f"Spark has no format {found.group(1)!r}: check its name, or bring it, as by spark.jars.packages"
 
 
 def _of_sql(error: BaseException, text: str) -> str | None:
