@@ -24,6 +24,16 @@ def setting(default: Any, doc: str, low: int | None = None, high: int = LONG_MAX
     return dataclasses.field(default=default, metadata={"doc": doc, "low": low, "high": high, **more})
 
 
+def security_protocol() -> Any:
+    """The row of every client. Kafka and librdkafka write the word in capitals or not."""
+    doc = "PLAINTEXT, in any case: secured clusters are not supported yet."
+    return setting("PLAINTEXT", doc, choices=("PLAINTEXT",), in_capitals=True, why=_NOT_SECURED)
+
+
+_NOT_SECURED = "secured clusters (TLS, SASL) are not supported yet: connect to a PLAINTEXT listener"
+_OF_SECURED = ("sasl.", "ssl.")
+
+
 def kafka_name(attribute: str) -> str:
     return attribute.replace("_", ".")
 
@@ -38,6 +48,8 @@ def parse_values(given: Mapping[str, object], rows: Rows, aliases: Iterable[str]
     values = {}
     for name, value in given.items():
         if name not in rows:
+            if name.startswith(_OF_SECURED):
+                raise UsageError(f"{name}: {_NOT_SECURED}, and leave this setting out")
             raise UsageError(f"unknown setting {name!r}{nearest(name, [*rows, *aliases], document)}")
         values[rows[name].name] = parse_value(name, value, rows[name])
     return values
@@ -55,8 +67,11 @@ def parse_value(name: str, value: object, row: dataclasses.Field[Any]) -> Any:
         return None
     parsed = convert(name, value, str if row.default is None else type(row.default))
     choices = row.metadata.get("choices")
+    if row.metadata.get("in_capitals"):
+        parsed = parsed.upper()
     if choices and parsed not in choices:
-        raise UsageError(f"{name}={value}: must be one of {', '.join(choices)}")
+        why = row.metadata.get("why") or f"must be one of {', '.join(choices)}"
+        raise UsageError(f"{name}={value}: {why}")
     words = row.metadata.get("list_of")
     if words:
         return _words(name, str(parsed), words)

@@ -103,3 +103,12 @@ def test_bootstrap_servers_are_read_as_kafka_writes_them() -> None:
     for wrong in ("", "a", "a:", ":1", "a:b", "a:0", "a:65536", "a:1,,b:2"):
         with pytest.raises(UsageError, match="write HOST:PORT"):
             parse_bootstrap_servers(wrong)
+
+
+def test_plain_text_may_be_said_and_nothing_else(broker: Broker) -> None:
+    with Admin(broker.bootstrap_servers, security_protocol="plaintext") as admin:
+        assert admin.cluster().brokers
+    with pytest.raises(
+        UsageError, match=r"security.protocol=SSL: secured clusters \(TLS, SASL\) are not supported yet"
+    ):
+        Admin(broker.bootstrap_servers, security_protocol="SSL")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 import time
@@ -25,9 +26,12 @@ from equipoise.client import (
     RebalanceListener,
     TopicPartition,
 )
+from equipoise.client.membership import Membership
 from equipoise.client.positions import NoOffsetForPartitionError
 from equipoise.member import CommitFailure
+from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequest
+from equipoise.wire.consumer_protocol import NO_GENERATION
 from equipoise.wire.errors import KafkaError, UsageError
 from tests.client.writing import produce
 
@@ -549,3 +553,99 @@ def test_committed_offsets_are_waited_for_as_java_does(isolation_level: str, mon
         with Consumer(bootstrap_servers=address, group_id="g", isolation_level=isolation_level) as consumer:
             assert consumer.committed(TopicPartition("t", 0)) == {}
     assert asked == [True]
+
+
+def test_partitions_are_named_one_by_one_or_in_lists(
+    consumer: Callable[..., Consumer], broker: Broker, topic: str
+) -> None:
+    produce(broker, topic, 9)
+    mine = consumer(enable_auto_commit=False)
+    places = [TopicPartition(topic, number) for number in range(3)]
+    mine.assign(places)
+    read(mine, 9)
+    mine.commit()
+    first, second, third = places
+    for named in (
+        [first, second],
+        (first, second),
+        {first, second},
+        [tuple(first), tuple(second)],
+        iter((first, second)),
+    ):
+        assert mine.committed(named).keys() == {first, second}
+    assert mine.committed(first, [third]).keys() == {first, third}
+    assert mine.committed((topic, 0)).keys() == {first}
+    assert mine.committed([]) == {}
+    assert mine.end_offsets([second]) == {second: 3}
+    mine.pause([first, second])
+    assert mine.paused() == {first, second}
+    mine.resume([])
+    assert mine.paused() == {first, second}
+    mine.resume()
+    mine.seek_to_beginning([third])
+    assert [one.partition for one in read(mine, 3)] == [2, 2, 2]
+    with pytest.raises(UsageError, match="'orders' is no partition: give TopicPartition"):
+        mine.committed("orders")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"\('orders', '0'\) is no partition"):
+        mine.pause([("orders", "0")])  # type: ignore[list-item]
+
+
+def test_positions_are_committed_with_their_leader_epoch(
+    consumer: Callable[..., Consumer], broker: Broker, topic: str
+) -> None:
+    produce(broker, topic, 9)
+    mine = consumer(enable_auto_commit=False)
+    mine.assign([(topic, 0), (topic, 1)])
+    read(mine, 6)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    mine.commit({first: 3, second: 1})
+    assert mine.committed() == {first: OffsetAndMetadata(3, "", 0), second: OffsetAndMetadata(1, "", -1)}
+    mine.commit()
+    assert mine.committed() == {first: OffsetAndMetadata(3, "", 0), second: OffsetAndMetadata(3, "", 0)}
+
+
+def test_an_automatic_commit_that_came_too_late_promises_nothing(
+    consumer: Callable[..., Consumer], broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    produce(broker, topic, 3)
+    mine = consumer(
+        auto_commit_interval_ms=0, max_poll_interval_ms=1000, session_timeout_ms=1000, heartbeat_interval_ms=300
+    )
+    mine.subscribe(topic)
+    read(mine, 3)
+    member = mine._engine.member
+    end = time.monotonic() + PATIENCE_S
+    while member.generation_id != NO_GENERATION and time.monotonic() < end:
+        time.sleep(0.01)
+    mine.poll(0.1)
+    assert "offsets were not committed, and will not be: poll() was not called for max.poll.interval.ms" in caplog.text
+    assert "will try again" not in caplog.text
+
+
+def test_automatic_commits_go_one_at_a_time(
+    consumer: Callable[..., Consumer],
+    broker: Broker,
+    topic: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While no coordinator answers they would pile up, and each would warn when its time is up."""
+    produce(broker, topic, 3)
+    mine = consumer(auto_commit_interval_ms=0, default_api_timeout_ms=1500)
+    mine.subscribe(topic)
+    read(mine, 3)
+    wait(mine, lambda: len(mine.committed()) == 3)
+    ask = Membership.ask
+
+    async def unanswered(self: Membership, request: Any, coordinator: Any, timeout: float) -> Any:
+        if isinstance(request, OffsetCommitRequest):
+            await asyncio.sleep(3600)
+        return await ask(self, request, coordinator, timeout)
+
+    monkeypatch.setattr(Membership, "ask", unanswered)
+    for number in range(30):
+        mine.seek((topic, 0), number % 2)
+        mine.poll(0.0)
+    wait(mine, lambda: "default.api.timeout.ms" in caplog.text)
+    monkeypatch.undo()
+    assert caplog.text.count("default.api.timeout.ms") == 1

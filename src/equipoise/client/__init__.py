@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from equipoise.client.connection import Connection
     from equipoise.client.consumer import Consumer
     from equipoise.client.listener import RebalanceListener
+    from equipoise.client.positions import (
+        LogTruncationError,
+        NoOffsetForPartitionError,
+        OffsetOutOfRangeError,
+        TopicReplacedError,
+    )
     from equipoise.client.records import ConsumerRecord
     from equipoise.member import (
         CommitFailedError,
@@ -31,10 +37,14 @@ __all__ = [
     "ConsumerRecord",
     "FencedInstanceIdError",
     "KafkaConnectionError",
+    "LogTruncationError",
+    "NoOffsetForPartitionError",
     "OffsetAndMetadata",
+    "OffsetOutOfRangeError",
     "RebalanceInProgressError",
     "RebalanceListener",
     "TopicPartition",
+    "TopicReplacedError",
 ]
 
 _HOMES = {
@@ -44,7 +54,11 @@ _HOMES = {
     "Consumer": "equipoise.client.consumer",
     "ConsumerRecord": "equipoise.client.records",
     "KafkaConnectionError": "equipoise.client.agreement",
+    "LogTruncationError": "equipoise.client.positions",
+    "NoOffsetForPartitionError": "equipoise.client.positions",
+    "OffsetOutOfRangeError": "equipoise.client.positions",
     "RebalanceListener": "equipoise.client.listener",
+    "TopicReplacedError": "equipoise.client.positions",
 }
 _load = importer(__name__, {name: _HOMES.get(name, "equipoise.member") for name in __all__})
 

@@ -11,7 +11,9 @@ from contextlib import ExitStack
 from typing import NamedTuple, Self
 
 from equipoise.client.agreement import KafkaConnectionError, error_from, parse_bootstrap_servers
+from equipoise.client.config import rows
 from equipoise.client.connection import Connection
+from equipoise.settings import parse_value
 from equipoise.wire.apis.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -92,7 +94,15 @@ class Admin:
         admin.create_topic("orders", partitions=6, configs={"retention.ms": "3600000"})
     """
 
-    def __init__(self, bootstrap_servers: str, *, client_id: str = "equipoise", timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        client_id: str = "equipoise",
+        timeout: float = 30.0,
+        security_protocol: str = "PLAINTEXT",
+    ) -> None:
+        parse_value("security.protocol", security_protocol, rows()["security.protocol"])
         self._client_id = client_id
         self._timeout = timeout
         self._open = ExitStack()

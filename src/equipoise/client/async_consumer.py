@@ -9,7 +9,17 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from equipoise.client.base import ARROW_RECORDS, BaseConsumer, Committed, OffsetsToCommit, Place, log_failure, parse
+from equipoise.client.base import (
+    ARROW_RECORDS,
+    BaseConsumer,
+    Committed,
+    OffsetsToCommit,
+    Place,
+    Places,
+    as_partition,
+    log_failure,
+    parse,
+)
 from equipoise.client.engine import Engine, too_late
 from equipoise.client.records import ConsumerRecord
 from equipoise.member import Callback, Commit, Kind, OffsetAndMetadata, TopicPartition
@@ -140,14 +150,14 @@ class AsyncConsumer(BaseConsumer):
         self._engine.commit(self._to_commit(offsets), lambda commit: tell(commit.error))
 
     async def committed(
-        self, *partitions: Place, timeout: float | None = None
+        self, *partitions: Place | Places, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What the group has committed of these partitions, or of all assigned; what has no commit is missing."""
         return await self._wait_for(self._engine.fetch_committed(self._named(partitions)), timeout, "committed()")
 
     async def position(self, partition: Place, timeout: float | None = None) -> int:
         """The offset of the next record that poll() returns of this partition."""
-        return await self._wait_for(self._engine.position(TopicPartition(*partition)), timeout, "position()")
+        return await self._wait_for(self._engine.position(as_partition(partition)), timeout, "position()")
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
@@ -155,10 +165,12 @@ class AsyncConsumer(BaseConsumer):
         """By partition, the first offset of that time (milliseconds since 1970) or later; None: there is none."""
         return await self._wait_for(self._engine.offsets_for_times(timestamps), timeout, "offsets_for_times()")
 
-    async def beginning_offsets(self, *partitions: Place, timeout: float | None = None) -> dict[TopicPartition, int]:
+    async def beginning_offsets(
+        self, *partitions: Place | Places, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
         return await self._wait_for(self._engine.beginnings(self._named(partitions)), timeout, "beginning_offsets()")
 
-    async def end_offsets(self, *partitions: Place, timeout: float | None = None) -> dict[TopicPartition, int]:
+    async def end_offsets(self, *partitions: Place | Places, timeout: float | None = None) -> dict[TopicPartition, int]:
         return await self._wait_for(self._engine.ends(self._named(partitions)), timeout, "end_offsets()")
 
     async def _wait_for(self, work: Coroutine[Any, Any, Result], timeout: float | None, what: str) -> Result:

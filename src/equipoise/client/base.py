@@ -6,7 +6,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -14,14 +14,22 @@ from typing import Any
 from equipoise.client.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.client.engine import Engine
 from equipoise.client.listener import RebalanceListener
-from equipoise.member import Callback, Commit, Kind, OffsetAndMetadata, TopicPartition
+from equipoise.member import (
+    Callback,
+    Commit,
+    CommitFailedError,
+    FencedInstanceIdError,
+    Kind,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from equipoise.settings import kafka_name
 from equipoise.wire.errors import KafkaError, UsageError
 
 log = logging.getLogger(__name__)
 
-Places = Iterable[TopicPartition | tuple[str, int]]
 Place = TopicPartition | tuple[str, int]
+Places = Iterable[Place]
 OffsetsToCommit = Mapping[TopicPartition, int | OffsetAndMetadata]
 Committed = Callable[[KafkaError | None], None]  # told of the outcome
 ARROW_RECORDS = 100_000  # in one table, unless more are asked for
@@ -47,6 +55,7 @@ class BaseConsumer:
         self._is_in_callback = False
         self._commit_due = 0.0
         self._committed: dict[TopicPartition, int] = {}  # by auto-commit
+        self._is_auto_committing = False  # one at a time: while no coordinator answers they would pile up
         self._leaves_at: float | None = None  # when close() or unsubscribe() is out of patience, also with commits
 
     # -- what to read
@@ -75,7 +84,7 @@ class BaseConsumer:
         """Read these partitions, and no others, without being a member of the group. Replaces what was assigned."""
         if self._engine.membership is not None and self._engine.member.subscription.is_active:
             raise UsageError("this consumer has subscribed: unsubscribe() before assign()")
-        chosen = frozenset(TopicPartition(*one) for one in partitions)
+        chosen = frozenset(map(as_partition, partitions))
         self._by_hand = bool(chosen)
         self._engine.assign(chosen)
 
@@ -106,26 +115,26 @@ class BaseConsumer:
     def seek(self, partition: Place, offset: int | OffsetAndMetadata) -> None:
         """The next poll begins at this offset."""
         at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-        self._engine.positions.seek(TopicPartition(*partition), at.offset, at.leader_epoch)
+        self._engine.positions.seek(as_partition(partition), at.offset, at.leader_epoch)
 
-    def seek_to_beginning(self, *partitions: Place) -> None:
+    def seek_to_beginning(self, *partitions: Place | Places) -> None:
         """Of these partitions, or of all."""
         self._engine.positions.request_reset(self._named(partitions), EARLIEST)
 
-    def seek_to_end(self, *partitions: Place) -> None:
+    def seek_to_end(self, *partitions: Place | Places) -> None:
         self._engine.positions.request_reset(self._named(partitions), LATEST)
 
-    def seek_to_time(self, timestamp: int | datetime, *partitions: Place) -> None:
+    def seek_to_time(self, timestamp: int | datetime, *partitions: Place | Places) -> None:
         """To the first record of that time (milliseconds since 1970, or a datetime) or later; else to the end."""
         if isinstance(timestamp, datetime):
             timestamp = round(timestamp.timestamp() * 1000)
         self._engine.positions.request_reset(self._named(partitions), timestamp)
 
-    def pause(self, *partitions: Place) -> None:
+    def pause(self, *partitions: Place | Places) -> None:
         """poll() returns nothing of these, or of all, until they are resumed. It must be called all the same."""
         self._engine.positions.pause(self._named(partitions))
 
-    def resume(self, *partitions: Place) -> None:
+    def resume(self, *partitions: Place | Places) -> None:
         self._engine.positions.resume(self._named(partitions))
 
     def paused(self) -> frozenset[TopicPartition]:
@@ -136,9 +145,11 @@ class BaseConsumer:
         positions, committed_only = self._engine.positions, self.config.isolation_level == "read_committed"
         return {one: positions.lag(one, committed_only=committed_only) for one in positions.assigned()}
 
-    def _named(self, partitions: Iterable[Place]) -> frozenset[TopicPartition]:
-        chosen = frozenset(TopicPartition(*one) for one in partitions)
-        return chosen or self._engine.positions.assigned()
+    def _named(self, partitions: Sequence[Place | Places]) -> frozenset[TopicPartition]:
+        """Partitions one by one or in lists; all that are assigned if none is named, but nothing for an empty list."""
+        if not partitions:
+            return self._engine.positions.assigned()
+        return frozenset(as_partition(one) for given in partitions for one in _listed(given))
 
     # -- inside a poll
 
@@ -168,7 +179,8 @@ class BaseConsumer:
     def _begin_poll(self) -> None:
         self._check_use()
         self._engine.begin_poll()
-        if self.config.enable_auto_commit and time.monotonic() >= self._commit_due:
+        is_due = self.config.enable_auto_commit and time.monotonic() >= self._commit_due
+        if is_due and not self._is_auto_committing:
             self._commit_due = time.monotonic() + self.config.auto_commit_interval_ms / 1000
             self._auto_commit()
 
@@ -180,6 +192,7 @@ class BaseConsumer:
         """What earlier polls have returned; not what is committed already."""
         changed = self._uncommitted()
         if changed:
+            self._is_auto_committing = True
             self._engine.commit(changed, lambda commit: self._auto_committed(changed, commit))
 
     def _uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -187,8 +200,11 @@ class BaseConsumer:
         return {one: at for one, at in positions.items() if self._committed.get(one) != at.offset}
 
     def _auto_committed(self, positions: dict[TopicPartition, OffsetAndMetadata], commit: Commit) -> None:
+        self._is_auto_committing = False
         if commit.error is None:
             self._committed |= {one: at.offset for one, at in positions.items()}
+        elif isinstance(commit.error, CommitFailedError | FencedInstanceIdError):  # others have the partitions, or may
+            log.warning("offsets were not committed, and will not be: %s", commit.error)
         else:
             log.warning("offsets could not be committed; the next commit will try again: %s", commit.error)
 
@@ -205,6 +221,19 @@ class BaseConsumer:
         return consumed if offsets is None else _with_metadata(offsets, consumed)
 
 
+def as_partition(place: object) -> TopicPartition:
+    match place:
+        case (str(topic), int(number)):
+            return TopicPartition(topic, number)
+    raise UsageError(f"{place!r} is no partition: give TopicPartition(topic, number), or a tuple of the two")
+
+
+def _listed(given: Place | Places) -> Iterable[object]:
+    """The members of a list, a set or the like; a partition is a tuple too, of a topic and a number."""
+    is_one = isinstance(given, str) or not isinstance(given, Iterable)
+    return (given,) if is_one or (isinstance(given, tuple) and given and isinstance(given[0], str)) else given
+
+
 def log_failure(error: KafkaError | None) -> None:
     if error is not None:
         log.warning("offsets could not be committed: %s", error)
@@ -216,7 +245,7 @@ def _with_metadata(
     """A bare offset that is the position is committed with the position's leader epoch."""
     found = {}
     for place, given in offsets.items():
-        partition = TopicPartition(*place)
+        partition = as_partition(place)
         known = consumed.get(partition)
         if isinstance(given, OffsetAndMetadata):
             found[partition] = given

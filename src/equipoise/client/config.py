@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-from equipoise.settings import INT_MAX, Rows, kafka_name, parse_values, rows_of, setting
+from equipoise.settings import INT_MAX, Rows, kafka_name, parse_values, rows_of, security_protocol, setting
 from equipoise.wire.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,7 @@ class ConsumerConfig:
 
     bootstrap_servers: str = setting("", "Brokers to begin with: HOST:PORT, several with commas. Required.")
     client_id: str = setting("equipoise", "The name that brokers see and log.")
+    security_protocol: str = security_protocol()
     client_rack: str = setting("", "Where this client is: replicas and partitions of this rack are preferred.")
     group_id: str | None = setting(None, "The group; without one nothing is committed, and partitions are assigned.")
     group_instance_id: str | None = setting(None, "Makes a static member, which may restart without a rebalance.")

@@ -8,7 +8,17 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from equipoise.client.base import ARROW_RECORDS, BaseConsumer, Committed, OffsetsToCommit, Place, log_failure, parse
+from equipoise.client.base import (
+    ARROW_RECORDS,
+    BaseConsumer,
+    Committed,
+    OffsetsToCommit,
+    Place,
+    Places,
+    as_partition,
+    log_failure,
+    parse,
+)
 from equipoise.client.config import ConsumerConfig
 from equipoise.client.engine import Engine, too_late
 from equipoise.client.loop_thread import LoopThread
@@ -132,13 +142,15 @@ class Consumer(BaseConsumer):
         tell = on_done or log_failure
         self._engine.commit(self._to_commit(offsets), lambda commit: tell(commit.error))
 
-    def committed(self, *partitions: Place, timeout: float | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
+    def committed(
+        self, *partitions: Place | Places, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What the group has committed of these partitions, or of all assigned; what has no commit is missing."""
         return self._wait_for(self._engine.fetch_committed(self._named(partitions)), timeout, "committed()")
 
     def position(self, partition: Place, timeout: float | None = None) -> int:
         """The offset of the next record that poll() returns of this partition."""
-        return self._wait_for(self._engine.position(TopicPartition(*partition)), timeout, "position()")
+        return self._wait_for(self._engine.position(as_partition(partition)), timeout, "position()")
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
@@ -146,10 +158,10 @@ class Consumer(BaseConsumer):
         """By partition, the first offset of that time (milliseconds since 1970) or later; None: there is none."""
         return self._wait_for(self._engine.offsets_for_times(timestamps), timeout, "offsets_for_times()")
 
-    def beginning_offsets(self, *partitions: Place, timeout: float | None = None) -> dict[TopicPartition, int]:
+    def beginning_offsets(self, *partitions: Place | Places, timeout: float | None = None) -> dict[TopicPartition, int]:
         return self._wait_for(self._engine.beginnings(self._named(partitions)), timeout, "beginning_offsets()")
 
-    def end_offsets(self, *partitions: Place, timeout: float | None = None) -> dict[TopicPartition, int]:
+    def end_offsets(self, *partitions: Place | Places, timeout: float | None = None) -> dict[TopicPartition, int]:
         return self._wait_for(self._engine.ends(self._named(partitions)), timeout, "end_offsets()")
 
     def _wait_for(self, work: Coroutine[Any, Any, Result], timeout: float | None, what: str) -> Result:

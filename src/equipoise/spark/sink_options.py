@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from equipoise.client.config import ConsumerConfig
-from equipoise.settings import INT_MAX, Rows, parse_values, rows_of, setting
+from equipoise.settings import INT_MAX, Rows, parse_values, rows_of, security_protocol, setting
 from equipoise.spark.options import DOCUMENT, by_known_names, kafka_settings
 from equipoise.wire.errors import UsageError
 from equipoise.wire.records.batch import Codec
@@ -46,6 +46,7 @@ class ProducerConfig:
 
     bootstrap_servers: str = setting("", "Brokers to begin with: HOST:PORT, several with commas. Required.")
     client_id: str = setting("equipoise", "The name that brokers see and log.")
+    security_protocol: str = security_protocol()
     acks: str = setting("all", "Answered by the leader alone (1), or when all replicas have it.", choices=("all", "1"))
     enable_idempotence: bool = setting(True, "Whether what is sent again is stored once. Off if acks is 1.")
     compression_type: str = setting("none", "Compression of batches.", choices=tuple(CODECS))
