@@ -113,11 +113,22 @@ class ServerProcess(ABC):
         return self.await_ready()
 
     def launch(self) -> None:
+        self._check_port()
         self.prepare()
         command, environment = list(self.command()), {**os.environ, **self.environment()}
         self._began = time.perf_counter()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)
+
+    def _check_port(self) -> None:
+        """Whoever has the port already would be taken for this server, and found ready."""
+        try:
+            socket.create_server((HOST, self.port)).close()
+        except OSError as error:
+            why = os.strerror(error.errno or 0)
+            raise EquipoiseError(
+                f"{self.name} cannot listen on {self.address}: {why}; choose another port, or end what has it"
+            ) from None
 
     def await_ready(self) -> Self:
         try:

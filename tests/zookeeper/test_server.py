@@ -6,14 +6,18 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from kazoo.retry import KazooRetry
 
+from equipoise.server_process import free_port
 from equipoise.wire.errors import EquipoiseError, UsageError
 from equipoise.zookeeper import server as servers
 from equipoise.zookeeper.server import ZooKeeperServer, ZooKeeperUnavailable
+from equipoise.zookeeper.session import open_client
 from tests.zookeeper.town import connected
 
 PATIENCE_S = 60
@@ -54,6 +58,70 @@ def test_a_server_whose_port_is_taken_says_so() -> None:
         server,
     ):
         pass
+
+
+def serve(*arguments: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "equipoise", "zookeeper", "serve", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def test_the_command_on_the_port_of_another_server_is_not_ready() -> None:
+    """The other one would answer for it."""
+    with ZooKeeperServer() as other:
+        told = (
+            f"equipoise: zookeeper cannot listen on {other.connect}: Address already in use; choose another port, or "
+            "end what has it\n"
+        )
+        assert serve("--port", str(other.port)) == (2, "", told)
+        assert other.is_ready()
+
+
+@pytest.mark.parametrize("arguments", [("zookeeper", "explain", "g"), ("serve", "--memory", "--listen", "127.0.0.1:0")])
+def test_nobody_at_the_address_is_said_once(arguments: tuple[str, ...]) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "equipoise", *arguments, "--zookeeper", nobody]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        f"equipoise: no ZooKeeper server answers at {nobody} within 6 s (Connection refused): start one (equipoise "
+        "zookeeper serve), or correct the address (zookeeper.connect, --zookeeper)\n"
+    )
+
+
+def test_a_connection_that_is_lost_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """However often kazoo tries: every attempt is a warning to it."""
+    with ZooKeeperServer() as server:
+        client = open_client(server.connect, 20_000)
+        try:
+            server.kill()
+            began = time.monotonic()
+            while client.connected or time.monotonic() - began < 1.5:  # some five attempts
+                time.sleep(0.05)
+        finally:
+            client.stop()
+            client.close()
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert lines, "it is said"
+    assert all(one != two for one, two in pairwise(lines))
+
+
+def test_the_command_with_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    told = f"equipoise: cannot use {file}: File exists; choose another directory\n"
+    assert serve("--port", "0", "--data", str(file)) == (2, "", told)
+
+
+def test_a_server_that_ends_says_why_in_a_line() -> None:
+    """Java's own words, without its stack."""
+    with pytest.raises(EquipoiseError) as caught, ZooKeeperServer({"clientPort": "none"}):
+        pass
+    told = str(caught.value)
+    assert told.startswith("zookeeper has ended with status 2: ")
+    assert 'NumberFormatException: For input string: "none"' in told
+    assert "\n" not in told
+    assert " at org." not in told
 
 
 def test_without_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -166,8 +167,10 @@ class Server:
         try:
             self._listener = await loop.create_server(lambda: Connection(self), host, port, backlog=1024)
         except OSError as error:
+            is_numbered = error.errno is not None and error.errno > 0  # below: a host that is not found
+            why = os.strerror(error.errno or 0) if is_numbered else error.strerror
             raise UsageError(
-                f"cannot listen on {host}:{port}: {error.strerror or error}; choose another with --listen HOST:PORT "
+                f"cannot listen on {host}:{port}: {why}; choose another with --listen HOST:PORT "
                 "(port 0 takes a free one)"
             ) from None
         self.host, self.port = self._listener.sockets[0].getsockname()[:2]

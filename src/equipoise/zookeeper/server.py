@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from equipoise.server_process import HOST, ServerProcess, free_port
-from equipoise.wire.errors import EquipoiseError
+from equipoise.wire.errors import EquipoiseError, UsageError
 
 _ASK_S = 2.0
 # Of the 260 jars of PySpark those that the server loads: it is there in half the time, with half the memory.
@@ -27,6 +27,7 @@ _QUIET = """<?xml version="1.0" encoding="UTF-8"?>
 <Configuration status="OFF"><Appenders><Console name="err" target="SYSTEM_ERR"/></Appenders>
 <Loggers><Root level="ERROR"><AppenderRef ref="err"/></Root></Loggers></Configuration>
 """
+_FRAMES = "at ", "... "
 _SETTINGS = {
     "tickTime": 200,  # also the steps in which sessions end
     "minSessionTimeout": 400,
@@ -81,7 +82,10 @@ class ZooKeeperServer(ServerProcess):
         return self.address
 
     def prepare(self) -> None:
-        self.data.mkdir(parents=True, exist_ok=True)
+        try:
+            self.data.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot use {self.data}: {error.strerror}; choose another directory") from None
         everything = {"dataDir": self.data, "clientPortAddress": HOST, "clientPort": self.port, **self.settings}
         self._config.write_text("".join(f"{name}={value}\n" for name, value in everything.items()))
         self._quiet.write_text(_QUIET)
@@ -102,6 +106,11 @@ class ZooKeeperServer(ServerProcess):
 
     def is_ready(self) -> bool:
         return "Mode:" in self.ask("srvr")
+
+    def last_words(self) -> str:
+        """Without the frames of Java's stack traces, as one line."""
+        lines = [line.strip() for line in super().last_words().splitlines()]
+        return "; ".join(line for line in lines if line and not line.startswith(_FRAMES))
 
     # -- what it says of itself
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from kazoo.client import KazooClient
 
 from equipoise.wire.errors import UsageError
@@ -13,19 +15,46 @@ _RECONNECT = {"max_tries": -1, "delay": 0.05, "max_delay": 0.5, "backoff": 2}
 _ATTEMPTS = 3
 
 
+class _Attempts(logging.Filter):
+    """kazoo warns of every attempt to connect. Until the first succeeds, our error says it once and better; later, what
+    repeats itself is said once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = ""
+        self.is_open = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno != logging.WARNING:
+            return True
+        before, self.last = self.last, record.getMessage()
+        return self.is_open and before != self.last
+
+
+def _logger(attempts: _Attempts) -> logging.Logger:
+    """Of one client, below kazoo's own, which others may use too."""
+    logger = logging.Logger("kazoo.client")
+    logger.parent = logging.getLogger("kazoo.client")
+    logger.addFilter(attempts)
+    return logger
+
+
 def open_client(hosts: str, session_timeout_ms: int, connection_timeout_ms: int | None = None) -> KazooClient:
     """Connected. UsageError if no server answers in time, or if there is no such address."""
     seconds = (connection_timeout_ms or session_timeout_ms) / 1000
+    attempts = _Attempts()
+    options = {"connection_retry": dict(_RECONNECT), "logger": _logger(attempts)}
     try:
-        client = KazooClient(hosts, timeout=session_timeout_ms / 1000, connection_retry=dict(_RECONNECT))
+        client = KazooClient(hosts, timeout=session_timeout_ms / 1000, **options)
     except ValueError:
         raise UsageError(f"zookeeper.connect={hosts}: write HOST:PORT, several with commas, then /CHROOT") from None
     try:
         client.start_async().wait(seconds)  # start() would warn of a chroot that is not there yet
         if not client.connected:
+            why = f" ({attempts.last.rpartition(': ')[2]})" if attempts.last else ""
             raise UsageError(
-                f"no ZooKeeper server answers at {hosts} within {seconds:g} s: start one (equipoise zookeeper serve), "
-                "or correct zookeeper.connect"
+                f"no ZooKeeper server answers at {hosts} within {seconds:g} s{why}: start one (equipoise zookeeper "
+                "serve), or correct the address (zookeeper.connect, --zookeeper)"
             )
         if client.chroot:
             client.ensure_path("/")
@@ -33,6 +62,7 @@ def open_client(hosts: str, session_timeout_ms: int, connection_timeout_ms: int 
         client.stop()
         client.close()
         raise
+    attempts.is_open = True
     client.hosts *= -(-_ATTEMPTS // len(client.hosts))
     return client
 
