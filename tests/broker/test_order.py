@@ -97,7 +97,7 @@ def test_requests_beyond_the_limit_in_flight_wait_until_others_have_left(start: 
     for _ in range(3):
         client.send(fetch_request(max_wait_ms=LONG_WAIT), BY_NAME)
     client.send(CREATE)
-    eventually(lambda: broker.call(lambda s: any(c._backlog for c in s.connections)), "a frame is held back")
+    eventually(lambda: broker.call(lambda s: any(c._read_paused for c in s.connections)), "it is no longer read from")
     assert broker.call(lambda s: s.topics.get("behind")) is None
     append(other, b"go")
     for _ in range(3):

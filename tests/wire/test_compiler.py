@@ -6,7 +6,13 @@ import tracemalloc
 
 import pytest
 
+from equipoise.wire.apis.k01_fetch import FetchRequest
+from equipoise.wire.apis.k03_metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
+from equipoise.wire.apis.k19_create_topics import CreatableTopicResult, CreateTopicsResponse
+from equipoise.wire.compiler import encode_rows
 from equipoise.wire.errors import ProtocolError, UsageError
+from equipoise.wire.primitives import write_uvarint
 from equipoise.wire.schema import ZERO_UUID, Message, Struct, field
 
 
@@ -197,3 +203,52 @@ def test_messages_compare_and_print_by_value() -> None:
     assert sample() == sample()
     assert sample() != Sample(flag=True, text="")
     assert repr(Inner(name="n", data=b"d")) == "Inner(name='n', data=b'd')"
+
+
+# -- bounds that are Kafka's, or nobody needs more
+
+
+def test_no_string_is_longer_than_kafkas() -> None:
+    """A compact string could say any length; Kafka's own readers refuse more than 32,767 bytes."""
+    longest = ApiVersionsRequest(client_software_name="x" * 32_767).encode(3)
+    assert len(ApiVersionsRequest.decode(longest, 3).client_software_name) == 32_767
+    with pytest.raises(ProtocolError, match="client_software_name: length 32768 is not allowed"):
+        ApiVersionsRequest.decode(ApiVersionsRequest(client_software_name="x" * 32_768).encode(3), 3)
+
+
+def test_tagged_fields_that_tell_us_nothing_are_counted() -> None:
+    body = ApiVersionsRequest().encode(3)
+    tags = [write_uvarint(number + 10) + b"\0" for number in range(100)]
+    flooded = body[:-1] + write_uvarint(len(tags)) + b"".join(tags)
+    assert ApiVersionsRequest.decode(flooded, 3, budget=100) == ApiVersionsRequest()
+    with pytest.raises(ProtocolError, match="1 tagged fields too many"):
+        ApiVersionsRequest.decode(flooded, 3, budget=99)
+
+
+def test_known_tagged_fields_are_counted_too() -> None:
+    body = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]).encode(17)
+    tags = [write_uvarint(number + 10) + b"\0" for number in range(100)]
+    flooded = body[:-1] + write_uvarint(len(tags)) + b"".join(tags)
+    assert FetchRequest.decode(flooded, 17, budget=100).topics == []
+    with pytest.raises(ProtocolError, match="tagged fields too many"):
+        FetchRequest.decode(flooded, 17, budget=99)
+
+
+def test_a_message_for_people_is_cut_rather_than_refused() -> None:
+    result = CreatableTopicResult(name="t", error_code=17, error_message="x" * 100_000)
+    for version in (4, 7):
+        (read,) = CreateTopicsResponse.decode(CreateTopicsResponse(topics=[result]).encode(version), version).topics
+        assert read.error_message == "x" * 1000
+
+
+@pytest.mark.parametrize("version", [1, 8, 12])
+def test_rows_may_be_encoded_before_their_message(version: int) -> None:
+    rows = [
+        MetadataResponsePartition(error_code=0, partition_index=i, leader_id=1, replica_nodes=[1], isr_nodes=[1])
+        for i in range(3)
+    ]
+    topic = MetadataResponseTopic(error_code=0, name="t", partitions=rows)
+    message = MetadataResponse(brokers=[], controller_id=1, topics=[topic])
+    plain = message.encode(version)
+    topic.partitions = encode_rows(MetadataResponse, version, rows)  # type: ignore[assignment]
+    assert message.encode(version) == plain

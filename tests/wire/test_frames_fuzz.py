@@ -150,6 +150,8 @@ def _receive(connection: Connection, transport: FakeTransport, piece: bytes) -> 
         count = min(len(room), len(piece))
         room[:count] = piece[:count]
         connection.buffer_updated(count)
+        while connection._is_queued:  # nobody else is there to have a turn
+            connection._take_turn()
         piece = piece[count:]
 
 

@@ -19,6 +19,7 @@ from equipoise.broker.beats import Beat
 from equipoise.broker.holding import Holding
 from equipoise.broker.parking import Parked, Release
 from equipoise.broker.receiving import FREE_ROOM
+from equipoise.broker.turns import SLICE_S
 from equipoise.wire.apis.headers import decode_request_header
 from equipoise.wire.errors import ProtocolError
 
@@ -37,8 +38,6 @@ _COPY_UP_TO = 4096  # a small read is cut up faster as bytes than as views
 _WRITE_HIGH_WATER = 1 << 20
 _PENDING_HIGH_WATER = 1 << 20  # bytes of requests that wait for their replies; a Produce's are in the log by then
 _SMALL_PIECE = 4096  # cheaper to copy than to send as a buffer of its own
-_SLICE_S = 0.005  # time for which one connection's requests are served before all others have their turn
-_MAX_GROWTH = 1 << 23  # of a frame's buffer at a time
 _PRODUCE = 0
 MAX_ELEMENTS = 65_536  # of all arrays in one request: with its answer at worst 90 MB, less than the largest frame
 _HEARTBEAT = 12
@@ -102,10 +101,9 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active: int = server.clock.now()
         self._transport = cast(asyncio.Transport, None)
         self._head = b""  # the first bytes of a frame whose size is not known yet
-        self._frame: bytearray | None = None  # a frame partly received, its buffer grown as far as `_room` says
+        self._frame: bytearray | None = None  # a frame partly received; it grows
         self._filled = 0
         self._frame_size = 0
-        self._room = 0
         self._reserved = 0  # what the budget of all connections has given to `_frame`
         self._reserved_behind = 0  # and to frames in `_backlog`
         self.frame_began: int | None = None  # when the first byte of the unfinished frame came
@@ -142,12 +140,9 @@ class Connection(asyncio.BufferedProtocol):
         self.release_parked(Release.DISCONNECTED)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        frame = self._frame
-        if frame is None:
-            return self.server.receive_buffer
-        if len(frame) < self._room:  # not before now: what was last read into is still exported in `buffer_updated`
-            frame.extend(bytes(self._room - len(frame)))
-        return memoryview(frame)[self._filled :]
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        return self.server.receive_buffer
 
     def buffer_updated(self, count: int) -> None:
         if self._frame is None:
@@ -199,26 +194,28 @@ class Connection(asyncio.BufferedProtocol):
             self.frame_began = began if p == 0 and began is not None else self.server.clock.now()
 
     def _begin_frame(self, size: int, received: bytearray, began: int | None) -> None:
-        self._frame, self._frame_size, self._filled, self._room = received, size, len(received), len(received)
+        self._frame, self._frame_size, self._filled = received, size, len(received)
         self.frame_began = self.server.clock.now() if began is None else began
         self._make_room()
 
     def _make_room(self) -> None:
-        """For as much again as has come: a size that is only declared takes no memory."""
-        assert self._frame is not None
-        if self._filled == self._frame_size:
-            self._backlog.append(self._frame)
+        """For some times what has come: a size that is only declared takes no memory."""
+        frame, filled = self._frame, self._filled
+        assert frame is not None
+        if filled == self._frame_size:
+            self._backlog.append(frame)
             self._frame = self.frame_began = None
             self._reserved_behind, self._reserved = self._reserved_behind + self._reserved, 0
-        elif self._filled == self._room:
-            room = min(self._frame_size, max(self._room + min(self._room, _MAX_GROWTH), FREE_ROOM))
+        elif filled == len(frame):
+            room = min(self._frame_size, max(filled * (4 if filled < 1 << 20 else 2), FREE_ROOM))
             wanted = max(room - FREE_ROOM - self._reserved, 0)
             if wanted and not self.server.receiving.take(self, wanted):
                 self._is_starved = True
                 self._regulate_reading()
                 return
             self._reserved += wanted
-            self._room = room
+            self._frame = bytearray(room)
+            self._frame[:filled] = frame
 
     def feed(self) -> None:
         """The budget may have room again: reading goes on, and so does the time for the frame."""
@@ -264,14 +261,14 @@ class Connection(asyncio.BufferedProtocol):
         """All that has come; but when it takes long, the rest when others have had their turn."""
         began = ends = monotonic()
         self._corked = True
-        while self._backlog and not self._is_full() and ends - began < _SLICE_S:
+        while self._backlog and not self._is_full() and ends - began < SLICE_S:
             self._serve(self._backlog.popleft(), now)
             if self.held_bytes >= _WRITE_HIGH_WATER:
                 self._flush()
             ends = monotonic()
         self._corked = False
         self._flush()
-        if ends - began >= _SLICE_S:
+        if ends - began >= SLICE_S:
             self._next_slice = ends + (ends - began)
             if self._backlog:
                 self._queue()
@@ -283,9 +280,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _queue(self) -> None:
         self._is_queued = True
-        self.server.turns.add(self)
+        self.server.turns.add(self._take_turn)
 
-    def take_turn(self) -> None:
+    def _take_turn(self) -> None:
         self._is_queued = False
         if not self._transport.is_closing():
             self._next_slice = 0.0

@@ -1,34 +1,53 @@
-"""Whose requests have cost much, and so wait for their turn: one connection in each turn of the loop.
+"""Work that takes long, in turns: one slice in each turn of the loop, for whoever waits the longest.
 
-All others are served when they are read. So whoever sends a heartbeat waits for one slice of the costly requests
-at most, however many connections send them.
+Connections whose requests have cost much wait here for their next slice, and so do single requests with much to do
+(`run`). All others are served when they are read. So a heartbeat waits for one slice at most, however many
+connections send costly requests.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Iterator
+from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Connection
+    from equipoise.broker.connection import Call
+    from equipoise.wire.schema import Message
+
+SLICE_S = 0.005
 
 
 class Turns:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._queue: deque[Connection] = deque()
+        self._queue: deque[Callable[[], None]] = deque()
 
-    def add(self, connection: Connection) -> None:
-        self._queue.append(connection)
+    def add(self, take_turn: Callable[[], None]) -> None:
+        self._queue.append(take_turn)
         if len(self._queue) == 1:
-            self._loop.call_soon(self._run)
+            self._loop.call_soon(self._take)
 
-    def _run(self) -> None:
-        connection = self._queue[0]
+    def _take(self) -> None:
         try:
-            connection.take_turn()
+            self._queue[0]()
         finally:
             self._queue.popleft()
             if self._queue:
-                self._loop.call_soon(self._run)
+                self._loop.call_soon(self._take)
+
+    def run(self, call: Call, work: Iterator[object], answer: Callable[[], Message]) -> None:
+        """Does `work`, which yields wherever it may be interrupted, then answers. Short work is done at once."""
+        try:
+            ends = monotonic() + SLICE_S
+            for _ in work:
+                if monotonic() >= ends:
+                    self.add(lambda: self.run(call, work, answer))
+                    return
+            response = answer()
+        except Exception:  # noqa: BLE001  one request must not end the loop, nor the work of others
+            call.connection.fail()
+        else:
+            call.reply(response)

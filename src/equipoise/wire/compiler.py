@@ -3,8 +3,9 @@
 What makes the result fast: runs of fixed-size fields, with the length byte that follows them, are one
 `Struct` call; objects are made by `object.__new__` and filled slot by slot; encoders append pieces to a list,
 so that record data is never copied. What makes it safe: a position only moves forward, a count is never
-larger than the bytes that are left nor than the caller's budget of array elements (one byte on the wire can
-be a hundred in memory), and the end must be met exactly (but for the one table that says otherwise).
+larger than the bytes that are left nor than the caller's budget of array elements and tagged fields (one byte on
+the wire can be a hundred in memory), a string is never longer than Kafka's, and the end must be met exactly (but for
+the one table that says otherwise).
 
 When a function fails, a slower twin that notes where it stands is compiled from the same table and run once,
 only to name the field in the error.
@@ -13,13 +14,13 @@ only to name the field in the error.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 from equipoise.wire.errors import ProtocolError, UsageError
-from equipoise.wire.primitives import Fault, check_null, long_uvarint, skip_tags, uvarint, write_uvarint
-from equipoise.wire.schema import Field, Message, Struct, WireType
+from equipoise.wire.primitives import Fault, check_null, long_string, long_uvarint, skip_tags, uvarint, write_uvarint
+from equipoise.wire.schema import Encoded, Field, Message, Struct, WireType
 
 Decoder = Callable[[bytes | bytearray, int, int], Any]
 Encoder = Callable[[Any, list[Any]], None]
@@ -43,6 +44,7 @@ _BOUND_COUNT = [
     "if left < 0: raise Fault(-left, 0, 'elements too many')",
 ]
 _NULL, _NULL_IN_TAG = -1, 0  # what stands for a struct that is null; 1 stands before one that is not
+_LONGEST_MESSAGE = 1000  # characters; it may quote a name as long as a string can be, and must still be one
 _SHORT_UVARINTS = [bytes((n,)) for n in range(128)]
 
 
@@ -63,6 +65,21 @@ def encoder(cls: type[Message], version: int) -> Encoder:
     """`encode(message, pieces)`: appends the message's bytes to `pieces`."""
     _check_version(cls, version)
     return _Encoding(cls, version).function()
+
+
+def encode_rows(cls: type[Message], version: int, rows: Sequence[Struct]) -> Encoded:
+    """Elements of an array in a message `cls`, as they will stand in it: for rows that are sent again and again."""
+    pieces: list[Any] = []
+    if rows:
+        encode = _row_encoder(cls, version, type(rows[0]))
+        for row in rows:
+            encode(row, pieces)
+    return Encoded(len(rows), b"".join(pieces))
+
+
+@cache
+def _row_encoder(cls: type[Message], version: int, of: type[Struct]) -> Encoder:
+    return _Encoding(cls, version, root=of).function()
 
 
 def compile_init(cls: type[Struct]) -> Callable[..., None]:
@@ -95,8 +112,9 @@ def _check_version(cls: type[Message], version: int) -> None:
 class _Source:
     """Lines of a function under construction, and the run of fixed-size fields not yet written out."""
 
-    def __init__(self, cls: type[Message], version: int, trace: bool = False) -> None:
+    def __init__(self, cls: type[Message], version: int, trace: bool = False, root: type[Struct] | None = None) -> None:
         self.cls = cls
+        self.root = root or cls
         self.version = version
         self.flexible = version in cls.flexible
         self.trace = trace
@@ -138,6 +156,7 @@ class _Decoding(_Source):
             "explain": self.explain,
             "check_null": check_null,
             "long_uvarint": long_uvarint,
+            "long_string": long_string,
             "uvarint": uvarint,
             "skip_tags": skip_tags,
             "unpack_from": struct.unpack_from,
@@ -227,7 +246,7 @@ class _Decoding(_Source):
         self.run.append(("B" if self.flexible else fixed, "n"))
         self.flush()
         if self.flexible:
-            self.emit("if n > 127: n, p = long_uvarint(buf, p, n)")
+            self.emit(f"if n > 127: n, p = {'long_string' if fixed == 'h' else 'long_uvarint'}(buf, p, n)")
             self.emit("n -= 1")
 
     def array(self, of: WireType, nullable: bool, target: str, depth: int, path: str) -> None:
@@ -268,10 +287,12 @@ class _Decoding(_Source):
         self.run.append(("B", "n"))
         self.flush()
         if not tagged:
-            self.emit("if n: p = skip_tags(buf, p, n)")
+            self.emit("if n: p, left = skip_tags(buf, p, n, left)")
             return
         self.emit("if n > 127: n, p = long_uvarint(buf, p, n)")
         self.emit("if n > end - p: raise Fault(p + n, end)")
+        self.emit("left -= n")
+        self.emit("if left < 0: raise Fault(-left, 0, 'tagged fields too many')")
         self.emit("for _ in range(n):")
         self.indent += 1
         self.emit(f"tag, p = uvarint(buf, p); n, p = uvarint(buf, p); stop{depth} = p + n")
@@ -321,11 +342,12 @@ class _Encoding(_Source):
             "i16": struct.Struct(">h").pack,
             "i32": struct.Struct(">i").pack,
             "pack": struct.pack,
+            "Encoded": Encoded,
             "at": self.at,
         }
         if self.trace:
             self.where = ""
-        self.struct(self.cls, 0, "")
+        self.struct(self.root, 0, "")
         tail = ["    except faults as fault:", "        raise explain(o0, fault) from None"]
         function: Encoder = self.build(head, tail)
         return function
@@ -333,7 +355,7 @@ class _Encoding(_Source):
     def explain(self, message: Message, fault: Exception) -> Exception:
         if self.trace:
             return fault
-        twin = _Encoding(self.cls, self.version, trace=True)
+        twin = _Encoding(self.cls, self.version, trace=True, root=self.root)
         try:
             twin.function()(message, [])
         except _ENCODE_FAULTS as found:
@@ -376,7 +398,8 @@ class _Encoding(_Source):
         if type == "records":
             self.records()
         else:
-            self.emit("b = v.encode()" if type == "string" else "b = v")
+            cut = f"[:{_LONGEST_MESSAGE}]" if source.endswith(".error_message") else ""
+            self.emit(f"b = v{cut}.encode()" if type == "string" else "b = v")
             self.length("len(b)", "h" if type == "string" else "i")
             self.emit("w(b)")
         self.indent -= nullable
@@ -406,7 +429,16 @@ class _Encoding(_Source):
         self.flush()
         self.emit(f"v = {source}")
         self.unless_null(nullable, "i")
+        if not isinstance(of, str):
+            self.emit("if type(v) is Encoded:")
+            self.indent += 1
+            self.length("v.elements", "i")
+            self.emit("w(v.data); v = ()")
+            self.indent -= 1
+            self.emit("else:")
+            self.indent += 1
         self.length("len(v)", "i")
+        self.indent -= not isinstance(of, str)
         if isinstance(of, str) and of in _FORMATS and of != "uuid":
             self.emit(f"w(pack(f'>{{len(v)}}{_FORMATS[of]}', *v))")
         else:

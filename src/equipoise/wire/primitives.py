@@ -4,6 +4,8 @@ from __future__ import annotations
 
 Buffer = bytes | bytearray | memoryview
 
+LONGEST_STRING = 32_767
+MAX_TAGS = 65_536  # in all tagged sections of a message that tell us nothing
 _MAX_SHIFT = 28  # five bytes of seven bits: the longest uvarint that fits 32 bits
 
 
@@ -44,6 +46,14 @@ def long_uvarint(buf: Buffer, p: int, first: int) -> tuple[int, int]:
             raise Fault(value)
 
 
+def long_string(buf: Buffer, p: int, first: int) -> tuple[int, int]:
+    """The same for the length, plus one, of a string: Kafka knows none of more than 32,767 bytes."""
+    value, p = long_uvarint(buf, p, first)
+    if value - 1 > LONGEST_STRING:
+        raise Fault(value - 1)
+    return value, p
+
+
 def uvarint(buf: Buffer, p: int) -> tuple[int, int]:
     byte = buf[p]
     return (byte, p + 1) if byte < 0x80 else long_uvarint(buf, p + 1, byte)
@@ -58,16 +68,18 @@ def write_uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def skip_tags(buf: Buffer, p: int, first: int) -> int:
-    """The position after a tagged section whose count began with the byte `first`."""
+def skip_tags(buf: Buffer, p: int, first: int, left: int = MAX_TAGS) -> tuple[int, int]:
+    """The position after a tagged section whose count began with the byte `first`, and what is left of the budget."""
     count = first
     if first > 0x7F:
         count, p = long_uvarint(buf, p, first)
     end = len(buf)
     if count > end - p:
         raise Fault(p + count, end)
+    if count > left:
+        raise Fault(count, left, "tagged fields too many")
     for _ in range(count):
         _, p = uvarint(buf, p)
         size, p = uvarint(buf, p)
         p += size
-    return p
+    return p, left - count

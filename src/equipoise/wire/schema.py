@@ -35,6 +35,13 @@ _ZEROS: dict[str, Any] = {
 _MISSING: Any = object()
 
 
+class Encoded(NamedTuple):
+    """Elements of an array that are bytes already (`compiler.encode_rows`); stands where the list of them would."""
+
+    elements: int
+    data: bytes
+
+
 class VersionRange(NamedTuple):
     """Inclusive; written "3-7", "4+" or "2"."""
 

@@ -55,7 +55,7 @@ def decode_request_header(buf: bytes | bytearray, pos: int = 0) -> tuple[int, in
             raise Fault(length)
         if api_version >= _FLEXIBLE_FROM[api_key]:
             tags = buf[pos]
-            pos = skip_tags(buf, pos + 1, tags) if tags else pos + 1
+            pos = skip_tags(buf, pos + 1, tags)[0] if tags else pos + 1
         if pos > len(buf):
             raise Fault(pos, len(buf))
     except (Fault, struct.error, IndexError, UnicodeDecodeError) as fault:
@@ -78,7 +78,7 @@ def decode_response_header(buf: bytes | bytearray, api_key: int, api_version: in
         pos += _CORRELATION_ID.size
         if response_header_version(api_key, api_version):
             tags = buf[pos]
-            pos = skip_tags(buf, pos + 1, tags) if tags else pos + 1
+            pos = skip_tags(buf, pos + 1, tags)[0] if tags else pos + 1
         if pos > len(buf):
             raise Fault(pos, len(buf))
     except (Fault, struct.error, IndexError) as fault:
