@@ -70,7 +70,7 @@ def parse_value(name: str, value: object, row: dataclasses.Field[Any]) -> Any:
     if row.metadata.get("in_capitals"):
         parsed = parsed.upper()
     if choices and parsed not in choices:
-        why = row.metadata.get("why") or f"must be one of {', '.join(choices)}"
+        why = row.metadata.get("why") or f"must be one of {', '.join(map(str, choices))}"
         raise UsageError(f"{name}={value}: {why}")
     words = row.metadata.get("list_of")
     if words:

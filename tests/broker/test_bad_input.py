@@ -11,7 +11,6 @@ from equipoise.broker import Broker
 from equipoise.wire.apis.headers import decode_response_header, encode_request_header
 from equipoise.wire.apis.k00_produce import ProduceResponse
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
-from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
 from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from equipoise.wire.errors import ErrorCode
@@ -236,16 +235,20 @@ def test_nobody_can_fill_the_memory_with_partitions_at_once(client: RawClient, c
     assert created.error_code == ErrorCode.POLICY_VIOLATION
 
 
-def test_the_internal_topics_can_be_written_only_by_the_client_that_kafka_lets_write(client: RawClient) -> None:
-    client.call(FindCoordinatorRequest(coordinator_keys=["g"]))
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__rebalances"])
+@pytest.mark.parametrize("client_id", ["raw", "__admin_client"])
+def test_the_internal_topics_are_written_by_the_broker_alone(
+    broker: Broker, client: RawClient, name: str, client_id: str
+) -> None:
+    """Whatever a client calls itself: Kafka lets `__admin_client` write."""
+    broker.call(lambda server: server.topics.create_internal(name, 1, {"cleanup.policy": "compact"}))
     batch = batch_of(b"a", key=b"k")
-    refused = produce(client, batch, topic="__consumer_offsets")
-    assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    client.send_bytes(request_frame(produce_request(batch, "__consumer_offsets"), BY_NAME, client_id="__admin_client"))
+    client.send_bytes(request_frame(produce_request(batch, name), BY_NAME, client_id=client_id))
     frame = client.receive_frame()
     _, pos = decode_response_header(frame, ProduceResponse.api_key, BY_NAME)
     (topic,) = ProduceResponse.decode(frame, BY_NAME, pos).responses
-    assert [answer.error_code for answer in topic.partition_responses] == [ErrorCode.NONE]
+    assert [answer.error_code for answer in topic.partition_responses] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert list_offsets(client, -1, topic=name).offset == 0
 
 
 def test_produce_to_an_unknown_topic_does_not_create_it(client: RawClient) -> None:

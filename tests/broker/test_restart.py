@@ -39,14 +39,14 @@ def test_a_restart_keeps_topics_ids_configs_and_records(start: Start, connect: C
     create_topic(client, "a", partitions=2, configs={"retention.ms": "-1"})
     create_topic(client, "b")
     append(client, b"1", b"2", topic="a", partition=1)
-    change(client, ("segment.bytes", SET, "5000"), name="b")
+    change(client, ("segment.bytes", SET, "5000000"), name="b")
     assert grow(client, 3, name="b") == ErrorCode.NONE
     before = client.call(MetadataRequest(topics=None))
     client = reopen(broker, connect)
     after = client.call(MetadataRequest(topics=None))
     assert (after.topics, after.cluster_id) == (before.topics, before.cluster_id)
     assert value_of(client, "retention.ms", "a") == ("-1", DYNAMIC_TOPIC)
-    assert value_of(client, "segment.bytes", "b") == ("5000", DYNAMIC_TOPIC)
+    assert value_of(client, "segment.bytes", "b") == ("5000000", DYNAMIC_TOPIC)
     assert [record.value for record in read_partition(client, "a", 1)] == [b"1", b"2"]
     assert append(client, b"3", topic="a", partition=1) == 2
 
@@ -98,7 +98,7 @@ def test_a_restart_remembers_what_idempotent_producers_sent(start: Start, connec
 
 
 def test_records_over_many_segments_survive(start: Start, connect: Connect, tmp_path: Path) -> None:
-    broker = start({"log.segment.bytes": 500}, data=tmp_path)
+    broker = start({"internal.log.segment.bytes": 500}, data=tmp_path)
     client = connect(broker)
     create_topic(client)
     values = [b"%0100d" % number for number in range(50)]
@@ -132,7 +132,7 @@ def test_settings_of_the_new_start_are_in_force_for_topics_without_their_own(
 
 
 def test_old_segments_are_removed_while_the_broker_runs(start: Start, connect: Connect, tmp_path: Path) -> None:
-    broker = start({"log.retention.check.interval.ms": 20, "log.segment.bytes": 500}, data=tmp_path)
+    broker = start({"log.retention.check.interval.ms": 20, "internal.log.segment.bytes": 500}, data=tmp_path)
     client = connect(broker)
     create_topic(client, configs={"retention.ms": "60000"})
     for _ in range(10):
@@ -154,7 +154,7 @@ def test_a_compacted_topic_keeps_the_newest_of_each_key_at_its_offset(
 ) -> None:
     broker = start({"log.cleaner.backoff.ms": 20}, data=tmp_path)
     client = connect(broker)
-    configs = {"cleanup.policy": "compact", "segment.bytes": "500", "min.cleanable.dirty.ratio": "0"}
+    configs = {"cleanup.policy": "compact", "internal.segment.bytes": "500", "min.cleanable.dirty.ratio": "0"}
     create_topic(client, configs=configs)
     for number in range(40):
         append(client, b"%0100d" % number, key=b"key-%d" % (number % 4))
@@ -180,7 +180,7 @@ def test_a_topic_deleted_while_it_is_compacted_harms_nobody(start: Start, connec
     client = connect(broker)
     create_topic(client, "other")
     for _ in range(5):
-        create_topic(client, configs={"cleanup.policy": "compact", "segment.bytes": "500"})
+        create_topic(client, configs={"cleanup.policy": "compact", "internal.segment.bytes": "500"})
         for number in range(20):
             append(client, bytes(100), key=b"%d" % (number % 2))
         assert delete_topic(client, "t") == ErrorCode.NONE

@@ -51,10 +51,13 @@ def test_values_come_as_text_or_as_they_are() -> None:
         ("num.partitions", "0", "must be between 1 and 2147483647"),
         ("num.partitions", "2147483648", "must be between"),
         ("log.retention.ms", "-2", "must be between -1"),
-        ("log.segment.bytes", "13", "must be between 14"),
+        ("log.segment.bytes", "1048575", "must be between 1048576"),
+        ("compression.gzip.level", "0", "must be one of -1, 1"),
+        ("compression.lz4.level", "18", "must be between 1 and 17"),
+        ("compression.zstd.level", "23", "must be between -131072 and 22"),
         ("log.cleaner.min.cleanable.ratio", "1.1", "must be between 0 and 1"),
         ("delete.topic.enable", "yes", "must be true or false"),
-        ("compression.type", "zstd", "must be one of producer"),
+        ("compression.type", "none", "must be one of uncompressed, zstd, lz4, snappy, gzip, producer"),
         ("log.cleanup.policy", "compact,shred", "must be one or more of delete, compact"),
         ("log.message.timestamp.type", "createtime", "must be one of CreateTime, LogAppendTime"),
         ("default.replication.factor", "3", "must be between 1 and 1"),
@@ -69,7 +72,7 @@ def test_a_value_out_of_bounds_is_refused_by_name(name: str, value: str, complai
 
 
 def test_bounds_are_inclusive() -> None:
-    assert parse(log_segment_bytes=14).log_segment_bytes == 14
+    assert parse(log_segment_bytes=1 << 20).log_segment_bytes == 1 << 20
     assert parse(log_retention_ms=-1).log_retention_ms == -1
     assert parse(connections_max_idle_ms=-1).connections_max_idle_ms == -1
 

@@ -138,7 +138,7 @@ def test_altering_replaces_all_configs(client: RawClient) -> None:
 
 def test_changing_touches_only_what_is_named(client: RawClient) -> None:
     create_topic(client, configs={"retention.ms": "1000", "max.message.bytes": "2000"})
-    result = change(client, ("max.message.bytes", SET, "3000"), ("segment.bytes", SET, "5000"))
+    result = change(client, ("max.message.bytes", SET, "3000"), ("segment.bytes", SET, "5000000"))
     assert result.error_code == ErrorCode.NONE
     assert value_of(client, "retention.ms") == ("1000", DYNAMIC_TOPIC)
     assert value_of(client, "max.message.bytes") == ("3000", DYNAMIC_TOPIC)
@@ -226,7 +226,7 @@ def test_retention_by_size_keeps_the_newest_segments(start: Start, connect: Conn
     broker = start({"log.retention.check.interval.ms": 1000, "connections.max.idle.ms": -1}, clock=clock)
     client = connect(broker)
     size = len(batch_of(bytes(1000)))
-    create_topic(client, configs={"segment.bytes": str(size), "retention.bytes": str(2 * size)})
+    create_topic(client, configs={"internal.segment.bytes": str(size), "retention.bytes": str(2 * size)})
     for _ in range(5):
         append(client, bytes(1000))
     advance(broker, clock, 1000)

@@ -404,7 +404,7 @@ def test_compaction_leaves_gaps_that_are_passed_over(tmp_path: Path) -> None:
     settings = {"log.cleaner.backoff.ms": 20, "log.cleaner.min.cleanable.ratio": 0}
     with Broker(settings, data=tmp_path) as broker:
         with Admin(broker.bootstrap_servers) as admin:
-            admin.create_topic("orders", 1, {"cleanup.policy": "compact", "segment.bytes": "4096"})
+            admin.create_topic("orders", 1, {"cleanup.policy": "compact", "internal.segment.bytes": "4096"})
         again = [one._replace(key=b"%d" % (at % 10), value=b"%d" % at) for at, one in enumerate(numbered(2000))]
         produce(broker.bootstrap_servers, "orders", 0, again, per_batch=20)
         run(until_compacted(broker))

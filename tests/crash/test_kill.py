@@ -67,7 +67,7 @@ def hunt(broker: ServedBroker, moments: random.Random, rounds: int) -> None:
     with RawClient(broker.address) as client:
         create_topic(client, "once", PARTITIONS)
         create_topic(client, "plain", PARTITIONS)
-        create_topic(client, "rolling", 1, {"segment.bytes": "3000"})
+        create_topic(client, "rolling", 1, {"internal.segment.bytes": "3000"})
     for workload in workloads:
         workload.start()
     try:

@@ -93,7 +93,7 @@ def test_killed_while_it_compacts(tmp_path: Path, moments: random.Random, rounds
     settings = {"log.cleaner.backoff.ms": 5, "log.cleaner.min.cleanable.ratio": 0}
     with ServedBroker(tmp_path / "data", tmp_path / "log", settings) as broker:
         with RawClient(broker.address) as client:
-            create_topic(client, "compacted", configs={"cleanup.policy": "compact", "segment.bytes": "1000"})
+            create_topic(client, "compacted", configs={"cleanup.policy": "compact", "internal.segment.bytes": "1000"})
         for _ in range(rounds):
             live_and_die(broker, moments, work.append)
             with RawClient(broker.address) as client:
@@ -140,7 +140,7 @@ class Topics:
 def test_killed_while_topics_come_and_go(tmp_path: Path, moments: random.Random, rounds: int) -> None:
     work = Topics(moments)
     data = tmp_path / "data"
-    with ServedBroker(data, tmp_path / "log", {"log.segment.bytes": 100}) as broker:
+    with ServedBroker(data, tmp_path / "log", {"internal.log.segment.bytes": 100}) as broker:
         for _ in range(rounds):
             live_and_die(broker, moments, work.come_or_go)
             with RawClient(broker.address) as client:

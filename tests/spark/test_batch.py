@@ -167,7 +167,7 @@ def test_tasks(spark: Any, filled: Broker) -> None:
 
 
 def test_a_compacted_topic(spark: Any, broker: Broker) -> None:
-    create(broker.bootstrap_servers, "t", cleanup_policy="compact", segment_bytes="20000")
+    create(broker.bootstrap_servers, "t", cleanup_policy="compact", internal_segment_bytes="20000")
     records = [Record(0, TIME, b"%d" % (number % 7), b"%d" % number) for number in range(3000)]
     produce(broker.bootstrap_servers, "t", 0, records, per_batch=50)
     frame = reader(spark, broker).load().selectExpr("cast(key as string)", "cast(cast(value as string) as int) value")

@@ -300,10 +300,10 @@ def test_nobody_answers() -> None:
 
 def test_a_compacted_topic(caplog: pytest.LogCaptureFixture) -> None:
     """Most offsets are gone, those at the end of the range too: nobody waits for them."""
-    settings = {"log.cleaner.backoff.ms": "10", "log.segment.bytes": "20000"}
+    settings = {"log.cleaner.backoff.ms": "10", "internal.log.segment.bytes": "20000"}
     caplog.set_level(logging.INFO)
     with Broker(settings) as broker:
-        create(broker.bootstrap_servers, "t", cleanup_policy="compact", segment_bytes="20000")
+        create(broker.bootstrap_servers, "t", cleanup_policy="compact", internal_segment_bytes="20000")
         records = [Record(0, TIME, b"%d" % (number % 7), b"%d" % number) for number in range(5000)]
         produce(broker.bootstrap_servers, "t", 0, records, per_batch=50)
         most = [OffsetRange("t", 0, 0, 4000)]

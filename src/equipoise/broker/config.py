@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from equipoise.settings import INT_MAX, LONG_MAX, Rows, convert, parse_values, rows_of, setting
 
 DAY_MS = 86_400_000
+INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 DOCUMENT = "SUPPORTED.md"  # where all of them are listed
 
 
@@ -27,10 +28,17 @@ class BrokerConfig:
     fetch_max_bytes: int = setting(57_671_680, "Most bytes in one Fetch answer.", 1024, INT_MAX)
     compression_type: str = setting(
         "producer",
-        "Only `producer`: batches are stored as they came.",
-        choices=("producer",),
+        "Codec in which batches are stored; producer: as they came.",
+        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         topic="compression.type",
     )
+    compression_gzip_level: int = setting(
+        -1, "Level of gzip, 1 to 9; -1: its default.", choices=(-1, *range(1, 10)), topic="compression.gzip.level"
+    )
+    compression_lz4_level: int = setting(
+        9, "Level of lz4; 9 is its fast mode, as in Kafka.", 1, 17, topic="compression.lz4.level"
+    )
+    compression_zstd_level: int = setting(3, "Level of zstd.", -131072, 22, topic="compression.zstd.level")
     log_retention_ms: int = setting(
         7 * DAY_MS, "Age at which segments are deleted; -1 never.", -1, topic="retention.ms"
     )
@@ -38,7 +46,16 @@ class BrokerConfig:
         -1, "Size above which old segments are deleted; -1 never.", -1, topic="retention.bytes"
     )
     log_retention_check_interval_ms: int = setting(300_000, "Time between two rounds of retention.", 1)
-    log_segment_bytes: int = setting(1 << 30, "Size at which a segment is rolled.", 14, INT_MAX, topic="segment.bytes")
+    log_segment_bytes: int = setting(
+        1 << 30, "Size at which a segment is rolled.", 1 << 20, INT_MAX, topic="segment.bytes"
+    )
+    internal_log_segment_bytes: int = setting(
+        0,
+        "For tests: instead of `log.segment.bytes`, and without its lower bound; 0: not set.",
+        0,
+        INT_MAX,
+        topic=INTERNAL_SEGMENT_BYTES,
+    )
     log_roll_ms: int = setting(7 * DAY_MS, "Age at which a segment is rolled.", 1, topic="segment.ms")
     log_cleanup_policy: str = setting(
         "delete", "delete, compact, or both with a comma.", topic="cleanup.policy", list_of=("delete", "compact")
@@ -108,7 +125,7 @@ class BrokerConfig:
     )
     flush: str = setting(
         "commit",
-        "commit: records count as written (acks=all, consumers) after a group commit with fdatasync. never: at once.",
+        "commit: records count as written (acks, consumers) after a group commit with fdatasync. never: at once.",
         choices=("commit", "never"),
     )
     request_receive_timeout_ms: int = setting(

@@ -19,6 +19,7 @@ from equipoise.broker.clock import Timer
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.group_journal import GroupJournal
 from equipoise.broker.group_loader import GroupLoader
+from equipoise.broker.topic_config import stored
 from equipoise.broker.topics import Partition
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.placement import partition_for
@@ -239,7 +240,8 @@ class Groups:
 
     def _create(self) -> None:
         config = self._server.config
-        configs = {"cleanup.policy": "compact", "segment.bytes": str(config.offsets_topic_segment_bytes)}
+        size = str(config.offsets_topic_segment_bytes)
+        configs = stored({"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": size})
         topic = self._server.topics.create_internal(OFFSETS_TOPIC, config.offsets_topic_num_partitions, configs)
         self._shards = [GroupShard(self._server, self._journal, one) for one in topic.partitions]
         for shard in self._shards:

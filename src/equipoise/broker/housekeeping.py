@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from equipoise.broker.clock import Timer
+from equipoise.broker.decoder import let_others_run
 from equipoise.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -77,15 +77,10 @@ class Housekeeping:
             try:
                 compaction = one.begin_compaction(self._server.clock.wall_time()) if one.config.compacts else None
                 if compaction is not None:
-                    await asyncio.to_thread(compaction.run, _let_others_run)
+                    await asyncio.to_thread(compaction.run, let_others_run)
                     one.end_compaction(compaction)
             except (KafkaError, OSError) as error:
                 log.error("%s: compaction failed and will be tried again: %s", one.name, error)
 
     def _logs(self) -> list[PartitionLog]:
         return [partition.log for topic in self._server.topics for partition in topic.partitions]
-
-
-def _let_others_run() -> None:
-    """Gives the loop's thread the interpreter at once, instead of when the switch interval is over."""
-    time.sleep(0)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from equipoise.broker.access import Authorizer, Kind, Operation, Resource, allow_all
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.connection import Call, Connection
+from equipoise.broker.decoder import Decoder
 from equipoise.broker.fetch_sessions import FetchSessions
 from equipoise.broker.groups import Groups
 from equipoise.broker.handlers import Route, find_route
 from equipoise.broker.housekeeping import Housekeeping
 from equipoise.broker.parking import Release
+from equipoise.broker.preparing import Preparing
 from equipoise.broker.receiving import Receiving
 from equipoise.broker.topics import LEADER_EPOCH, Partition, Topic, Topics
 from equipoise.broker.turns import Turns
@@ -56,6 +58,8 @@ class Server:
         self._authorizer = authorizer
         self._routes: dict[tuple[int, int], Route] = {}
         self._listener: asyncio.Server | None = None
+        self.lookups = Decoder("lookups")
+        self.preparing = Preparing(self)
         self._housekeeping = Housekeeping(self)
         self._gathered: dict[Connection, None] | None = None  # with replies to send, while `_together` runs
         loop = asyncio.get_running_loop()
@@ -174,6 +178,8 @@ class Server:
                 "(port 0 takes a free one)"
             ) from None
         self.host, self.port = self._listener.sockets[0].getsockname()[:2]
+        self.lookups.start()
+        self.preparing.decoder.start()
         self._housekeeping.start()
         self.groups.open()
 
@@ -183,6 +189,8 @@ class Server:
         if self._listener is not None:
             self._listener.close()
         await self.groups.close()
+        await self.lookups.close()
+        await self.preparing.decoder.close()
         self.flusher.close()
         for connection in list(self.connections):
             connection.release_parked(Release.SHUTDOWN)

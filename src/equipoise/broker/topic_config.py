@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from equipoise.broker.config import DOCUMENT, BrokerConfig, rows
+from equipoise.broker.config import DOCUMENT, INTERNAL_SEGMENT_BYTES, BrokerConfig, rows
 from equipoise.log.config import LogConfig
 from equipoise.settings import INT_MAX, convert, kafka_name, nearest, parse_value, render
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
@@ -18,9 +18,6 @@ TOPIC_ROWS: dict[str, dataclasses.Field[Any]] = {
 
 # Accepted and described, because tools set them; nothing here depends on them.
 NO_EFFECT: dict[str, str] = {
-    "compression.gzip.level": "-1",
-    "compression.lz4.level": "9",
-    "compression.zstd.level": "3",
     "file.delete.delay.ms": "60000",
     "flush.messages": "9223372036854775807",
     "flush.ms": "9223372036854775807",
@@ -78,11 +75,20 @@ def effective(defaults: BrokerConfig, configs: Mapping[str, str]) -> BrokerConfi
     return dataclasses.replace(defaults, **values)
 
 
+def stored(configs: Mapping[str, str]) -> dict[str, str]:
+    """Configs as an older version may have saved them, which allowed segments below Kafka's bound."""
+    size = configs.get("segment.bytes", "")
+    if not size.isdigit() or int(size) >= TOPIC_ROWS["segment.bytes"].metadata["low"]:
+        return dict(configs)
+    return {(INTERNAL_SEGMENT_BYTES if name == "segment.bytes" else name): text for name, text in configs.items()}
+
+
 def log_config(settings: BrokerConfig) -> LogConfig:
     """What the log needs to know of a topic's effective settings."""
     values = {name.replace(".", "_"): getattr(settings, row.name) for name, row in TOPIC_ROWS.items()}
     values["cleanup_policy"] = frozenset(values["cleanup_policy"].split(","))
     values["producer_id_expiration_ms"] = settings.producer_id_expiration_ms
+    values["segment_bytes"] = settings.internal_log_segment_bytes or settings.log_segment_bytes
     wanted = {row.name for row in dataclasses.fields(LogConfig)}
     return LogConfig(**{name: value for name, value in values.items() if name in wanted})
 
@@ -99,6 +105,8 @@ def describe(defaults: BrokerConfig, configs: Mapping[str, str]) -> list[ConfigR
     """Every topic config with its effective value and the values behind it, nearest first."""
     described = []
     for name, row in TOPIC_ROWS.items():
+        if name == INTERNAL_SEGMENT_BYTES:
+            continue
         synonyms = _broker_synonyms(defaults, row)
         if name in configs:
             synonyms = ((name, configs[name], Source.DYNAMIC_TOPIC), *synonyms)
@@ -115,6 +123,8 @@ def describe(defaults: BrokerConfig, configs: Mapping[str, str]) -> list[ConfigR
 def describe_broker(config: BrokerConfig) -> list[ConfigRow]:
     described = []
     for name, row in rows().items():
+        if row.name.startswith("internal_"):
+            continue
         synonyms = _broker_synonyms(config, row)
         _, value, source = synonyms[0]
         described.append(ConfigRow(name, value, source, True, _type(row), row.metadata["doc"], synonyms))

@@ -9,16 +9,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.topic_config import effective, log_config
+from equipoise.broker.topic_config import effective, log_config, stored
 from equipoise.log.config import LogConfig
 from equipoise.log.directory import TopicRecord
 from equipoise.log.partition import PartitionLog
 from equipoise.wire.errors import ErrorCode, KafkaError
-from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader
+from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Codec
 
 LEADER_EPOCH = 0  # one broker leads every partition from its first day
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__rebalances"})
 MAX_NEW_PARTITIONS = 10_000  # in one request, as on Kafka; each costs time on the loop
+_CODECS = {"uncompressed": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -79,8 +80,10 @@ class Partition:
             return 0
         if enough <= HEADER_SIZE and self.log.log_start_offset <= offset < self.log.high_watermark:
             return HEADER_SIZE
-        first = sum(map(len, self.read(offset, min(enough, max_bytes), at_least_one=True)))
-        return first if first >= enough else sum(map(len, self.read(offset, max_bytes, at_least_one=True)))
+        available = self.log.available(offset, self.log.high_watermark)
+        if available is None or min(available, max_bytes) >= enough:
+            return enough
+        return max(min(available, max_bytes), sum(map(len, self.read(offset, max_bytes, at_least_one=True))))
 
     def delete_records(self, before: int | None) -> int:
         """Everything below `before` (None: the high watermark) goes; the new log start."""
@@ -105,6 +108,23 @@ class Topic:
     @property
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
+
+    @property
+    def codec(self) -> Codec | None:
+        """In which batches are stored; None: as they came."""
+        return _CODECS.get(self.settings.compression_type)
+
+    @property
+    def compression_level(self) -> int | None:
+        """Kafka's default of each codec is None here: lz4's 9 stands for its fast mode (KIP-390)."""
+        settings = self.settings
+        if self.codec is Codec.ZSTD:
+            return settings.compression_zstd_level
+        level, default = {
+            Codec.GZIP: (settings.compression_gzip_level, -1),
+            Codec.LZ4: (settings.compression_lz4_level, 9),
+        }.get(self.codec or Codec.NONE, (-1, -1))
+        return None if level == default else level
 
     def check_batch(self, header: BatchHeader, now: int) -> None:
         """The topic's own limits on what a producer sends."""
@@ -157,8 +177,8 @@ class Topics:
         self.on_change: Callable[[], None] = lambda: None  # called when `counts` may have changed
         self._records = {record.name: record for record in directory.load_topics()}  # as they are saved
         for record in self._records.values():
-            settings = effective(defaults, record.configs)
-            self._add(Topic(record.name, record.topic_id, record.configs, settings), record.partitions)
+            configs = stored(record.configs)
+            self._add(Topic(record.name, record.topic_id, configs, effective(defaults, configs)), record.partitions)
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(list(self._by_name.values()))

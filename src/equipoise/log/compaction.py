@@ -16,32 +16,39 @@ import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import takewhile
+from typing import NamedTuple
 
 from equipoise.log.config import LogConfig
-from equipoise.log.keys import read_keys
 from equipoise.log.medium import Files, Replacement, Storage
-from equipoise.log.segment import Segment
+from equipoise.log.segment import Segment, end_mark
 from equipoise.wire.errors import KafkaError
 from equipoise.wire.records.batch import (
     HEADER_SIZE,
-    LOG_OVERHEAD,
     BatchHeader,
     Buffer,
-    crc_of,
     read_header,
-    write_header,
 )
-from equipoise.wire.records.build import Record, build_batch
-from equipoise.wire.records.read import read_records
+from equipoise.wire.records.build import frame_batch
+from equipoise.wire.records.codecs import compress
+from equipoise.wire.records.scan import Scanned, scan, unpack
 
 _log = logging.getLogger(__name__)
 _MAX_KEYS = 1_000_000  # about 200 MB; what does not fit is left for the next compaction, as in Kafka
 _LONG_KEY = 32
 _WRITE_BYTES = 1 << 20
 _PAUSE_BYTES = 1 << 16
+_PAUSE_RECORDS = 1024
 _CODEC_BITS = 0x07
 
 Cleaned = tuple[tuple[int, int], ...]
+
+
+class _Kept(NamedTuple):
+    """What stays of a batch: its bytes as they were, for no delta in them changes."""
+
+    records: bytearray
+    number: int
+    max_timestamp: int
 
 
 def cleanable(segments: Sequence[Segment], config: LogConfig, cleaned: Cleaned, now: int) -> list[Segment]:
@@ -119,29 +126,40 @@ class Compaction:
                     self._since_pause = 0
                     self._pause()
 
+    def _scan(self, data: bytes | memoryview, header: BatchHeader) -> Iterator[Scanned]:
+        for number, record in enumerate(scan(data, header), 1):
+            if number % _PAUSE_RECORDS == 0:
+                self._pause()
+            yield record
+
     def _map_keys(self) -> None:
         """Learns the newest offset of each key, from what was not clean before."""
+        self._end = self._segments[-1].end_offset
         for segment in self._segments:
             for batch, header in self._batches(segment) if segment.end_offset > self._dirty_from else ():
-                if header.base_offset < self._dirty_from or header.is_control:
-                    continue
-                self._end = header.base_offset
-                if len(self._newest) >= _MAX_KEYS:
+                if header.last_offset >= self._dirty_from and not header.is_control and not self._map(batch, header):
                     return
-                self._map(batch, header)
-        self._end = self._segments[-1].end_offset
 
-    def _map(self, batch: memoryview, header: BatchHeader) -> None:
+    def _map(self, batch: memoryview, header: BatchHeader) -> bool:
+        """False if there is no room for all keys: then `_end` lies in this batch."""
+        room, newest, end = _MAX_KEYS - len(self._newest), self._newest, None
+        found: dict[bytes, int] = {}
         try:
-            keys = read_keys(batch, header)
+            for record in self._scan(unpack(batch, header), header):
+                if record.key is None or record.offset < self._dirty_from or end is not None:
+                    continue
+                key = _short(record.key)
+                if len(found) >= room and key not in found and key not in newest:
+                    end = record.offset
+                else:
+                    found[key] = record.offset
         except KafkaError as error:
             _log.warning("the batch at offset %d stays, compaction cannot read it: %s", header.base_offset, error)
             self._unreadable.add(header.base_offset)
-            return
-        newest = self._newest
-        for offset, key in keys:
-            if key is not None:
-                newest[_short(key)] = offset
+            return True
+        newest.update(found)
+        self._end = self._end if end is None else end
+        return end is None
 
     def _rewrite(self) -> None:
         """Neighbours become one until that is half full: what shrinks at each pass must not stay a file each."""
@@ -160,6 +178,8 @@ class Compaction:
     def _finish(self, group: Sequence[Segment], new: Segment | None) -> None:
         if new is None:
             return
+        if new.end_offset < group[-1].end_offset:
+            new.copy_in([_bare(end_mark(group[-1].end_offset))], group[-1].modified)
         if len(group) == 1 and new.size == group[0].size:
             new.storage.delete()
         else:
@@ -170,47 +190,61 @@ class Compaction:
         parts: list[Buffer] = []
         size = 0
         for batch, header in self._batches(segment):
-            # A segment's last batch stays, if only as a header: it says where the segment ends.
-            part = self._filtered(batch, header, must_stay=header.last_offset + 1 == segment.end_offset)
+            part = self._filtered(batch, header)
             if part is not None:
                 parts.append(part)
                 size += len(part)
             if size >= _WRITE_BYTES:
-                _write(new, parts, segment.modified)
-                size = 0
-        _write(new, parts, segment.modified)
+                new.copy_in(parts, segment.modified)
+                parts, size = [], 0
+        new.copy_in(parts, segment.modified)
 
-    def _filtered(self, batch: memoryview, header: BatchHeader, *, must_stay: bool) -> Buffer | None:
+    def _filtered(self, batch: memoryview, header: BatchHeader) -> Buffer | None:
         if header.is_control or header.base_offset >= self._end or header.base_offset in self._unreadable:
             return batch
         kept = self._kept(batch, header)
         if kept is None:
             return batch
-        if kept:
+        if kept.number:
             return _rebuilt(header, kept)
-        # A producer's last batch says which sequence comes next.
-        if must_stay or (header.producer_id >= 0 and header.last_offset in self._last_offsets):
-            return _emptied(header)
-        return None
+        # As Kafka's Cleaner: a producer's last batch stays, for it says which sequence comes next. Its other rule, that
+        # the last batch of a compaction stays to hold the end offset, `end_mark` does here, and readers never see it.
+        is_last_of_producer = header.producer_id >= 0 and header.last_offset in self._last_offsets
+        return _emptied(header) if is_last_of_producer else None
 
-    def _kept(self, batch: memoryview, header: BatchHeader) -> Sequence[Record] | None:
+    def _kept(self, batch: memoryview, header: BatchHeader) -> _Kept | None:
         """The records that stay; None if all of them do. Most batches need no second decoding to know."""
-        if header.base_offset >= self._dirty_from:
+        if self._dirty_from <= header.base_offset and header.last_offset < self._end:
             survivors = self._survivors
             count = bisect_right(survivors, header.last_offset) - bisect_left(survivors, header.base_offset)
             if count == 0 or count == header.record_count:
-                return None if count else ()
+                return None if count else _NOTHING
         try:
-            records = read_records(batch, 0, header)
+            return self._filter(batch, header)
         except KafkaError:
             return None
-        kept = [record for record in records if self._keeps(record)]
-        return None if kept and len(kept) == len(records) else kept
 
-    def _keeps(self, record: Record) -> bool:
+    def _filter(self, batch: memoryview, header: BatchHeader) -> _Kept | None:
+        data = memoryview(unpack(batch, header))
+        kept, count, newest = bytearray(), 0, -1
+        begin = end = 0  # of the run of kept records that is not copied yet
+        for record in self._scan(data, header):
+            if self._keeps(record):
+                count, newest = count + 1, max(newest, record.timestamp)
+                if end != record.begin:
+                    kept += data[begin:end]
+                    begin = record.begin
+                end = record.end
+        kept += data[begin:end]
+        return None if count == header.record_count and count else _Kept(kept, count, newest)
+
+    def _keeps(self, record: Scanned) -> bool:
         if record.key is None or self._newest.get(_short(record.key), -1) > record.offset:
             return False
-        return record.value is not None or record.offset >= self._tombstones_end
+        return record.has_value or record.offset >= self._tombstones_end
+
+
+_NOTHING = _Kept(bytearray(), 0, -1)
 
 
 def _short(key: bytes) -> bytes:
@@ -218,33 +252,17 @@ def _short(key: bytes) -> bytes:
     return key if len(key) <= _LONG_KEY else hashlib.blake2b(key, digest_size=16).digest()
 
 
-def _rebuilt(header: BatchHeader, records: Sequence[Record]) -> bytearray:
+def _rebuilt(header: BatchHeader, kept: _Kept) -> bytearray:
     """The batch with fewer records: its range of offsets and its producer's fields stay."""
-    return build_batch(
-        records,
-        base_offset=header.base_offset,
-        last_offset_delta=header.last_offset_delta,
-        codec=header.codec,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        leader_epoch=header.partition_leader_epoch,
-        transactional=header.is_transactional,
-        log_append_time=header.max_timestamp if header.is_log_append_time else None,
-    )
+    newest = header.max_timestamp if header.is_log_append_time else kept.max_timestamp
+    header = header._replace(record_count=kept.number, max_timestamp=newest)
+    return frame_batch(header, compress(header.codec, kept.records))
 
 
 def _emptied(header: BatchHeader) -> bytearray:
     """The batch's header alone."""
-    batch = bytearray(HEADER_SIZE)
-    header = header._replace(
-        batch_length=HEADER_SIZE - LOG_OVERHEAD, attributes=header.attributes & ~_CODEC_BITS, record_count=0
-    )
-    write_header(batch, 0, header)
-    write_header(batch, 0, header._replace(crc=crc_of(batch, 0, HEADER_SIZE)))
-    return batch
+    return _bare(header._replace(attributes=header.attributes & ~_CODEC_BITS, record_count=0))
 
 
-def _write(segment: Segment, parts: list[Buffer], now: int) -> None:
-    segment.append(parts, [read_header(part) for part in parts], now)
-    parts.clear()
+def _bare(header: BatchHeader) -> bytearray:
+    return frame_batch(header, b"")

@@ -15,7 +15,8 @@ from typing import Literal, NamedTuple
 
 from equipoise.log.compaction import Compaction, cleanable
 from equipoise.log.config import LogConfig
-from equipoise.log.keys import read_keys
+from equipoise.log.incoming import check_keys
+from equipoise.log.lookup import Lookup
 from equipoise.log.medium import Checkpoint, Files, SyncTask, TailNotCutError
 from equipoise.log.producers import Producers
 from equipoise.log.segment import Segment
@@ -113,7 +114,8 @@ class PartitionLog:
         headers = self._stamp(data, batches, now, leader_epoch)
         prepared = self.producers.prepare(headers, now)
         if self.config.compacts and not keyed:
-            _check_keys(data, batches)
+            for position, header in batches:
+                check_keys(memoryview(data)[position:], header)
         self._write(_parts(data, batches), headers, now)
         self.producers.commit(prepared)
         if self._flush == "never":
@@ -193,33 +195,64 @@ class PartitionLog:
 
         No more than `max_bytes`, but one batch at least; nothing only if there is nothing below the limit.
         """
+        self._check_range(offset)
+        with self._storage_errors("not read"):
+            found = self._read(offset, max_bytes, limit_offset, bare=False)
+            if not found and offset < limit_offset:
+                found = self._read(offset, max_bytes, limit_offset, bare=True)
+        return found
+
+    def _read(self, offset: int, max_bytes: int, limit_offset: int, *, bare: bool) -> list[memoryview]:
+        for segment in self._segments[self._segment_of(offset) :]:
+            if segment.base_offset >= limit_offset:
+                break
+            views = segment.read(offset, max_bytes, limit_offset, bare=bare)
+            if views:
+                return views
+        return []
+
+    def _check_range(self, offset: int) -> None:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.name} holds offsets {self.log_start_offset} to {self.log_end_offset}, {offset} was asked for",
             )
-        with self._storage_errors("not read"):
-            for segment in self._segments[self._segment_of(offset) :]:
-                if segment.base_offset >= limit_offset:
-                    break
-                views = segment.read(offset, max_bytes, limit_offset)
-                if views:
-                    return views
-        return []
 
     def _segment_of(self, offset: int) -> int:
         return max(bisect_right(self._segments, offset, key=attrgetter("base_offset")) - 1, 0)
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record with a timestamp of at least `timestamp`."""
-        found = (segment.find_timestamp(timestamp, self.log_start_offset) for segment in self._segments)
+    def available(self, offset: int, limit_offset: int) -> int | None:
+        """Bytes between two offsets; None if segments have been begun since `offset`: there is no more to wait for.
+
+        So Kafka counts what `min_bytes` is compared with (DelayedFetch), without regard to where batches end.
+        """
+        self._check_range(offset)
+        at = self._segment_of(offset)
+        if at + 1 < len(self._segments) and self._segments[at + 1].base_offset < limit_offset:
+            return None
+        with self._storage_errors("not read"):
+            return self._segments[at].position_of(limit_offset) - self._segments[at].position_of(offset)
+
+    # Looking up by time
+
+    def batch_as_late_as(self, timestamp: int, from_offset: int) -> tuple[memoryview, BatchHeader] | None:
+        """The first batch from `from_offset` on that says to hold a record with a timestamp of at least `timestamp`."""
+        found = (segment.batch_as_late_as(timestamp, from_offset) for segment in self._segments)
         with self._storage_errors("not read"):
             return next(filter(None, found), None)
 
+    def latest_batch(self) -> tuple[int, int]:
+        """The latest timestamp, -1 if there is none, and the offset of the first batch that says to hold it."""
+        latest = max(self._segments, key=attrgetter("max_timestamp"))
+        return latest.max_timestamp, latest.max_timestamp_offset
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record with a timestamp of at least `timestamp`, looked up at once."""
+        return Lookup(self, timestamp).run()
+
     def max_timestamp(self) -> tuple[int, int] | None:
-        """(timestamp, offset) of the record with the latest timestamp, the first of several."""
-        with self._storage_errors("not read"):
-            return max(self._segments, key=attrgetter("max_timestamp")).latest_record()
+        """(timestamp, offset) of the record with the latest timestamp, the first of several, looked up at once."""
+        return Lookup(self, None).run()
 
     # Durability
 
@@ -384,14 +417,6 @@ class PartitionLog:
             return 0
         compaction.run()
         return self.end_compaction(compaction)
-
-
-def _check_keys(data: bytearray | memoryview, batches: Batches) -> None:
-    for position, header in batches:
-        if any(key is None for _, key in read_keys(memoryview(data)[position:], header)):
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD, "a record has no key; a topic with cleanup.policy=compact needs one in each"
-            )
 
 
 def _at_append_time(data: bytearray | memoryview, position: int, header: BatchHeader, now: int) -> BatchHeader:

@@ -12,9 +12,7 @@ from typing import Any
 
 from equipoise.log.index import RecentBatches, SparseIndex
 from equipoise.log.medium import Storage
-from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Buffer, read_header
-from equipoise.wire.records.build import Record
-from equipoise.wire.records.read import read_records
+from equipoise.wire.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, Buffer, read_header
 
 NO_TIMESTAMP = -1
 _PEEK = 8192  # one look shows many headers of small batches, and costs little more than one header
@@ -32,6 +30,7 @@ class Segment:
         self.first_timestamp = NO_TIMESTAMP
         self.modified = NO_TIMESTAMP
         self.last_batch = 0  # its position
+        self._ends_bare = False  # the last batch only says where the segment ends, see `is_end_mark`
         self.sealed_size = 0  # up to here a seal describes the segment, see `seal`
         self._index = SparseIndex([(base_offset, 0, NO_TIMESTAMP)])
         self._index_interval_bytes = index_interval_bytes
@@ -51,12 +50,21 @@ class Segment:
         return self.max_timestamp if self.max_timestamp >= 0 else self.modified
 
     def append(self, parts: Sequence[Buffer], headers: Sequence[BatchHeader], now: int) -> None:
+        """Adds batches that each have records."""
         position = self.size
         self.storage.append(parts)
         for header in headers:
             self.take_in(position, header, now)
             self._recent.add(header.last_offset, position)
             position += header.size
+
+    def copy_in(self, parts: Sequence[Buffer], now: int) -> None:
+        """Adds what compaction leaves of batches."""
+        position = self.size
+        self.storage.append(parts)
+        for part in parts:
+            self.take_in(position, read_header(part), now)
+            position += len(part)
 
     def take_in(self, position: int, header: BatchHeader, now: int) -> None:
         """Notes a batch that stands at `position`, the end so far."""
@@ -68,6 +76,7 @@ class Segment:
             self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.base_offset
         self.end_offset = header.last_offset + 1
         self.last_batch = position
+        self._ends_bare = is_end_mark(header)
         self.modified = now
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
@@ -106,12 +115,28 @@ class Segment:
         batches = self._walk(self._index.by_offset(offset))
         return next((position for position, header in batches if header.last_offset >= offset), self.size)
 
-    def read(self, offset: int, max_bytes: int, limit_offset: int) -> list[memoryview]:
-        """Whole batches from the one that holds `offset` to before `limit_offset`: one at least, if there is one."""
-        start, end = self.position_of(offset), self.position_of(limit_offset)
+    def read(self, offset: int, max_bytes: int, limit_offset: int, *, bare: bool = False) -> list[memoryview]:
+        """Whole batches from the one that holds `offset` to before `limit_offset`: one at least, if there is one.
+
+        The first has records, unless `bare`: of an answer without any, kafka-go makes a jump back to offset 1.
+        """
+        start, end = self.position_of(offset) if bare else self._start_of(offset), self.position_of(limit_offset)
+        if self._ends_bare and not bare:
+            end = min(end, self.last_batch)
         if end - start > max_bytes:
             end = self._last_boundary(start, start + max_bytes)
         return self.storage.views(start, end) if start < end else []
+
+    def _start_of(self, offset: int) -> int:
+        """Where the first batch begins that has records, and one of them perhaps at `offset` or behind."""
+        if offset >= self.end_offset:
+            return self.size
+        recent = self._recent.position_of(offset)
+        if recent is not None:
+            return recent
+        batches = self._walk(self._index.by_offset(offset))
+        fitting = (position for position, header in batches if header.last_offset >= offset and header.record_count)
+        return next(fitting, self.size)
 
     def _last_boundary(self, start: int, limit: int) -> int:
         """The end of the last batch that ends by `limit`, or of the batch at `start` if even that is longer."""
@@ -120,28 +145,16 @@ class Segment:
                 return position if position > start else position + header.size
         return self.size
 
-    def records(self, position: int, header: BatchHeader) -> Sequence[Record]:
-        (view,) = self.storage.views(position, position + header.size)
-        return read_records(view, 0, header)
-
-    def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record as late as `timestamp`."""
-        if self.max_timestamp < timestamp:
+    def batch_as_late_as(self, timestamp: int, from_offset: int) -> tuple[memoryview, BatchHeader] | None:
+        """The first batch with records, from `from_offset` on, that says to hold one as late as `timestamp`."""
+        if self.max_timestamp < timestamp or self.end_offset <= from_offset:
             return None
-        for position, header in self._walk(self._index.by_timestamp(timestamp)):
-            if header.max_timestamp >= timestamp and header.last_offset >= from_offset:
-                for record in self.records(position, header):
-                    if record.timestamp >= timestamp and record.offset >= from_offset:
-                        return record.timestamp, record.offset
+        entry = max(self._index.by_timestamp(timestamp), self._index.by_offset(from_offset))
+        for position, header in self._walk(entry):
+            if header.max_timestamp >= timestamp and header.last_offset >= from_offset and header.record_count:
+                (view,) = self.storage.views(position, position + header.size)
+                return view, header
         return None
-
-    def latest_record(self) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record with the latest timestamp."""
-        if self.max_timestamp < 0:
-            return None
-        position, header = next(self.headers(self.position_of(self.max_timestamp_offset)))
-        latest = (r for r in self.records(position, header) if r.timestamp == self.max_timestamp)
-        return next(((record.timestamp, record.offset) for record in latest), None)
 
     def seal(self) -> dict[str, Any]:
         """What a later start must know of the bytes so far, to trust them without reading them.
@@ -174,8 +187,23 @@ class Segment:
         self.sealed_size = seal["size"]
         self.last_batch = seal["last_batch"]
         self.end_offset = seal["end_offset"]
+        self._ends_bare = is_end_mark(last)
         self.max_timestamp = seal["max_timestamp"]
         self.max_timestamp_offset = seal["max_timestamp_offset"]
         self.first_timestamp = seal["first_timestamp"]
         self._index = SparseIndex(seal["index"])
         return True
+
+
+def end_mark(end_offset: int) -> BatchHeader:
+    """What stands at the end of a compacted segment whose last records are gone: it says where the segment ends.
+
+    Kafka needs none, for it reads its segments' ends from their neighbours' names; here a gap is a lost file.
+    """
+    length = HEADER_SIZE - LOG_OVERHEAD
+    return BatchHeader(end_offset - 1, length, 0, MAGIC, 0, 0, 0, NO_TIMESTAMP, NO_TIMESTAMP, -1, -1, -1, 0)
+
+
+def is_end_mark(header: BatchHeader) -> bool:
+    """No records, and no producer whose last sequence number it could tell."""
+    return header.record_count == 0 and header.producer_id < 0

@@ -1,7 +1,7 @@
 """Groups and logs moved from one broker to another: by copying records over the wire, or Kafka's files into ours.
 
-copy_groups(kafka, ours)        what is committed, who is a member and of which generation
-ours.restart()                  a coordinator reads its records when it starts
+copy_groups(ours, kafka)        what is committed, who is a member and of which generation
+kafka.restart()                 a coordinator reads its records when it starts
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ Pair = tuple[bytes, bytes | None]
 def copy_groups(source: Listening, target: Listening) -> int:
     """Appends the records of all groups to those of `target`, and says how many. They count when it starts again.
 
-    Both brokers must have made the topic. A group goes to the partition that is its own on `target`, and a commit
-    names the topic by the id that it has there.
+    Both brokers must have made the topic. `target` is Apache Kafka: ours takes such records from nobody. A group goes
+    to the partition that is its own on `target`, and a commit names the topic by the id that it has there.
     """
     with Admin(target.bootstrap_servers) as admin:
         ids = {topic.name: topic.topic_id for topic in admin.topics()}

@@ -1,16 +1,22 @@
 """Produce (0). Versions 0 to 2 are advertised and refused: librdkafka compresses only if the range begins at 0.
 
-acks=all is answered when the records are durable, acks=1 when they are written, acks=0 never: after an error
-the connection is closed, the only sign such a producer can get.
+acks=all and acks=1 are both answered when the records are durable, which is when consumers see them: what is
+acknowledged can be read, and counts in the end offset. acks=0 is never answered: after an error the connection is
+closed, the only sign such a producer can get.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from equipoise.broker.access import Operation
 from equipoise.broker.parking import Parked, Release
+from equipoise.broker.preparing import work_for
+from equipoise.log.incoming import Incoming, InvalidRecordsError
 from equipoise.wire.apis.k00_produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -19,33 +25,61 @@ from equipoise.wire.apis.k00_produce import (
     TopicProduceResponse,
 )
 from equipoise.wire.errors import ErrorCode, KafkaError
-from equipoise.wire.records.batch import BatchHeader, validate
+from equipoise.wire.records.batch import BatchHeader, Codec, validate
 
 if TYPE_CHECKING:
     from equipoise.broker.connection import Call
     from equipoise.broker.server import Server
     from equipoise.broker.topics import Partition
+    from equipoise.log.partition import Appended
 
 VERSIONS = "3-13"
 ADVERTISED = "0-13"
-ALL, NONE = -1, 0
+NONE = 0
 _FIRST_VERSION_WITH_IDS = 13
-_ADMIN_CLIENT = "__admin_client"  # the one client that Kafka lets write to its internal topics
+_INLINE_BYTES = 16 << 10  # in one request: at worst a millisecond or two
 
 
-class Unacknowledged:
-    """A partition's answer that is true once the log is durable up to `last_offset`."""
+class Unsettled:
+    """A partition's answer, made when its batch is appended, and true once the log is durable up to `last_offset`."""
 
-    __slots__ = ("answer", "last_offset", "partition")
+    __slots__ = ("answer", "last_offset", "partition", "settled")
 
-    def __init__(self, partition: Partition, last_offset: int, answer: PartitionProduceResponse) -> None:
+    def __init__(self, partition: Partition, index: int) -> None:
         self.partition = partition
-        self.last_offset = last_offset
-        self.answer = answer
+        self.answer = PartitionProduceResponse(
+            index=index, error_code=ErrorCode.REQUEST_TIMED_OUT, base_offset=-1, error_message="not yet appended"
+        )
+        self.last_offset: int | None = None  # None: not appended, and perhaps never
+        self.settled: Callable[[], None] | None = None
+
+    def appended(self, appended: Appended) -> None:
+        answer = self.answer
+        answer.error_code, answer.error_message = ErrorCode.NONE, None
+        answer.base_offset = appended.base_offset
+        answer.log_append_time_ms = appended.log_append_time
+        answer.log_start_offset = appended.log_start_offset
+        self.last_offset = appended.last_offset
+        if self.settled is not None:
+            self.partition.when_settled(appended.last_offset, self.settled)
+
+    def failed(self, error: KafkaError) -> None:
+        _fail(self.answer, error)
+        if self.settled is not None:
+            self.settled()
+
+    @property
+    def is_over(self) -> bool:
+        return self.last_offset is not None and self.partition.is_durable(self.last_offset)
+
+    def when_settled(self, callback: Callable[[], None]) -> None:
+        self.settled = callback
+        if self.last_offset is not None:
+            self.partition.when_settled(self.last_offset, callback)
 
     def conclude(self) -> None:
         """The records are durable, or the disk failed under them, or the producer's time is up."""
-        if not self.partition.is_durable(self.last_offset):
+        if self.last_offset is not None and not self.partition.is_durable(self.last_offset):
             offline = self.partition.log.offline
             self.answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.REQUEST_TIMED_OUT
             self.answer.error_message = offline or "not durable within timeout.ms"
@@ -56,28 +90,37 @@ def handle(server: Server, request: ProduceRequest, call: Call) -> ProduceRespon
     topics = [appending.topic(data) for data in request.topic_data]
     response = ProduceResponse(responses=topics)
     if request.acks == NONE:
-        _end_unanswered(call, topics)
+        _end_unanswered(call, topics, appending.unsettled)
         return None
-    waiting = [one for one in appending.unacknowledged if not one.partition.is_durable(one.last_offset)]
-    if request.acks != ALL or not waiting:
+    waiting = [one for one in appending.unsettled if not one.is_over]
+    if not waiting:
         return response
     _park(server, call, request.timeout_ms, waiting, response)
     return None
 
 
-def _end_unanswered(call: Call, topics: list[TopicProduceResponse]) -> None:
+def _end_unanswered(call: Call, topics: list[TopicProduceResponse], unsettled: list[Unsettled]) -> None:
     call.no_reply()
-    if any(partition.error_code for topic in topics for partition in topic.partition_responses):
+    answers = [partition for topic in topics for partition in topic.partition_responses]
+    to_come = {id(one.answer): one for one in unsettled if one.last_offset is None}
+    if any(answer.error_code for answer in answers if id(answer) not in to_come):
+        call.connection.close()
+    for one in to_come.values():
+        one.settled = partial(_close_if_failed, call, one)
+
+
+def _close_if_failed(call: Call, one: Unsettled) -> None:
+    if one.answer.error_code:
         call.connection.close()
 
 
-def _park(server: Server, call: Call, timeout: int, waiting: list[Unacknowledged], response: ProduceResponse) -> None:
-    unsettled = len(waiting)
+def _park(server: Server, call: Call, timeout: int, waiting: list[Unsettled], response: ProduceResponse) -> None:
+    to_come = len(waiting)
 
     def settled() -> None:
-        nonlocal unsettled
-        unsettled -= 1
-        if unsettled == 0:
+        nonlocal to_come
+        to_come -= 1
+        if to_come == 0:
             parked.release(Release.READY)
 
     def answer(reason: Release) -> ProduceResponse:
@@ -87,7 +130,16 @@ def _park(server: Server, call: Call, timeout: int, waiting: list[Unacknowledged
 
     parked = Parked(call, server.clock, timeout, answer)
     for one in waiting:
-        one.partition.when_settled(one.last_offset, settled)
+        one.when_settled(settled)
+
+
+def _fail(answer: PartitionProduceResponse, error: KafkaError) -> None:
+    answer.error_code, answer.base_offset, answer.error_message = error.code, -1, str(error)
+    if isinstance(error, InvalidRecordsError):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=error.message_of_each)
+            for index in error.indexes
+        ]
 
 
 class _Appending:
@@ -99,7 +151,8 @@ class _Appending:
         self.now = server.clock.wall_time()
         self.acks = request.acks
         self.transactional = request.transactional_id is not None
-        self.unacknowledged: list[Unacknowledged] = []
+        self.unsettled: list[Unsettled] = []
+        self.inline = 0  # bytes of records looked into on the loop
 
     def topic(self, data: TopicProduceData) -> TopicProduceResponse:
         answers = [self.partition(data, partition) for partition in data.partition_data]
@@ -109,9 +162,9 @@ class _Appending:
         try:
             return self.append(self.find(topic, data.index), data)
         except KafkaError as error:
-            return PartitionProduceResponse(
-                index=data.index, error_code=error.code, base_offset=-1, error_message=str(error)
-            )
+            answer = PartitionProduceResponse(index=data.index, error_code=error.code, base_offset=-1)
+            _fail(answer, error)
+            return answer
 
     def find(self, topic: TopicProduceData, index: int) -> Partition:
         if self.acks not in (-1, 0, 1):
@@ -119,7 +172,8 @@ class _Appending:
         by_id = self.call.version >= _FIRST_VERSION_WITH_IDS
         key = topic.topic_id if by_id else topic.name
         partition = self.server.find_partition(self.call, Operation.WRITE, key, index)
-        if partition.topic.is_internal and self.call.client_id != _ADMIN_CLIENT:
+        # Kafka makes an exception for whoever gives `__admin_client` as its name: anybody can.
+        if partition.topic.is_internal:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic.name} is written by the broker alone"
             )
@@ -131,16 +185,21 @@ class _Appending:
             raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request must carry a record batch")
         header = validate(records, 0, len(records))
         self.check(partition, header, len(records))
-        appended = self.server.append(partition, records, [(0, header)], self.now)
-        answer = PartitionProduceResponse(
-            index=data.index,
-            error_code=ErrorCode.NONE,
-            base_offset=appended.base_offset,
-            log_append_time_ms=appended.log_append_time,
-            log_start_offset=partition.log.log_start_offset,
-        )
-        self.unacknowledged.append(Unacknowledged(partition, appended.last_offset, answer))
-        return answer
+        one = Unsettled(partition, data.index)
+        work = work_for(partition, header)
+        if (work is None or self.is_light(work, header)) and not self.server.preparing.is_busy(partition):
+            one.appended(self.server.append(partition, records, [(0, header)], self.now))
+        else:
+            self.server.preparing.take(partition, work, records, header, self.call.connection, one)
+        self.unsettled.append(one)
+        return one.answer
+
+    def is_light(self, work: Incoming, header: BatchHeader) -> bool:
+        """A few keys are looked at in less time than another thread is asked: the log does it as it appends."""
+        if work.codec is not None or header.codec is not Codec.NONE:
+            return False
+        self.inline += header.size
+        return self.inline <= _INLINE_BYTES
 
     def check(self, partition: Partition, header: BatchHeader, size: int) -> None:
         if header.size != size:

@@ -1,5 +1,7 @@
 """Fetch (1). Waits for `min_bytes` until `max_wait_ms` is over, woken by appends; answers whole batches.
 
+What counts for `min_bytes` is what there is up to the limits, as in Kafka, which fills them with a cut batch.
+
 The first batch is always sent, however large, so that no limit can stop a consumer.
 """
 
@@ -86,7 +88,8 @@ class _Reading:
     def is_enough(self, found: list[_Found]) -> bool:
         """Whether there are `min_bytes`, or an error to tell."""
         errors = any(one.data.error_code for one in found)
-        return errors or not found or sum(one.size for one in found) >= self.min_bytes
+        size = sum(one.size for one in found)
+        return errors or not found or size >= self.min_bytes or (size > 0 and self.has_enough())
 
     def has_enough(self) -> bool:
         """The same, asked again after an append; most often no, so nothing is read for it."""

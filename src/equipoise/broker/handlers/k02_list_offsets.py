@@ -1,19 +1,27 @@
 """ListOffsets (2): latest (-1), earliest (-2), of the largest timestamp (-3), earliest local (-4), by timestamp.
 
-There is no tiered storage: -4 is -2, and -5 and -6 find nothing.
+There is no tiered storage: -4 is -2, and -5 and -6 find nothing. Where records must be looked into, a thread does it,
+and the answer waits.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.broker.access import Operation
+from equipoise.broker.decoder import Stopped
+from equipoise.broker.parking import Parked, Release
 from equipoise.broker.topics import LEADER_EPOCH, Partition, check_leader_epoch
+from equipoise.log.lookup import Budget, Lookup
 from equipoise.wire.apis.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from equipoise.wire.errors import ErrorCode, KafkaError
@@ -27,42 +35,112 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 # The first version in which a client may ask for it.
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _NEVER = 32767
-_NOTHING = (-1, -1)
+_A_TURN = 100  # look-ups that find nothing, in one turn of the loop
 
 
-def handle(server: Server, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
+class _Search(NamedTuple):
+    """A row of the answer that needs a look into records."""
+
+    row: ListOffsetsPartitionResponse
+    partition: Partition
+    timestamp: int | None
+
+
+def handle(server: Server, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse | None:
+    answering = _Answering(server, request, call)
+    rows = [[answering.row(topic.name, asked) for asked in answering.once(topic)] for topic in request.topics]
     topics = [
-        ListOffsetsTopicResponse(
-            name=topic.name, partitions=[_answer(server, call, topic.name, asked) for asked in topic.partitions]
-        )
-        for topic in request.topics
+        ListOffsetsTopicResponse(name=topic.name, partitions=found)
+        for topic, found in zip(request.topics, rows, strict=True)
+        if found or not topic.partitions
     ]
-    return ListOffsetsResponse(topics=topics)
+    response = ListOffsetsResponse(topics=topics)
+    if not answering.searches:
+        return response
+    answering.park(response)
+    return None
 
 
-def _answer(server: Server, call: Call, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-    index = asked.partition_index
-    try:
-        partition = server.find_partition(call, Operation.DESCRIBE, topic, index)
-        check_leader_epoch(asked.current_leader_epoch)
-        if asked.timestamp < 0 and call.version < _SINCE.get(asked.timestamp, _NEVER):
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} has no meaning here")
-        timestamp, offset = _look_up(partition, asked.timestamp)
-    except KafkaError as error:
-        return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
-    epoch = LEADER_EPOCH if offset >= 0 else -1
-    return ListOffsetsPartitionResponse(
-        partition_index=index, error_code=ErrorCode.NONE, timestamp=timestamp, offset=offset, leader_epoch=epoch
-    )
+class _Answering:
+    """One request. A partition that is named twice is refused, as Kafka does: each could cost a look-up."""
+
+    def __init__(self, server: Server, request: ListOffsetsRequest, call: Call) -> None:
+        self.server = server
+        self.call = call
+        named = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+        self.twice = {key for key, count in named.items() if count > 1}
+        self.refused: set[tuple[str, int]] = set()
+        self.searches: list[_Search] = []
+        self.is_over = False
+
+    def once(self, topic: ListOffsetsTopic) -> Iterator[ListOffsetsPartition]:
+        """What is named twice is answered once."""
+        for asked in topic.partitions:
+            key = topic.name, asked.partition_index
+            if key not in self.refused:
+                yield asked
+            if key in self.twice:
+                self.refused.add(key)
+
+    def row(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        index = asked.partition_index
+        try:
+            if (topic, index) in self.twice:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic}-{index} is asked for more than once")
+            partition = self.server.find_partition(self.call, Operation.DESCRIBE, topic, index)
+            check_leader_epoch(asked.current_leader_epoch)
+            if asked.timestamp < 0 and self.call.version < _SINCE.get(asked.timestamp, _NEVER):
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} has no meaning here")
+        except KafkaError as error:
+            return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+        row = ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.NONE)
+        if asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:
+            row.error_code = ErrorCode.LEADER_NOT_AVAILABLE  # should the broker stop before it is found
+            self.searches.append(_Search(row, partition, asked.timestamp if asked.timestamp >= 0 else None))
+        else:
+            _fill(row, -1, _known_offset(partition, asked.timestamp))
+        return row
+
+    def park(self, response: ListOffsetsResponse) -> None:
+        def answer(reason: Release) -> ListOffsetsResponse:
+            self.is_over = True
+            return response
+
+        self.server.lookups.begin(self.search(Parked(self.call, self.server.clock, None, answer)))
+
+    async def search(self, parked: Parked) -> None:
+        budget = Budget()
+        try:
+            for number, (row, partition, timestamp) in enumerate(self.searches):
+                if number % _A_TURN == _A_TURN - 1:
+                    await asyncio.sleep(0)
+                await self.look_up(row, partition, Lookup(partition.log, timestamp, budget))
+        except Stopped:
+            return
+        except Exception:  # noqa: BLE001  as for any request: the log gets it, the client an end
+            self.call.connection.fail()
+        parked.release(Release.READY)
+
+    async def look_up(self, row: ListOffsetsPartitionResponse, partition: Partition, lookup: Lookup) -> None:
+        try:
+            while not self.is_over and lookup.advance():
+                await self.server.lookups.run(lookup.search, lambda: not self.is_over)
+        except KafkaError as error:
+            row.error_code = error.code
+            return
+        if self.is_over:
+            return
+        row.error_code = ErrorCode.NONE
+        if lookup.found is not None and lookup.found[1] < partition.log.high_watermark:
+            _fill(row, *lookup.found)
 
 
-def _look_up(partition: Partition, timestamp: int) -> tuple[int, int]:
-    log = partition.log
+def _known_offset(partition: Partition, timestamp: int) -> int:
     if timestamp == LATEST:
-        return -1, log.high_watermark
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, log.log_start_offset
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return _NOTHING
-    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    return found if found is not None and found[1] < log.high_watermark else _NOTHING
+        return partition.log.high_watermark
+    return partition.log.log_start_offset if timestamp in (EARLIEST, EARLIEST_LOCAL) else -1
+
+
+def _fill(row: ListOffsetsPartitionResponse, timestamp: int, offset: int) -> None:
+    row.timestamp, row.offset = timestamp, offset
+    row.leader_epoch = LEADER_EPOCH if offset >= 0 else -1

@@ -13,7 +13,8 @@ from struct import Struct
 import cramjam
 from cramjam import DecompressionError
 
-from equipoise.wire.records.batch import Buffer, Codec, corrupt
+from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.records.batch import Buffer, Codec
 
 DECOMPRESSED_LIMIT = 256 * 1024 * 1024
 """Bytes that one batch may expand to. Producers build batches of megabytes: far above what they send."""
@@ -36,21 +37,27 @@ _GROWTH = 8
 _SMALL_ROOM = 4 * 1024 * 1024
 
 _Room = bytearray | memoryview | mmap
+_LACK_OF_ROOM = ("failed to write whole buffer", "smaller than required")  # cramjam's words, and those of its snappy
 
 
-def compress(codec: Codec, data: Buffer) -> bytes:
-    """`data` in the framing that the Java client writes."""
+class ExpandsTooFarError(KafkaError):
+    """What was compressed may well be sound, but it is more than the limit."""
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """`data` in the framing that the Java client writes; `level` as Kafka's compression.*.level, None: its default."""
     if codec is Codec.GZIP:
-        return bytes(cramjam.gzip.compress(data, level=_GZIP_LEVEL))
+        return bytes(cramjam.gzip.compress(data, level=_GZIP_LEVEL if level is None else level))
     if codec is Codec.SNAPPY:
         return _compress_xerial(data)
     if codec is Codec.LZ4:
         # Java cannot read linked blocks (KIP-57), and writes no checksum of the content: some consumers mind one.
-        lz4 = cramjam.lz4.Compressor(level=_LZ4_LEVEL, content_checksum=False, block_linked=False)
+        level = _LZ4_LEVEL if level is None else level
+        lz4 = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
         lz4.compress(bytes(data))
         return bytes(lz4.finish())
     if codec is Codec.ZSTD:
-        return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
+        return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL if level is None else level))
     return bytes(data)
 
 
@@ -65,19 +72,30 @@ def _compress_xerial(data: Buffer) -> bytes:
 
 def decompress(codec: Codec, data: Buffer, *, limit: int) -> bytes:
     """What `data` expands to, at most `limit` bytes; KafkaError(CORRUPT_MESSAGE) if it cannot or is more."""
+    return bytes(expand(codec, data, limit=limit))
+
+
+def expand(codec: Codec, data: Buffer, *, limit: int) -> bytes | memoryview:
+    """The same without a second copy of what is large."""
     room = min(limit, _FIRST_GUESS * len(data) + 64)
     while True:
         # A bytearray is faster, but writes zeros all over; an mmap takes memory only where bytes arrive.
         out = bytearray(room) if room <= _SMALL_ROOM else mmap(-1, room)
         try:
-            return bytes(memoryview(out)[: _UNPACKERS[codec](data, out)])
+            expanded = memoryview(out)[: _UNPACKERS[codec](data, out)]
+            return bytes(expanded) if room <= _SMALL_ROOM else expanded
         except DecompressionError as error:
             # The reason is in words only, so any failure is tried again with more room, up to the limit.
             if room >= limit:
-                raise corrupt(
-                    f"{len(data)} bytes of {codec.name.lower()} cannot be expanded to {limit} bytes or fewer: {error}"
+                raise _failure(error)(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"{len(data)} bytes of {codec.name.lower()} cannot be expanded to {limit} bytes or fewer: {error}",
                 ) from None
         room = min(limit, room * _GROWTH)
+
+
+def _failure(error: DecompressionError) -> type[KafkaError]:
+    return ExpandsTooFarError if any(words in str(error) for words in _LACK_OF_ROOM) else KafkaError
 
 
 def decompress_into(codec: Codec, data: Buffer, out: memoryview) -> int | None:

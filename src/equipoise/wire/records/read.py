@@ -76,7 +76,7 @@ def read_pairs(buf: Buffer, pos: int, header: BatchHeader) -> list[tuple[bytes |
     at = 0
     try:
         for _ in range(header.record_count):
-            length, at = _varint(data, at)
+            length, at = varint(data, at)
             end = at + length
             at += 1  # attributes
             while data[at] > 0x7F:  # the timestamp
@@ -118,14 +118,14 @@ def _read_into(records: list[Record], data: bytes, header: BatchHeader) -> int:
     append_time = header.max_timestamp if header.is_log_append_time else None
     pos = 0
     for _ in range(header.record_count):
-        length, pos = _varint(data, pos)
+        length, pos = varint(data, pos)
         end = pos + length
-        timestamp, pos = _varint(data, pos + 1)  # 1: the attributes, which have no meaning yet
+        timestamp, pos = varint(data, pos + 1)  # 1: the attributes, which have no meaning yet
         timestamp = header.base_timestamp + timestamp if append_time is None else append_time
-        delta, pos = _varint(data, pos)
+        delta, pos = varint(data, pos)
         key, pos = _sized(data, pos)
         value, pos = _sized(data, pos)
-        count, pos = _varint(data, pos)
+        count, pos = varint(data, pos)
         headers, pos = _headers(data, pos, count) if count else ((), pos)
         if pos != end:
             raise _bad(records, header, f"is declared {length} bytes long, its fields take {length + pos - end}")
@@ -157,7 +157,7 @@ def _sized(data: bytes, pos: int) -> tuple[bytes | None, int]:
     if length & 0x81 == 0:  # one byte, not negative: most keys
         end = pos + 1 + (length >> 1)
         return data[pos + 1 : end], end
-    length, pos = _varint(data, pos)
+    length, pos = varint(data, pos)
     if length < 0:
         if length != -1:
             raise corrupt(f"a record's field has length {length}")
@@ -166,7 +166,7 @@ def _sized(data: bytes, pos: int) -> tuple[bytes | None, int]:
     return data[pos:end], end
 
 
-def _varint(data: bytes, pos: int) -> tuple[int, int]:
+def varint(data: bytes | memoryview, pos: int) -> tuple[int, int]:
     """The zigzag varint at `pos`, and where it ends. Almost all have one byte or two."""
     first = data[pos]
     if first < 0x80:

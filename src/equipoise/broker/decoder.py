@@ -1,0 +1,63 @@
+"""A thread that looks into the batches of clients, and the tasks that wait for it.
+
+A few kilobytes of compressed records can be millions: on the loop they would hold up everybody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+Pause = Callable[[], None]
+
+
+class Stopped(Exception):
+    """Ends work on the thread half-way."""
+
+
+class Decoder:
+    """One piece of work at a time, so that memory is bounded by the largest of them."""
+
+    def __init__(self, name: str) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"equipoise-{name}")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def start(self) -> None:
+        """Starts the thread before it is needed: later there may be no room for one."""
+        self._thread.submit(let_others_run).result()
+
+    async def run(self, work: Callable[[Pause], Result], is_wanted: Callable[[], bool] = lambda: True) -> Result:
+        """`work(pause)` on the thread. It calls `pause` every millisecond or two, which ends it if nobody wants it."""
+
+        def pause() -> None:
+            if self._closed or not is_wanted():
+                raise Stopped
+            let_others_run()
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, pause)
+
+    def begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """A task that uses `run`. `close` ends it."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._thread.shutdown(cancel_futures=True)
+
+
+def let_others_run() -> None:
+    """Gives the loop's thread the interpreter at once, instead of when the switch interval is over."""
+    time.sleep(0)

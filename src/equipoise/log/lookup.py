@@ -1,0 +1,94 @@
+"""The first record as late as a timestamp. The loop finds batches by their headers, any thread looks into them.
+
+A header is what a producer says: the records behind it may be other than it tells, or expand without end. So the work
+has a bound, and where that is reached the answer is the beginning of the batch that should hold the record: whoever
+reads from there misses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from equipoise.wire.records.batch import BatchHeader
+from equipoise.wire.records.codecs import ExpandsTooFarError
+from equipoise.wire.records.scan import scan, unpack
+
+if TYPE_CHECKING:
+    from equipoise.log.partition import PartitionLog
+
+_BUDGET = 1 << 30
+_RECORD_COST = 64  # bytes that expand in the time in which one record is looked at
+_BATCH_LIMIT = 32 << 20  # bytes that one batch may expand to
+_MOST_IN_VAIN = 16  # batches of one look-up that did not hold what their headers said
+_PAUSE_RECORDS = 1024
+_MAX_TIMESTAMP = 2**63 - 1
+
+
+class Budget:
+    """Work that the look-ups of one request may cost together: some 16 million records, or a gigabyte expanded."""
+
+    def __init__(self) -> None:
+        self.left = _BUDGET
+
+
+class Lookup:
+    """Of the first record with a timestamp of at least `timestamp`; None: of the latest there is.
+
+    While `advance`, on the loop's thread, says so: `search`, on any. Then `found` is (timestamp, offset), or None.
+    """
+
+    def __init__(self, log: PartitionLog, timestamp: int | None, budget: Budget | None = None) -> None:
+        self.found: tuple[int, int] | None = None
+        self._log = log
+        self._budget = budget or Budget()
+        self._from = log.log_start_offset
+        if timestamp is None:
+            timestamp, offset = log.latest_batch()
+            self._from = max(self._from, offset)
+        self._timestamp = timestamp
+        self._in_vain = 0
+        self._batch: tuple[memoryview, BatchHeader] | None = None
+
+    def advance(self) -> bool:
+        """Finds the next batch to look into. The log may have changed since the last one: nothing is remembered."""
+        if self.found is None and self._timestamp >= 0:
+            self._batch = self._log.batch_as_late_as(self._timestamp, self._from)
+        if self.found is not None or self._batch is None:
+            return False
+        if self._in_vain < _MOST_IN_VAIN and self._budget.left > 0:
+            return True
+        self.found = self._roughly(self._batch[1])
+        return False
+
+    def search(self, pause: Callable[[], object] = lambda: None) -> None:
+        """Looks into the batch: bytes that nobody changes any more, whatever becomes of their segment."""
+        assert self._batch is not None
+        (view, header), self._batch = self._batch, None
+        try:
+            self.found = self._first(view, header, pause)
+        except ExpandsTooFarError:
+            self.found = self._roughly(header)
+        self._from = header.last_offset + 1
+        self._in_vain += 1
+
+    def _first(self, view: memoryview, header: BatchHeader, pause: Callable[[], object]) -> tuple[int, int] | None:
+        data = unpack(view, header, limit=_BATCH_LIMIT)
+        number, found = 0, None
+        for number, record in enumerate(scan(data, header), 1):
+            if record.timestamp >= self._timestamp and record.offset >= self._from:
+                found = min(record.timestamp, _MAX_TIMESTAMP), record.offset
+                break
+            if number % _PAUSE_RECORDS == 0:
+                pause()
+        self._budget.left -= len(data) + number * _RECORD_COST
+        return found
+
+    def _roughly(self, header: BatchHeader) -> tuple[int, int]:
+        return header.max_timestamp, max(header.base_offset, self._from)
+
+    def run(self) -> tuple[int, int] | None:
+        """All of it at once."""
+        while self.advance():
+            self.search()
+        return self.found
