@@ -12,9 +12,9 @@ from kafka.errors import NoError
 
 from equipoise.broker import Broker, connection
 from equipoise.broker.holding import Holding
+from equipoise.coordinator.group import Member
 from equipoise.proving.members.events import Place
 from equipoise.proving.members.fleet import Members
-from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from tests.interop.drivers import KafkaPython
 from tests.interop.groups import Fleet, view_group
 
@@ -51,9 +51,10 @@ def holds(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     seen: dict[str, list[int]] = defaultdict(list)
     limit = Holding.limit
 
-    def listen(self: Holding, config: Any, request: HeartbeatRequest, now: int) -> int:
-        allowed = limit(self, config, request, now)
-        seen[request.group_id].append(allowed)
+    def listen(self: Holding, config: Any, member: Member | None, now: int) -> int:
+        allowed = limit(self, config, member, now)
+        if member is not None:
+            seen[member.timer[1]].append(allowed)
         return allowed
 
     monkeypatch.setattr(Holding, "limit", listen)

@@ -137,6 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog.clear()
         self.server.receiving.forget(self, self._reserved + self._reserved_behind)
         self._frame, self._reserved, self._reserved_behind = None, 0, 0
+        self.holding.cut_off(self.server.clock.now())
         self.release_parked(Release.DISCONNECTED)
 
     def get_buffer(self, sizehint: int) -> memoryview:

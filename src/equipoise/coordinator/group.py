@@ -34,6 +34,7 @@ class Member:
         "is_new",
         "last_seen",
         "member_id",
+        "notes",
         "protocols",
         "rebalance_timeout_ms",
         "session_timeout_ms",
@@ -60,6 +61,7 @@ class Member:
         self.awaiting_sync: Caller | None = None
         self.held_heartbeat: Caller | None = None
         self.last_seen = 0
+        self.notes: object = None  # whatever the one who runs the shard keeps of this member; opaque here
         self.timer = ("session", group_id, member_id)
 
     @property
@@ -174,6 +176,7 @@ class Group:
     def rename(self, member: Member, member_id: str) -> None:
         """A static member under a new id; the leader's place moves along. Its place in the order stays."""
         old, member.member_id = member.member_id, member_id
+        member.notes = None  # another process
         member.timer = ("session", self.group_id, member_id)
         self.members = {(member_id if key == old else key): value for key, value in self.members.items()}
         self.pending_sync.discard(old)

@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from equipoise.coordinator import admin, membership, offsets, sync
 from equipoise.coordinator.config import GroupConfig
-from equipoise.coordinator.group import Group, WallTime, load_group, unchanged
+from equipoise.coordinator.group import Group, Member, WallTime, load_group, unchanged
 from equipoise.coordinator.join import Joining
 from equipoise.coordinator.offsets import Offsets
 from equipoise.coordinator.reasons import Cause, Trigger
@@ -211,8 +211,7 @@ class Shard:
     def release_heartbeat(self, group_id: str, member_id: str, now: int) -> Step:
         """The client has something else to say, or to hear: its held heartbeat is answered "all is well"."""
         step = Step()
-        group = self.groups.get(group_id)
-        member = group.members.get(member_id) if group is not None else None
+        member = self.find_member(group_id, member_id)
         if member is not None:
             self.rebalancer.release_heartbeat(member, ErrorCode.NONE, step)
         return step
@@ -272,6 +271,10 @@ class Shard:
         if self.status is Status.LOADING:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NONE if self.status is Status.ACTIVE else ErrorCode.NOT_COORDINATOR
+
+    def find_member(self, group_id: str, member_id: str) -> Member | None:
+        group = self.groups.get(group_id)
+        return group.members.get(member_id) if group is not None else None
 
     def create_group(self, group_id: str, now: int) -> Group:
         group = self.groups[group_id] = Group(group_id, now, self.wall_time)

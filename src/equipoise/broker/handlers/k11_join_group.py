@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.groups import authorize_group, caller_of
+from equipoise.broker.holding import rejoins
 from equipoise.coordinator.replies import join_error
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from equipoise.wire.errors import KafkaError
@@ -18,11 +19,11 @@ VERSIONS = "0-9"
 
 def handle(server: Server, request: JoinGroupRequest, call: Call) -> JoinGroupResponse | None:
     caller = caller_of(call)
-    call.connection.holding.rejoins()
     try:
         authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return join_error(caller, error.code, "")
     shard = server.groups.shard_of(request.group_id)
+    rejoins(shard.core.find_member(request.group_id, request.member_id))
     shard.run(shard.core.join_group(request, caller, call.now))
     return None
