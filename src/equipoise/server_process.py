@@ -25,6 +25,7 @@ SHARE_VARIABLE = "EQUIPOISE_PORTS_SHARE"  # "2/4": the third of four processes t
 _START_S = 120.0
 _STOP_S = 30.0
 _LAST_WORDS = 2000
+_FRAMES = "at ", "... "  # of Java
 
 
 def ports_of_share(share: str) -> range:
@@ -156,7 +157,9 @@ class ServerProcess(ABC):
         return EquipoiseError(f"{self.name} has ended with status {self._running.returncode}: {self.last_words()}")
 
     def last_words(self) -> str:
-        return self.log.read_text(errors="replace")[-_LAST_WORDS:]
+        """In a line, without the frames of stack traces."""
+        lines = [line.strip() for line in self.log.read_text(errors="replace")[-_LAST_WORDS:].splitlines()]
+        return "; ".join(line for line in lines if line and not line.startswith(_FRAMES))
 
     def kill(self) -> None:
         """SIGKILL: no time for a last word."""

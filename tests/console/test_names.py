@@ -77,11 +77,11 @@ def test_topics_that_nobody_can_have(command: Command, broker: Any, name: str) -
         assert ended.err.rstrip("\n").isprintable()
 
 
-def test_an_error_of_several_lines_is_indented(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         edge.fail(EquipoiseError(f"it ended: {CLEARS}\n\n\tand more\n"))
     assert end.value.code == 2
-    assert capsys.readouterr().err == "equipoise: it ended: \\x1b]0;owned\\x07\\x1b[2J\n  \n  \\tand more\n"
+    assert capsys.readouterr().err == "equipoise: it ended: \\x1b]0;owned\\x07\\x1b[2J\\n\\n\\tand more\n"
 
 
 def test_what_a_broker_says() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from equipoise.spark.pipeline.progress import Display, Figures
@@ -77,3 +79,9 @@ def test_on_a_terminal_a_table() -> None:
     text = shown(Console(file=io.StringIO(), width=100, force_terminal=True), 10.0)
     assert "12,345" in text
     assert "orders-0: " not in text
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_what_comes_after_the_table_begins_on_a_line_of_its_own(is_terminal: bool) -> None:
+    text = shown(Console(file=io.StringIO(), width=100, force_terminal=is_terminal), 1.0)
+    assert re.sub(r"\x1b\[\??\d*[a-zA-Z]", "", text).endswith("\n")

@@ -13,10 +13,17 @@ from typing import NoReturn, TextIO
 
 import click
 
-from equipoise.wire.errors import EquipoiseError
+from equipoise.wire.errors import EquipoiseError, UsageError
 from equipoise.wire.text import printable
 
 FAILED, INTERRUPTED, TERMINATED = 2, 130, 143  # statuses; 128 and the signal's number, as a shell has them
+_EXTRAS = {
+    "confluent_kafka": "demo",
+    "kazoo": "zookeeper",
+    "matplotlib": "plots",
+    "pyarrow": "spark",
+    "pyspark": "spark",
+}
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
@@ -37,10 +44,17 @@ def log_warnings() -> None:
 
 
 def fail(error: Exception) -> NoReturn:
-    """One line on stderr and status 2. What a process said before it ended may be more; it stands below, indented."""
-    lines = [printable(line) for line in _told(error).strip().splitlines()] or [type(error).__name__]
-    print("equipoise:", "\n  ".join(lines), file=sys.stderr)
+    """One line on stderr and status 2."""
+    print("equipoise:", printable(_told(error).strip() or type(error).__name__), file=sys.stderr)
     sys.exit(FAILED)
+
+
+def missing_package(error: ImportError) -> EquipoiseError:
+    """What to install. A module that nobody is asked to install is a bug, and stays one."""
+    module = (error.name or "").partition(".")[0]
+    if module not in _EXTRAS:
+        raise error
+    return UsageError(f"this needs {module.replace('_', '-')}: pip install 'equipoise[{_EXTRAS[module]}]'")
 
 
 def _told(error: Exception) -> str:

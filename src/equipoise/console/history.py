@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,8 @@ def history(group: str | None, since: str | None, out: Path, bootstrap_servers: 
         from equipoise.spark.history.job import Request, run
     except ImportError as missing:
         raise UsageError(f"equipoise history needs {missing.name}: pip install 'equipoise[spark,plots]'") from None
+    if find_spec("matplotlib") is None:  # it draws at the end, after minutes
+        raise UsageError("equipoise history needs matplotlib: pip install 'equipoise[spark,plots]'")
     request = Request(bootstrap_servers=bootstrap_servers, group=group, since=parse_since(since, time.time()))
     with Console(stderr=True).status("") as status:
         found = run(request, out, master, lambda what: status.update(Text(f"{what} ...")))

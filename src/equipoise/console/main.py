@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.console.edge import FAILED, INTERRUPTED, at_a_terminal, fail, log_warnings
+from equipoise.console.edge import FAILED, INTERRUPTED, at_a_terminal, fail, log_warnings, missing_package
 from equipoise.console.history import history
 from equipoise.console.options import Whole, choose, file_option, parse_pairs
 from equipoise.console.run import run as run_command
@@ -285,5 +285,7 @@ def run() -> None:
             sys.exit(FAILED)
         except (EquipoiseError, OSError, click.ClickException) as error:
             fail(error)
+        except ImportError as error:
+            fail(missing_package(error))
         except click.Abort:
             sys.exit(INTERRUPTED)

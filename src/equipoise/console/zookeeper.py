@@ -72,7 +72,14 @@ def zookeeper_serve(data: Path | None, port: int) -> None:
 
 @zookeeper.command("explain")
 @click.argument("group", metavar="GROUP")
-@click.option("--zookeeper", "hosts", metavar="HOST:PORT", default="127.0.0.1:2181", show_default=True)
+@click.option(
+    "--zookeeper",
+    "hosts",
+    metavar="HOST:PORT",
+    default="127.0.0.1:2181",
+    show_default=True,
+    help="The ZooKeeper of the group.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 def zookeeper_explain(group: str, hosts: str, as_json: bool) -> None:
     """Who owns what in a group, what nobody owns and since when, what is claimed twice; read from ZooKeeper."""

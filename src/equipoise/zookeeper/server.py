@@ -27,7 +27,6 @@ _QUIET = """<?xml version="1.0" encoding="UTF-8"?>
 <Configuration status="OFF"><Appenders><Console name="err" target="SYSTEM_ERR"/></Appenders>
 <Loggers><Root level="ERROR"><AppenderRef ref="err"/></Root></Loggers></Configuration>
 """
-_FRAMES = "at ", "... "
 _SETTINGS = {
     "tickTime": 200,  # also the steps in which sessions end
     "minSessionTimeout": 400,
@@ -106,11 +105,6 @@ class ZooKeeperServer(ServerProcess):
 
     def is_ready(self) -> bool:
         return "Mode:" in self.ask("srvr")
-
-    def last_words(self) -> str:
-        """Without the frames of Java's stack traces, as one line."""
-        lines = [line.strip() for line in super().last_words().splitlines()]
-        return "; ".join(line for line in lines if line and not line.startswith(_FRAMES))
 
     # -- what it says of itself
 

@@ -97,6 +97,8 @@ class Display:
     def __exit__(self, *_: object) -> None:
         self.show(time.monotonic())
         self._live.stop()
+        if not self._console.is_terminal:  # where rich leaves the last line open, and an error would stick to it
+            self._console.line()
 
     def show(self, now: float) -> None:
         self._live.update(self._table(now), refresh=True)

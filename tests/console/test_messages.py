@@ -1,0 +1,154 @@
+"""What a new user gets wrong: a line that says what is expected and what to do, status 2, and never a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from equipoise.console import edge
+from equipoise.console.main import app
+from tests.console.conftest import Command, Ended
+
+PATIENCE_S = 60
+
+
+def check_line(ended: Ended, told: str) -> None:
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.startswith("equipoise: ")
+    assert told in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("run a:b --members two", "--members two: write a whole number, 1 or more"),
+        ("run a:b --members 0", "--members 0: write a whole number, 1 or more"),
+        ("run a:b --members 1.5", "--members 1.5: write a whole number, 1 or more"),
+        ("topics create x --partitions two", "--partitions two: write a whole number, -1 or more"),
+        ("bench history --records 3", "--records 3: write a whole number, 24 or more"),
+        ("zookeeper serve --port http", "--port http: write a whole number from 0 to 65535"),
+        ("zookeeper serve --port 99999", "--port 99999: write a whole number from 0 to 65535"),
+        ("demo --picture /nowhere/x.png", "--picture /nowhere/x.png: there is no directory /nowhere; make it first"),
+        ("demo --picture /", "--picture /: this is a directory; name a file"),
+        ("run a:b --log /nowhere/log", "--log /nowhere/log: there is no directory /nowhere; make it first"),
+        ("run a:b --set =1", "--set =1: write NAME=VALUE, for instance --set source.subscribe=orders"),
+        ("run /", "/ cannot be read: Is a directory"),
+        (
+            "run a:b --set snk.format=parquet",
+            "unknown table [snk] in the pipeline (it holds 'format'); did you mean 'sink'?",
+        ),
+        ("run a:b --set sink.format=parket", "Spark has no such format; did you mean 'parquet'?"),
+        ("serve --data /dev/null", "cannot use /dev/null: File exists; mend it, or choose another directory"),
+        ("serve --memory --listen 127.0.0.1", "'127.0.0.1' is no address: write HOST:PORT"),
+        ("topics list --bootstrap-servers localhost", "'localhost' is no server: write HOST:PORT"),
+        ("topics lst", "Did you mean 'list'?"),
+        ("histry", "Did you mean 'history'?"),
+        ("history --since 7x", "--since 7x: write a date (2026-01-31), a time, or an age (7d, 2h)"),
+    ],
+)
+def test_a_slip_is_one_line(command: Command, arguments: str, told: str) -> None:
+    check_line(command(*arguments.split()), told)
+
+
+def test_files_that_cannot_be_read(command: Command, tmp_path: Path) -> None:
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\x00\xff\xfe")
+    check_line(command("run", str(binary)), "is no TOML")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[source\n")
+    check_line(command("run", str(broken)), "is no TOML")
+    check_line(command("run", str(tmp_path / "a\nb.toml")), r"a\nb.toml does not exist")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_files_that_may_not_be_used(command: Command, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.toml"
+    secret.touch(mode=0)
+    check_line(command("run", str(secret)), "cannot be read: Permission denied")
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    check_line(command("serve", "--data", str(closed / "data")), "Permission denied")
+
+
+def test_every_option_has_words() -> None:
+    def look(group: Any, path: str) -> None:
+        for name, one in group.commands.items():
+            assert one.help, f"{path} {name}"
+            for option in one.params:
+                assert isinstance(option, click.Argument) or getattr(option, "help", None), (
+                    f"{path} {name} {option.name}"
+                )
+            if hasattr(one, "commands"):
+                look(one, f"{path} {name}")
+
+    look(app, "equipoise")
+
+
+# -- what is not installed, and what nobody has expected
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
+    told = edge.missing_package(ModuleNotFoundError("No module named 'confluent_kafka'", name="confluent_kafka"))
+    assert str(told) == "this needs confluent-kafka: pip install 'equipoise[demo]'"
+    with pytest.raises(ImportError, match="a bug"):
+        edge.missing_package(ImportError("a bug", name="equipoise.nothing"))
+
+
+@pytest.mark.parametrize("arguments", [["bench", "handover"], ["prove", "scenarios"], ["demo"], ["history"]])
+def test_commands_without_their_packages(
+    command: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    """In an interpreter that has only what the base install brings."""
+    hidden = "confluent_kafka", "matplotlib", "pyarrow", "pyspark", "kazoo"
+    code = (
+        "import sys\n"
+        f"class Hidden:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.partition('.')[0] in {hidden}:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Hidden())\n"
+        "import importlib.util\n"
+        "found = importlib.util.find_spec\n"
+        f"importlib.util.find_spec = lambda name, *more: None if name in {hidden} else found(name, *more)\n"
+        "from equipoise.console.main import run\n"
+        f"sys.argv = ['equipoise', *{arguments}]\n"
+        "run()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    check_line(Ended(ended.returncode, ended.stdout, ended.stderr), "pip install 'equipoise[")
+
+
+def test_an_error_of_the_system_is_a_line(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "/somewhere")
+
+    monkeypatch.setattr("equipoise.console.topics.list_topics", fails)
+    check_line(command("topics", "list"), "equipoise: /somewhere: Permission denied")
+
+
+# -- signals
+
+
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_command_without_a_word(signum: signal.Signals, status: int) -> None:
+    """While it waits for a broker that is silent."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        command = [sys.executable, "-m", "equipoise", "topics", "list", "--bootstrap-servers", address]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            connection, _ = silent.accept()  # now it waits for an answer
+            with connection:
+                process.send_signal(signum)
+                out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out, err.strip()) == (status, "", "")
