@@ -34,6 +34,8 @@ from equipoise.wire.apis.k03_metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from equipoise.wire.apis.k09_offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
+from equipoise.wire.apis.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.apis.k18_api_versions import ApiVersion, ApiVersionsResponse
 from equipoise.wire.apis.k23_offset_for_leader_epoch import (
     EpochEndOffset as EpochEnd,
@@ -78,6 +80,9 @@ class FakeCluster:
         self.answers: list[Callable[[int, FetchRequest], FetchResponse | None]] = []  # in place of the next answers
         self.errors: dict[tuple[int, int], ErrorCode] = {}  # by node and partition: answered as long as it stands
         self.preferred = -1
+        self.hung: set[int] = set()  # nodes that take connections and requests, and answer nothing
+        self.coordinator = 1
+        self.finds = 0  # times that somebody asked for it
         self._servers: dict[int, asyncio.Server] = {}
         self._ports: dict[int, int] = {}
         self._writers: set[asyncio.StreamWriter] = set()
@@ -89,6 +94,7 @@ class FakeCluster:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.hung = set()
         for server in self._servers.values():
             server.close()
         self.disconnect()
@@ -115,6 +121,8 @@ class FakeCluster:
                 frame = await reader.readexactly(size)
                 key, version, correlation_id, _, pos = decode_request_header(frame)
                 request = APIS[key].request.decode(frame, version, pos)
+                while node_id in self.hung:
+                    await asyncio.sleep(0.01)
                 response = await self._answer(node_id, key, version, request)
                 body = encode_response_header(key, version, correlation_id) + response.encode(version)
                 writer.write(struct.pack(">i", len(body)) + body)
@@ -126,7 +134,7 @@ class FakeCluster:
 
     async def _answer(self, node_id: int, key: int, version: int, request: Any) -> Message:
         if key == 18:
-            rows = {1: self.fetch_versions, 2: (1, 7), 3: (0, 12), 18: (0, 4)}
+            rows = {1: self.fetch_versions, 2: (1, 7), 3: (0, 12), 9: (1, 9), 10: (0, 6), 18: (0, 4)}
             if self.epoch_versions is not None:
                 rows[23] = self.epoch_versions
             keys = [ApiVersion(api_key=one, min_version=low, max_version=high) for one, (low, high) in rows.items()]
@@ -135,10 +143,22 @@ class FakeCluster:
             return self._metadata(request)
         if key == 2:
             return self._list_offsets(request)
+        if key == 9:
+            return OffsetFetchResponse(
+                groups=[OffsetFetchResponseGroup(group_id=request.groups[0].group_id, topics=[])]
+            )
+        if key == 10:
+            return FindCoordinatorResponse(coordinators=[self._find_coordinator(request)])
         if key == 23:
             self.epoch_requests.append((node_id, request))
             return self._epoch_ends(node_id, request)
         return await self._fetch(node_id, version, request)
+
+    def _find_coordinator(self, request: FindCoordinatorRequest) -> Coordinator:
+        self.finds += 1
+        port = self._ports[self.coordinator]
+        (key,) = request.coordinator_keys
+        return Coordinator(key=key, node_id=self.coordinator, host="127.0.0.1", port=port, error_code=0)
 
     def _metadata(self, request: MetadataRequest) -> MetadataResponse:
         self.metadata_requests += 1

@@ -11,11 +11,13 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from equipoise.client.agreement import KafkaConnectionError, Response, error_from, parse_bootstrap_servers
 from equipoise.client.config import ConsumerConfig
-from equipoise.client.lines import Address, Backoff, Lines, Purpose
+from equipoise.client.hedging import PATIENCE_S, first_answer, while_in_charge
+from equipoise.client.lines import Address, Backoff, Line, Lines, Purpose
 from equipoise.client.network import AsyncConnection
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k03_metadata import (
@@ -170,22 +172,36 @@ class Cluster:
         """Lines that only the group uses: a parked JoinGroup holds up whatever comes behind it."""
         return await self._lines.line(purpose, (host, port)).connection()
 
-    async def any_connection(self) -> AsyncConnection:
-        """To whichever broker answers: known ones first, then those of bootstrap.servers."""
+    async def ask(self, request: Message, response: type[Response], timeout: float | None = None) -> Response:
+        """The answer of whichever broker is first: known ones and those of bootstrap.servers are asked one after the
+        other, the next when one fails or is silent for a while. Raises KafkaConnectionError when all have failed."""
+        limit = self.config.request_timeout_ms / 1000 if timeout is None else timeout
         addresses = dict.fromkeys([node.address for node in self.nodes.values()] + self._bootstrap)
-        lines = [self._lines.line(Purpose.QUESTIONS, address) for address in addresses]
-        failures = []
-        for line in sorted(lines, key=lambda line: (line.open is None, line.ready_at)):
-            try:
-                return await line.connection()
-            except EquipoiseError as error:
-                failures.append(str(error))
-        raise KafkaConnectionError("; ".join(failures))
+        lines = sorted((self._lines.line(Purpose.QUESTIONS, one) for one in addresses), key=lambda line: line.trust)
 
-    async def ask(self, request: Message, response: type[Response]) -> Response:
-        """The answer of whichever broker there is."""
-        connection = await self.any_connection()
-        return await connection.send(request, response, self.config.request_timeout_ms / 1000)
+        async def ask(line: Line) -> Response:
+            return await (await line.connection()).send(request, response, limit)
+
+        return await first_answer([partial(ask, line) for line in lines], PATIENCE_S)
+
+    async def leader_answer(
+        self, node_id: int, partitions: Iterable[TopicPartition], request: Message, response: type[Response]
+    ) -> Response:
+        """Of the leader of these partitions. KafkaConnectionError: there is none, or others lead all of them by now."""
+
+        async def ask() -> Response:
+            connection = await self.connection(node_id)
+            return await connection.send(request, response, self.config.request_timeout_ms / 1000)
+
+        async def look() -> str | None:
+            self.request_refresh()
+            leaders = [self.leader(partition) for partition in mine]
+            if any(leader is None or leader.node_id == node_id for leader in leaders):
+                return None
+            return f"broker {node_id} does not answer, and does not lead any more"
+
+        mine = list(partitions)
+        return await while_in_charge(ask(), look, PATIENCE_S, PATIENCE_S)
 
     # -- the task that keeps it fresh
 

@@ -19,9 +19,10 @@ Wire = tuple[int, int, int, bytes]
 
 
 class Asked(NamedTuple):
-    """What a fetch asks of one partition, and for which epoch of its reader."""
+    """What a fetch asks of one partition, and for which epoch of its reader. `number` is the fetch's own."""
 
     tracked: Tracked
+    number: int
     epoch: int
     offset: int
     last_fetched_epoch: int

@@ -8,9 +8,10 @@ aside bring it, on a connection of their own, until the next long fetch takes it
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from equipoise.client.agreement import KafkaConnectionError, error_from
 from equipoise.client.chunks import Chunk
@@ -34,6 +35,7 @@ from equipoise.wire.schema import ZERO_UUID
 log = logging.getLogger(__name__)
 
 _ASIDE_WAIT_MS = 25  # of a short fetch for partitions that had nothing: the next long one takes them in
+_OVERDUE_S = 1.5  # of silence behind fetch.max.wait.ms, before others are asked who leads
 _AHEAD = 2  # fetches of a partition that may be queued before the next is sent
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)  # with a hint who leads, perhaps
 
@@ -41,13 +43,23 @@ Plan = dict[int, list[Tracked]]  # by broker
 
 
 class _Node:
-    """One broker, and what is under way to it."""
+    """One broker, and what is under way to it: the long fetch, and a short one aside."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
         self.session = FetchSession()
-        self.long: asyncio.Task[None] | None = None
-        self.aside: asyncio.Task[None] | None = None
+        self.long: _Flight | None = None
+        self.aside: _Flight | None = None
+
+    @property
+    def flights(self) -> list[_Flight]:
+        return [flight for flight in (self.long, self.aside) if flight is not None]
+
+
+class _Flight(NamedTuple):
+    task: asyncio.Task[None]
+    asking: Asking
+    since: float
 
 
 class Fetcher:
@@ -68,6 +80,8 @@ class Fetcher:
         self._resets = Resets(positions, self._lookup, config, on_data)
         self._validation = Validation(positions, cluster, config)
         self._checks: set[asyncio.Task[None]] = set()
+        self._watch: asyncio.Task[None] | None = None
+        self._numbers = itertools.count(1)
         self._timer: asyncio.TimerHandle | None = None
         self._is_running = self._is_woken = False
 
@@ -75,6 +89,7 @@ class Fetcher:
         self._is_running = True
         self._positions.on_change = self._wake
         self._cluster.watchers.append(self._follow_metadata)
+        self._watch = self._begin(self._watch_flights())
         self._pump()
 
     async def close(self) -> None:
@@ -82,8 +97,8 @@ class Fetcher:
         if self._timer is not None:
             self._timer.cancel()
         await self._resets.close()
-        tasks = [task for node in self._nodes.values() for task in (node.long, node.aside) if task is not None]
-        tasks += self._checks
+        tasks = [flight.task for node in self._nodes.values() for flight in node.flights]
+        tasks += [*self._checks, *([self._watch] if self._watch is not None else ())]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -107,6 +122,9 @@ class Fetcher:
             is_told = self._validation.check_topics()
         if is_told:
             self._on_data()
+        for node in self._nodes.values():
+            for flight in node.flights:
+                self._release(node, flight)
         self._pump()
 
     def _pump(self) -> None:
@@ -122,13 +140,41 @@ class Fetcher:
         for node_id, plan in fetches.items():
             node = self._nodes.setdefault(node_id, _Node(node_id))
             if node.long is None and node.aside is None:
-                node.long = self._begin(self._fetch(node, self._ask(plan), is_long=True))
+                node.long = self._take_off(node, plan, is_long=True)
             elif node.long is not None and node.aside is None:
-                node.aside = self._begin(self._fetch(node, self._ask(plan), is_long=False))
+                node.aside = self._take_off(node, plan, is_long=False)
         self._resets.begin()
+
+    def _take_off(self, node: _Node, plan: Sequence[Tracked], *, is_long: bool) -> _Flight:
+        asking = self._ask(plan)
+        return _Flight(self._begin(self._fetch(node, asking, is_long=is_long)), asking, self._loop.time())
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._loop.create_task(work)
+
+    # -- brokers that do not answer
+
+    async def _watch_flights(self) -> None:
+        """A broker that hangs answers nothing, but others know by and by who leads in its place."""
+        late = _OVERDUE_S + self._config.fetch_max_wait_ms / 1000
+        while True:
+            await asyncio.sleep(_OVERDUE_S)
+            since = self._loop.time() - late
+            if any(flight.since < since for node in self._nodes.values() for flight in node.flights):
+                self._cluster.request_refresh()
+
+    def _release(self, node: _Node, flight: _Flight) -> None:
+        """What others lead by now is fetched from them; a fetch of nothing else is given up."""
+        is_gone = node.node_id not in self._cluster.nodes
+        with self._positions.lock:
+            for partition, asked in flight.asking.items():
+                leader = self._cluster.leader(partition)
+                has_moved = leader is not None and leader.epoch != asked.leader_epoch
+                if (has_moved or is_gone) and asked.tracked.in_flight == asked.number:
+                    asked.tracked.in_flight, asked.tracked.preferred = 0, -1
+            is_in_vain = all(asked.tracked.in_flight != asked.number for asked in flight.asking.values())
+        if is_in_vain and self._loop.time() - flight.since > _OVERDUE_S:
+            flight.task.cancel()
 
     # -- what to fetch
 
@@ -197,8 +243,9 @@ class Fetcher:
             for tracked in plan:
                 leader = self._cluster.leader(tracked.partition)
                 if leader is not None:
-                    tracked.in_flight, tracked.preferred = tracked.epoch, -1
-                    doubts[tracked.partition] = Doubt(tracked, tracked.epoch, tracked.fetch_position, leader)
+                    tracked.in_flight, tracked.preferred = next(self._numbers), -1
+                    position = tracked.fetch_position
+                    doubts[tracked.partition] = Doubt(tracked, tracked.in_flight, tracked.epoch, position, leader)
         return doubts
 
     async def _check(self, node_id: int, doubts: Doubts) -> None:
@@ -210,7 +257,8 @@ class Fetcher:
         with self._positions.lock:
             is_told = False
             for partition, doubt in doubts.items():
-                doubt.tracked.in_flight = 0 if doubt.tracked.in_flight == doubt.epoch else doubt.tracked.in_flight
+                if doubt.tracked.in_flight == doubt.number:
+                    doubt.tracked.in_flight = 0
                 answer = answers.get(partition)
                 if answer is None or isinstance(answer, KafkaError):
                     self._retry_later(doubt.tracked)
@@ -230,6 +278,9 @@ class Fetcher:
             connection = await self._cluster.connection(node.node_id, purpose)
             answer = await self._exchange(connection, node, asking, is_long)
             self._take_in(node, asking, answer)
+        except asyncio.CancelledError:  # what the broker makes of the session nobody knows
+            node.session.reset()
+            raise
         except EquipoiseError as error:
             node.session.reset()
             self._give_up(asking, error)
@@ -246,16 +297,17 @@ class Fetcher:
 
     def _ask(self, plan: Sequence[Tracked]) -> Asking:
         """Before anything else is planned: from here on these are under way."""
-        asking = {}
+        asking, number = {}, next(self._numbers)
         with self._positions.lock:
             for tracked in plan:
-                tracked.in_flight = tracked.epoch
+                tracked.in_flight = number
                 leader = self._cluster.leader(tracked.partition)
                 topic = self._cluster.topics.get(tracked.partition.topic)
                 if topic is not None and tracked.topic_id == ZERO_UUID:
                     tracked.topic_id = topic.topic_id
                 asking[tracked.partition] = Asked(
                     tracked,
+                    number,
                     tracked.epoch,
                     *tracked.fetch_position,
                     -1 if leader is None else leader.epoch,
@@ -294,7 +346,7 @@ class Fetcher:
     def _done(self, asking: Asking) -> None:
         with self._positions.lock:
             for asked in asking.values():
-                if asked.tracked.in_flight == asked.epoch:
+                if asked.tracked.in_flight == asked.number:
                     asked.tracked.in_flight = 0
 
     # -- what came of it

@@ -59,6 +59,11 @@ class Line:
         """The connection, if there is one that works."""
         return None if self._connection is None or self._connection.is_closed else self._connection
 
+    @property
+    def trust(self) -> tuple[bool, bool, float]:
+        """The least comes first where it is the same who answers: not one that owes an answer, perhaps for ever."""
+        return self.open is not None and self.open.is_waiting, self.open is None, self.ready_at
+
     async def connection(self) -> AsyncConnection:
         """Waits out the pause after a failure, then tries once. Raises KafkaConnectionError."""
         async with self._attempt:
@@ -78,7 +83,7 @@ class Line:
                 timeout=self._config.socket_connection_setup_timeout_ms / 1000,
                 receive_buffer=self._config.receive_buffer_bytes,
             )
-        except EquipoiseError:
+        except (EquipoiseError, asyncio.CancelledError):  # cancelled: another was quicker
             self._failures += 1
             self.ready_at = loop.time() + self._backoff.pause(self._failures)
             raise

@@ -12,14 +12,17 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from equipoise.assignors import Assignor, Topic, assignor_named
+from equipoise.client.agreement import address_of
 from equipoise.client.cluster import Cluster, Snapshot, Wanted
 from equipoise.client.config import ConsumerConfig
+from equipoise.client.hedging import while_in_charge
 from equipoise.client.lines import Purpose
 from equipoise.member import Member, MemberConfig, Node, Send, Step
 from equipoise.wire.apis import APIS
-from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
+from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.errors import EquipoiseError
 from equipoise.wire.schema import Message
 
@@ -27,6 +30,7 @@ log = logging.getLogger(__name__)
 
 NEWEST_WITH_NAMES = 9  # of OffsetCommit and OffsetFetch: from 10 on topics go by id, which a new topic may not have yet
 _OFFSET_APIS = (8, 9)
+_SUSPICIOUS_S = 3.0  # of silence, before others are asked who the coordinator is
 _random = random.Random()  # the module's own belongs to the application, which may have seeded it
 
 
@@ -133,15 +137,38 @@ class Membership:
             self.act(lambda member, now: member.failed(request, now))
 
     async def ask(self, request: Message, coordinator: Node | None, timeout: float) -> Message:
-        """The coordinator's answer; any broker's if there is none."""
-        of_offsets = request.api_key in _OFFSET_APIS
+        """The coordinator's answer; any broker's if there is none. KafkaConnectionError: also if another broker is the
+        coordinator by now."""
+        response = APIS[request.api_key].response
         if coordinator is None or isinstance(request, FindCoordinatorRequest):
-            connection = await self._cluster.any_connection()
-        else:
+            return await self._cluster.ask(request, response, timeout)
+        of_offsets = request.api_key in _OFFSET_APIS
+
+        async def ask() -> Message:
             purpose = Purpose.OFFSETS if of_offsets else Purpose.COORDINATOR
             connection = await self._cluster.coordinator_connection(coordinator.host, coordinator.port, purpose)
-        newest = NEWEST_WITH_NAMES if of_offsets else None
-        return await connection.send(request, APIS[request.api_key].response, timeout, newest=newest)
+            newest = NEWEST_WITH_NAMES if of_offsets else None
+            return await connection.send(request, response, timeout, newest=newest)
+
+        # A heartbeat may be held for an interval, and a join for the whole rebalance: others know who is in charge.
+        suspicious = max(_SUSPICIOUS_S, 1.5 * self.member.config.heartbeat_interval_ms / 1000)
+        return await while_in_charge(ask(), partial(self._has_moved, coordinator), suspicious, _SUSPICIOUS_S)
+
+    async def _has_moved(self, coordinator: Node) -> str | None:
+        group_id = self.member.config.group_id
+        try:
+            response = await self._cluster.ask(
+                FindCoordinatorRequest(key=group_id, coordinator_keys=[group_id]),
+                FindCoordinatorResponse,
+                _SUSPICIOUS_S,
+            )
+        except EquipoiseError:
+            return None
+        found = response.coordinators[0] if response.coordinators else response
+        if found.error_code or (found.host, found.port) == (coordinator.host, coordinator.port):
+            return None
+        before, now = address_of(coordinator.host, coordinator.port), address_of(found.host, found.port)
+        return f"{before} does not answer, and {now} is the coordinator by now"
 
     def learn(self, topics: Snapshot, wanted: Wanted) -> None:
         """The cluster's news. Internal topics are for those who name them."""

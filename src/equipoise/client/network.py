@@ -72,6 +72,7 @@ class _Waiter(NamedTuple):
     version: int
     correlation_id: int
     answer: asyncio.Future[Frame]
+    deadline: asyncio.TimerHandle
 
 
 class AsyncConnection(asyncio.BufferedProtocol):
@@ -146,14 +147,12 @@ class AsyncConnection(asyncio.BufferedProtocol):
             raise KafkaConnectionError(f"{self.address}: the connection is closed; connect again")
         correlation_id, data = self._agreement.encode(request, version)
         answer: asyncio.Future[Frame] = self._loop.create_future()
-        self._waiters.append(_Waiter(type(request), version, correlation_id, answer))
+        # It stands also when the one who asked loses interest: who comes behind would wait for ever.
+        deadline = self._loop.call_later(timeout, self._give_up, type(request), timeout)
+        self._waiters.append(_Waiter(type(request), version, correlation_id, answer, deadline))
         self._transport.write(data)
         self.last_used = self._loop.time()
-        deadline = self._loop.call_later(timeout, self._give_up, type(request), timeout)
-        try:
-            return await answer
-        finally:
-            deadline.cancel()
+        return await answer
 
     def _give_up(self, request: type[Message], timeout: float) -> None:
         name = APIS[request.api_key].name
@@ -216,9 +215,10 @@ class AsyncConnection(asyncio.BufferedProtocol):
     def _deliver(self, data: bytes | bytearray) -> None:
         if not self._waiters:
             raise ProtocolError(f"{self.address} sent an answer of {len(data)} bytes to no request")
-        request, version, correlation_id, answer = self._waiters[0]
+        request, version, correlation_id, answer, deadline = self._waiters[0]
         frame = self._agreement.open(data, request.api_key, version, correlation_id)
         self._waiters.popleft()
+        deadline.cancel()
         if not answer.done():  # the one who asked may have lost interest
             answer.set_result(frame)
 
@@ -230,5 +230,6 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._transport.abort()
         waiters, self._waiters = self._waiters, deque()
         for waiter in waiters:
+            waiter.deadline.cancel()
             if not waiter.answer.done():
                 waiter.answer.set_exception(error)

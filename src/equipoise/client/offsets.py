@@ -74,30 +74,36 @@ class OffsetLookup:
 
     async def ask(self, wanted: Timestamps) -> Outcomes:
         """One round. What is not in the answer may be asked for again after a pause."""
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for partition in wanted:
-            leader = self._cluster.leader(partition)
-            if leader is not None:
-                by_leader.setdefault(leader.node_id, []).append(partition)
-        rounds = [self._ask_leader(node_id, mine, wanted) for node_id, mine in by_leader.items()]
+        rounds = [
+            self.ask_leader(node_id, {one: wanted[one] for one in mine})
+            for node_id, mine in self.by_leader(wanted).items()
+            if node_id is not None
+        ]
         outcomes: Outcomes = {}
         for one in await asyncio.gather(*rounds):
             outcomes |= one
         return outcomes
 
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
+        """None: those of which nobody knows who leads them."""
+        found: dict[int | None, list[TopicPartition]] = {}
+        for partition in partitions:
+            leader = self._cluster.leader(partition)
+            found.setdefault(None if leader is None else leader.node_id, []).append(partition)
+        return found
+
     async def pause(self, failures: int) -> None:
         self._cluster.request_refresh()
         await asyncio.sleep(self._backoff.pause(failures))
 
-    async def _ask_leader(self, node_id: int, mine: Iterable[TopicPartition], wanted: Timestamps) -> Outcomes:
+    async def ask_leader(self, node_id: int, wanted: Timestamps) -> Outcomes:
         request = ListOffsetsRequest(
             isolation_level=self._config.isolation,
-            topics=self._topics(mine, wanted),
+            topics=self._topics(wanted),
             timeout_ms=self._config.request_timeout_ms,
         )
         try:
-            connection = await self._cluster.connection(node_id)
-            answer = await connection.send(request, ListOffsetsResponse, self._config.request_timeout_ms / 1000)
+            answer = await self._cluster.leader_answer(node_id, wanted, request, ListOffsetsResponse)
         except EquipoiseError as error:
             log.debug("offsets by time: %s", error)
             return {}
@@ -108,15 +114,15 @@ class OffsetLookup:
         }
         return {key: outcome for key, outcome in outcomes.items() if outcome is not None}
 
-    def _topics(self, mine: Iterable[TopicPartition], wanted: Timestamps) -> list[ListOffsetsTopic]:
+    def _topics(self, wanted: Timestamps) -> list[ListOffsetsTopic]:
         topics: dict[str, ListOffsetsTopic] = {}
-        for partition in mine:
+        for partition, timestamp in wanted.items():
             topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic, partitions=[]))
             leader = self._cluster.leader(partition)
             asked = ListOffsetsPartition(
                 partition_index=partition.partition,
                 current_leader_epoch=-1 if leader is None else leader.epoch,
-                timestamp=wanted[partition],
+                timestamp=timestamp,
             )
             topic.partitions.append(asked)
         return list(topics.values())

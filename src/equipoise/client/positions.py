@@ -124,7 +124,7 @@ class Tracked:
         self.chunks: deque[Chunk] = deque()
         self.queued_bytes = 0
         self.failure: Failure | None = None
-        self.in_flight = 0  # the epoch for which a fetch is under way
+        self.in_flight = 0  # the number of the fetch that is under way; 0: none
         self.failures = 0  # of fetches in a row
         self.retry_at = 0.0
         self.preferred = -1  # the replica that the leader has sent us to
@@ -150,9 +150,7 @@ class Tracked:
 
     @property
     def is_fetchable(self) -> bool:
-        return (
-            self.position is not None and not self.is_paused and self.failure is None and self.in_flight != self.epoch
-        )
+        return self.position is not None and not self.is_paused and self.failure is None and not self.in_flight
 
     @property
     def may_have_data(self) -> bool:
@@ -396,7 +394,7 @@ class Positions:
         tracked.fetch_offset = -1 if offset is None else offset
         tracked.offset_epoch, tracked.checked_epoch = leader_epoch, NO_EPOCH
         tracked.reset = tracked.failure = None
-        tracked.failures, tracked.retry_at = 0, 0.0
+        tracked.failures, tracked.retry_at, tracked.in_flight = 0, 0.0, 0
 
     def _clear(self, tracked: Tracked) -> None:
         self.ready.pop(tracked.partition, None)

@@ -17,7 +17,8 @@ Wanted = dict[TopicPartition, tuple[int, int]]  # timestamp, and the epoch for w
 
 
 class Resets:
-    """One task, as long as there is something to look up. `on_failure`: the application has something to hear."""
+    """A task for each leader that is asked: one that does not answer delays nobody else's. `on_failure`: the
+    application has something to hear."""
 
     def __init__(
         self, positions: Positions, lookup: OffsetLookup, config: ConsumerConfig, on_failure: Callable[[], None]
@@ -26,28 +27,41 @@ class Resets:
         self._lookup = lookup
         self._config = config
         self._on_failure = on_failure
-        self._task: asyncio.Task[None] | None = None
+        self._under_way: dict[TopicPartition, int] = {}  # for which epoch
+        self._failures: dict[int | None, int] = {}  # in a row, by leader
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self) -> None:
-        if self._task is None and self._positions.resets():
-            self._task = asyncio.get_running_loop().create_task(self._run())
+        """Whatever is to be looked up and is not being looked up."""
+        wanted = {key: one for key, one in self._wanted().items() if self._under_way.get(key) != one[1]}
+        for node_id, mine in self._lookup.by_leader(wanted).items() if wanted else ():
+            asked = {key: wanted[key] for key in mine}
+            self._under_way |= {key: epoch for key, (_, epoch) in asked.items()}
+            task = asyncio.get_running_loop().create_task(self._look_up(node_id, asked))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self) -> None:
-        failures = 0
+    async def _look_up(self, node_id: int | None, wanted: Wanted) -> None:
+        outcomes: Outcomes = {}
         try:
-            while wanted := self._wanted():
-                outcomes = await self._lookup.ask({key: timestamp for key, (timestamp, _) in wanted.items()})
-                self._apply(wanted, outcomes)
-                failures = 0 if outcomes else failures + 1
-                if len(outcomes) < len(wanted):
-                    await self._lookup.pause(max(failures, 1))
+            if node_id is not None:
+                timestamps = {key: timestamp for key, (timestamp, _) in wanted.items()}
+                outcomes = await self._lookup.ask_leader(node_id, timestamps)
+            self._apply(wanted, outcomes)
+            self._failures[node_id] = 0 if outcomes else self._failures.get(node_id, 0) + 1
+            if len(outcomes) < len(wanted):
+                await self._lookup.pause(max(self._failures[node_id], 1))
         finally:
-            self._task = None
+            for key, (_, epoch) in wanted.items():
+                if self._under_way.get(key) == epoch:
+                    del self._under_way[key]
+        self.begin()
 
     def _wanted(self) -> Wanted:
         """What to ask ListOffsets. Where auto.offset.reset=none, the application is told instead."""

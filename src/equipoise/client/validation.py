@@ -43,9 +43,10 @@ _STALE_LOOKS = 12  # at metadata older than what was read, before a leader is as
 
 
 class Doubt(NamedTuple):
-    """A position that is being checked, for which epoch of its reader, and with which leader."""
+    """A position that is being checked, for which epoch of its reader, and with which leader. `number` as in Asked."""
 
     tracked: Tracked
+    number: int
     epoch: int
     position: LogPosition
     leader: Leader
@@ -65,7 +66,6 @@ class Validation:
         self._positions = positions
         self._cluster = cluster
         self._has_policy = config.auto_offset_reset != "none"
-        self._timeout = config.request_timeout_ms / 1000
 
     def stands(self, tracked: Tracked, leader: Leader) -> bool:
         """Whether the position may be fetched from this leader. If not, it is to be checked first."""
@@ -88,7 +88,8 @@ class Validation:
             partition: EpochQuestion(doubt.leader.epoch, doubt.position.leader_epoch)
             for partition, doubt in doubts.items()
         }
-        return epoch_ends(await connection.send(epochs_request(questions), OffsetForLeaderEpochResponse, self._timeout))
+        request = epochs_request(questions)
+        return epoch_ends(await self._cluster.leader_answer(node_id, doubts, request, OffsetForLeaderEpochResponse))
 
     def judge(self, doubt: Doubt, answer: EpochEnd | KafkaError) -> bool:
         """True if the application has something to hear."""
