@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Consumer
 
@@ -48,6 +50,42 @@ def test_an_example_with_a_broker_of_its_own_until_ctrl_c(tmp_path: Path) -> Non
     assert lines[0].startswith("No brokers are named, so one runs here")
     expected = r"member +rows/s +lag +batch .*|─+|orders-0:? .*"
     assert [line for line in lines[1:] if not re.fullmatch(expected, line)] == []
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("members", "sign"), [(1, "org.apache.spark"), (2, "python_streaming_source_runner")])
+def test_ctrl_c_while_spark_or_its_queries_start(tmp_path: Path, members: int, sign: str) -> None:
+    """As a terminal sends it: to all processes at once."""
+    command = [sys.executable, "-m", "equipoise", "run", str(EXAMPLES / "large_orders.toml"), "--members", str(members)]
+    command += ["--master", "local[1]", "--set", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"]
+    said = tmp_path / "said"
+    with (
+        said.open("w") as file,
+        subprocess.Popen(command, cwd=tmp_path, stdout=file, stderr=file, start_new_session=True) as process,
+    ):
+        try:
+            family = until_one_runs(process, sign)
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(PATIENCE_S) == 0
+        finally:
+            process.kill()
+    psutil.wait_procs(family, PATIENCE_S)
+    assert [one for one in family if one.is_running()] == []
+    told = [line for line in said.read_text().splitlines() if line.strip()]
+    assert told[0].startswith("No brokers are named, so one runs here")
+    expected = r" *(member +rows/s +lag +batch .*|─+|large_orders-[01]:? .*) *"
+    assert [line for line in told[1:] if not re.fullmatch(expected, line)] == []
+
+
+def until_one_runs(process: subprocess.Popen[bytes], sign: str) -> list[psutil.Process]:
+    """All descendants, once the command line of one of them has `sign` in it."""
+    while process.poll() is None:
+        family = psutil.Process(process.pid).children(recursive=True)
+        with suppress(psutil.NoSuchProcess):
+            if any(sign in part for one in family for part in one.cmdline()):
+                return family
+        time.sleep(0.02)
+    raise AssertionError("it ended by itself")
 
 
 def address(said: Path) -> str:

@@ -153,6 +153,32 @@ def test_java_that_will_do(bare: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("says", "found"),
+    [
+        ('openjdk version "11.0.2"', "Java 11, where Spark needs 17 or newer"),
+        ("no such thing", "no Java that starts"),
+        (None, "no bin/java"),
+    ],
+)
+def test_a_java_home_that_is_passed_over_is_told(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, says: str | None, found: str
+) -> None:
+    told: list[str] = []
+    if says is not None:
+        fake_java(bare, says)
+    good = bare.parent / "good"
+    fake_java(good, 'openjdk version "21.0.8" 2025-07-15')
+    monkeypatch.setenv("PATH", str(good / "bin"))
+    assert java_home(told.append) == good
+    assert told == [f"warning: JAVA_HOME is {bare}, which has {found}: using {good}"]
+    monkeypatch.setenv("JAVA_HOME", str(good))
+    java_home(told.append)
+    monkeypatch.delenv("JAVA_HOME")
+    java_home(told.append)
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize(
     ("says", "found"), [('java version "1.8.0_392"', "8"), ("no such thing", "no Java that starts")]
 )
 def test_java_that_is_too_old(bare: Path, says: str, found: str) -> None:

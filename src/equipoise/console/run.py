@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,18 +43,19 @@ def run(
     What the function reads and writes is given by --set, under the names of the file: --set group=totals
     --set source.subscribe=orders --set sink.format=parquet --set sink.path=out.
     """
-    from rich.console import Console
+    with suppress(KeyboardInterrupt):  # before there is a run, or for the second time: to end one is no error
+        from rich.console import Console
 
-    from equipoise.spark.pipeline.config import Pipeline
-    from equipoise.spark.pipeline.runner import Run
-    from equipoise.spark.pipeline.runner import run as run_plan
+        from equipoise.spark.pipeline.config import Pipeline
+        from equipoise.spark.pipeline.runner import Run
+        from equipoise.spark.pipeline.runner import run as run_plan
 
-    # Names of topics, directories and brokers are no markup.
-    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-    found = Pipeline.read(pipeline, parse_pairs("--set", settings, "source.subscribe=orders"))
-    with _reached(found, bootstrap_servers, console) as reached:
-        plan = Run(pipeline=reached, members=members, until_idle=until_idle, master=master, log=log)
-        run_plan(plan, console)
+        # Names of topics, directories and brokers are no markup.
+        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        found = Pipeline.read(pipeline, parse_pairs("--set", settings, "source.subscribe=orders"))
+        with _reached(found, bootstrap_servers, console) as reached:
+            plan = Run(pipeline=reached, members=members, until_idle=until_idle, master=master, log=log)
+            run_plan(plan, console)
 
 
 @contextmanager

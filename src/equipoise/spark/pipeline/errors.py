@@ -23,6 +23,10 @@ class PipelineError(EquipoiseError):
     """A pipeline cannot be started, or has failed. The message is one sentence."""
 
 
+class Stopped(EquipoiseError):
+    """A run was told to end before its Spark was there."""
+
+
 def explain(error: BaseException) -> PipelineError:
     """`error` in a sentence; what we said ourselves, somewhere below Spark, is said as it was."""
     text = _text(error)

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from equipoise.spark.pipeline.errors import PipelineError
@@ -16,18 +17,31 @@ _REMEDY = "run `make java`, or install a JRE (for instance openjdk-17-jre-headle
 _PATIENCE_S = 30.0
 
 
-def java_home() -> Path:
-    """Of JAVA_HOME, on the path, or what tools/java-home has put into this environment; PipelineError if too old."""
-    candidates = [Path(os.environ.get("JAVA_HOME") or "/nonexistent"), *_on_path(), Path(sys.prefix, "java")]
+def java_home(tell: Callable[[str], None] = lambda line: None) -> Path:
+    """Of JAVA_HOME, on the path, or what tools/java-home has put into this environment; PipelineError if too old.
+
+    `tell`: of a JAVA_HOME that is set, and passed over.
+    """
+    named = os.environ.get("JAVA_HOME")
+    candidates = [*([Path(named)] if named else []), *_on_path(), Path(sys.prefix, "java")]
     homes = [home for home in candidates if Path(home, "bin", "java").is_file()]
     if not homes:
         raise PipelineError(f"Spark needs Java {OLDEST} or newer and there is none: {_REMEDY}")
-    versions = {home: version(home) for home in homes}
-    for home, major in versions.items():
-        if major >= OLDEST:
+    versions: dict[Path, int] = {}
+    for home in homes:
+        versions[home] = version(home)
+        if versions[home] >= OLDEST:
+            if named and home != Path(named):
+                tell(f"warning: JAVA_HOME is {named}, which has {_found(versions.get(Path(named)))}: using {home}")
             return home
     found = ", ".join(f"{major or 'no Java that starts'} in {home}" for home, major in versions.items())
     raise PipelineError(f"Spark needs Java {OLDEST} or newer and finds only {found}: {_REMEDY}")
+
+
+def _found(major: int | None) -> str:
+    if major is None:
+        return "no bin/java"
+    return f"Java {major}, where Spark needs {OLDEST} or newer" if major else "no Java that starts"
 
 
 def _on_path() -> list[Path]:

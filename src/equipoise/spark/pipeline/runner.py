@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -21,7 +21,7 @@ from equipoise.settings import convert
 from equipoise.spark.pipeline.belonging import Belonging
 from equipoise.spark.pipeline.checks import blame, check, checkpoint_of, load, path_of, places_of, source_of
 from equipoise.spark.pipeline.config import OURS, TOPIC, Pipeline
-from equipoise.spark.pipeline.errors import PipelineError, explain, explained
+from equipoise.spark.pipeline.errors import PipelineError, Stopped, explain, explained
 from equipoise.spark.pipeline.progress import Display, Figures
 from equipoise.spark.pipeline.starting import spark_session, wait_for_sources
 from equipoise.wire.text import printable
@@ -49,22 +49,24 @@ def run(plan: Run, console: Console) -> None:
     """Until Ctrl-C or SIGTERM, or all is read; PipelineError in one sentence if it fails."""
     if plan.pipeline.function is not None:
         load(plan.pipeline.function)
-    check(plan.pipeline, plan.members)
-    with ExitStack() as stack:
+    stopping = threading.Event()
+    with _signals(stopping), ExitStack() as stack:
+        check(plan.pipeline, plan.members)
         if plan.pipeline.checkpoint is None:
             directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-checkpoint-"))
             plan = dataclasses.replace(plan, pipeline=dataclasses.replace(plan.pipeline, checkpoint=directory))
-        _Running(plan, console).run()
+        with suppress(Stopped):
+            _Running(plan, console, stopping).run()
 
 
 class _Running:
-    def __init__(self, plan: Run, console: Console) -> None:
+    def __init__(self, plan: Run, console: Console, stopping: threading.Event) -> None:
         self.plan = plan
         self.pipeline = plan.pipeline
         self.console = console
         self.queries: list[Any] = []
         self.figures = [Figures(f"{plan.pipeline.name}-{number}") for number in range(plan.members)]
-        self.stopping = threading.Event()
+        self.stopping = stopping
         self.chances = _CHANCES
 
     def tell(self, line: str) -> None:
@@ -73,11 +75,12 @@ class _Running:
     def run(self) -> None:
         name, master = self.pipeline.name, self.plan.master
         with self.console.status(Text(f"starting Spark for {name} on {master} ...")) as status:
-            session = spark_session(name, master, self.pipeline.spark, self.tell, self.plan.log)
-            with session as spark, _signals(self.stopping):
+            session = spark_session(name, master, self.pipeline.spark, self.tell, self.plan.log, self.stopping)
+            with session as spark:
                 try:
                     for number in range(self.plan.members):
-                        self.queries.append(self.start(spark, number))
+                        if not self.stopping.is_set():
+                            self.queries.append(self.start(spark, number))
                     status.stop()
                     self.watch(spark)
                 finally:
@@ -154,7 +157,7 @@ class _Running:
     def look(self, spark: Any) -> bool:
         """Whether a query had to be started again."""
         is_restarted = False
-        for number, (query, figures) in enumerate(zip(self.queries, self.figures, strict=True)):
+        for number, (query, figures) in enumerate(zip(self.queries, self.figures, strict=False)):
             figures.take(query.recentProgress, time.monotonic())
             failure = query.exception()
             if failure is None or self.stopping.is_set():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import os
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from equipoise.spark.pipeline.errors import PipelineError, explained
+from equipoise.spark.pipeline.errors import PipelineError, Stopped, explained
 from equipoise.spark.pipeline.java import java_home
 from equipoise.spark.settings import TUNED, python_path, python_program
 
@@ -43,20 +44,26 @@ _PANDAS = "PySpark does not yet fully support pandas"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _SOURCES = "python_streaming_source_runner"
 _GATEWAY_S = 10.0
+_GLANCE_S = 0.05
 
 
 @contextmanager
 def spark_session(
-    name: str, master: str, settings: Mapping[str, str], tell: Tell, log: Path | None = None
+    name: str,
+    master: str,
+    settings: Mapping[str, str],
+    tell: Tell,
+    log: Path | None = None,
+    stopping: threading.Event | None = None,
 ) -> Iterator[Any]:
-    """The one session of this process. At the end its JVM is gone."""
+    """The one session of this process. At the end its JVM is gone. Stopped: `stopping` was set before it was there."""
     try:
         from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
     except ImportError:
         raise PipelineError("Spark is not installed here: pip install 'equipoise[spark]'") from None
     # Spark's Python processes find the modules that are found here.
-    os.environ |= {"JAVA_HOME": str(java_home()), "PYTHONPATH": python_path()}
+    os.environ |= {"JAVA_HOME": str(java_home(tell)), "PYTHONPATH": python_path()}
     os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_PANDAS}:FutureWarning")
     warnings.filterwarnings("ignore", _PANDAS, FutureWarning)
     for kind in ("DataFrame", "SQL"):  # these print each error as JSON, with its whole stack
@@ -64,11 +71,10 @@ def spark_session(
     with tempfile.TemporaryDirectory(prefix="equipoise-spark-") as scratch:
         python = python_program(Path(scratch)) if master.startswith("local") else sys.executable
         os.environ |= {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
-        builder = SparkSession.builder.master(master).appName(name)
-        for key, value in _settings(master, Path(scratch), log, settings).items():
-            builder = builder.config(key, value)
+        named: dict[str, Any] = {"spark.master": master, "spark.app.name": name}
+        chosen = named | _settings(master, Path(scratch), log, settings)
         with _heard(tell), explained():
-            session = builder.getOrCreate()
+            session = _started(SparkSession.builder.config(map=chosen), chosen, stopping or threading.Event())
         try:
             yield session
         finally:
@@ -91,6 +97,31 @@ def _settings(master: str, scratch: Path, log: Path | None, given: Mapping[str, 
     return settings | dict(given) | {_JAVA_OPTIONS: options}
 
 
+def _started(builder: Any, settings: Mapping[str, str], stopping: threading.Event) -> Any:
+    """The JVM comes up in a thread: PySpark in the main one would answer Ctrl-C with a traceback, and this one can be
+    left alone. The session itself is the main thread's, as Spark keeps the active one by thread."""
+    from pyspark import SparkConf, SparkContext
+
+    failures: list[Exception] = []
+
+    def start() -> None:
+        try:
+            SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+        except Exception as error:  # noqa: BLE001 told, or left alone, below
+            failures.append(error)
+
+    thread = threading.Thread(target=start, name="spark-starts", daemon=True)
+    thread.start()
+    while thread.is_alive() and not stopping.is_set():
+        thread.join(_GLANCE_S)
+    if stopping.is_set():
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # its thread is about to lose the JVM
+        raise Stopped("Spark was told to end before it had started")
+    if failures:
+        raise failures[0]
+    return builder.getOrCreate()
+
+
 @contextmanager
 def _heard(tell: Tell) -> Iterator[None]:
     """The JVM that is started within has a pipe for stderr, read for as long as it lives; half started, it is ended.
@@ -99,23 +130,28 @@ def _heard(tell: Tell) -> Iterator[None]:
     """
     module: Any = importlib.import_module("pyspark.java_gateway")
     started: list[subprocess.Popen[bytes]] = []
+    is_over = threading.Event()
 
     def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
         process: subprocess.Popen[bytes] = subprocess.Popen(*arguments, **(options | {"stderr": subprocess.PIPE}))
         started.append(process)
+        if is_over.is_set():  # by a thread that nobody waits for any more
+            process.kill()
         threading.Thread(target=_read, args=(process.stderr, tell), name="spark-says", daemon=True).start()
         return process
 
     original, module.Popen = module.Popen, start
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        is_over.set()
         for process in started:
             process.kill()
             process.wait()
+        if not isinstance(error, Stopped):
+            module.Popen = original
         raise
-    finally:
-        module.Popen = original
+    module.Popen = original
 
 
 def _read(pipe: IO[bytes], tell: Tell) -> None:
