@@ -60,6 +60,23 @@ def test_records_that_do_not_fit_are_refused_until_there_is_room(served: ServedB
         assert values == [VALUE] * len(acknowledged) + [b"room again"]
 
 
+def test_one_line_when_the_disk_is_full_and_one_when_it_is_not(served: ServedBroker) -> None:
+    with RawClient(served.address) as client:
+        create_topic(client)
+        served.limit_file_size(10_500)
+        fill(client)
+        for _ in range(20):
+            assert produce(client, batch_of(VALUE)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        served.limit_file_size(RLIM_INFINITY)
+        append(client, VALUE)
+        append(client, VALUE)
+    began, ended = [line for line in served.log.read_text().splitlines() if "disk full" in line]
+    assert str(served.data / "t-0") in began
+    assert "Remedy: free space" in began
+    assert "over after" in ended
+    assert "21 refusals" in ended
+
+
 def test_nothing_acknowledged_is_lost_when_a_full_broker_is_killed(served: ServedBroker) -> None:
     with RawClient(served.address) as client:
         create_topic(client)

@@ -14,9 +14,10 @@ from log_helpers import ALL, NOW, Medium, open_log, put, read_log, texts
 
 from equipoise.log import disk as disk_module
 from equipoise.log.config import LogConfig
+from equipoise.log.faults import ShortageError
 from equipoise.log.flusher import Flusher
 from equipoise.log.partition import PartitionLog
-from equipoise.wire.errors import KafkaError
+from equipoise.wire.errors import KafkaError, UsageError
 
 
 class Loop:
@@ -41,6 +42,7 @@ class Disk:
         self.entered = threading.Semaphore(0)
         self.gate: threading.Semaphore | None = None
         self.failing = False
+        self.failure: BaseException | None = None
         self.slow = -1  # the inode of a file that takes until `let_go`
         self.let_go = threading.Event()
 
@@ -48,6 +50,8 @@ class Disk:
         self.entered.release()
         if self.gate is not None:
             assert self.gate.acquire(timeout=60)
+        if self.failure is not None:
+            raise self.failure
         if self.failing:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         if os.fstat(descriptor).st_ino == self.slow:
@@ -316,3 +320,92 @@ def test_who_waits_for_the_end_of_a_round_is_called_before_the_next_begins(
     platter.gate.release()
     loop.run_one()
     assert log.high_watermark == 3
+
+
+# -- threads and descriptors that cannot be had
+
+
+def test_a_sync_that_finds_no_descriptor_waits_for_one(
+    loop: Loop, flusher: Flusher, log: PartitionLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The directory of a new segment has to be opened to be synced. The records stay unread until that is done."""
+    refused = threading.Semaphore(0)
+    short = threading.Event()
+    short.set()
+
+    def open_file(path: Path, flags: int) -> int:
+        if short.is_set():
+            refused.release()
+            raise ShortageError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+        return os.open(path, flags)
+
+    put(log, "waits")
+    monkeypatch.setattr(disk_module, "open_file", open_file)
+    flusher.dirty(log)
+    for _ in range(3):
+        assert refused.acquire(timeout=60)
+    assert (log.high_watermark, log.offline) == (0, None)
+    short.clear()
+    loop.run_until(lambda: log.high_watermark == 1)
+    assert log.offline is None
+    assert [record.getMessage() for record in caplog.records if "no file descriptors" in record.getMessage()][1:] == []
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("broken"), MemoryError(), SystemExit(1), KeyError("seal")])
+def test_whatever_a_thread_meets_is_an_answer_and_the_threads_live_on(
+    loop: Loop, flusher: Flusher, log: PartitionLog, tmp_path: Path, platter: Disk, failure: BaseException
+) -> None:
+    other = open_log(tmp_path / "t-1", LogConfig(), flush="commit")
+    told: list[str | None] = []
+    log.subscribe(lambda log: told.append(log.offline))
+    put(log, "never durable")
+    platter.failure = failure
+    flusher.dirty(log)
+    loop.run_until(lambda: log.offline is not None)
+    assert told == [log.offline]
+    assert "could not be made durable" in (log.offline or "")
+    platter.failure = None
+    for number in range(10):  # more than there are threads
+        put(other, "durable")
+        flusher.dirty(other)
+        loop.run_until(lambda number=number: other.high_watermark == number + 1)
+    other.close()
+
+
+def test_without_a_thread_the_loop_syncs(
+    loop: Loop, flusher: Flusher, log: PartitionLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(threading.Thread, "start", cannot_start)
+    for number in range(3):
+        put(log, "value")
+        flusher.dirty(log)
+        loop.run_until(lambda number=number: log.high_watermark == number + 1)
+    assert len([record for record in caplog.records if "could be started" in record.getMessage()]) == 1
+
+
+def test_a_broker_that_cannot_start_a_thread_says_so_at_its_start(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading.Thread, "start", cannot_start)
+    with pytest.raises(UsageError, match="ulimit -u"):
+        Flusher(loop.calls.put).start()
+
+
+def cannot_start(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_an_error_in_what_one_log_tells_leaves_no_other_without_an_answer(
+    loop: Loop, flusher: Flusher, log: PartitionLog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = open_log(tmp_path / "t-1", LogConfig(), flush="commit")
+
+    def fail(log: PartitionLog) -> None:
+        raise RuntimeError("a listener")
+
+    log.subscribe(fail)
+    for one in (log, other):
+        put(one, "value")
+        flusher.dirty(one)
+    loop.run_until(lambda: other.high_watermark == 1)
+    assert "a listener" in caplog.text
+    log.unsubscribe(fail)
+    other.close()

@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from equipoise.wire.errors import UsageError
+
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
@@ -32,7 +34,10 @@ class Decoder:
 
     def start(self) -> None:
         """Starts the thread before it is needed: later there may be no room for one."""
-        self._thread.submit(let_others_run).result()
+        try:
+            self._thread.submit(let_others_run).result()
+        except RuntimeError as error:
+            raise UsageError(f"{error}: raise the limit of processes (ulimit -u), or free memory") from None
 
     async def run(self, work: Callable[[Pause], Result], is_wanted: Callable[[], bool] = lambda: True) -> Result:
         """`work(pause)` on the thread. It calls `pause` every millisecond or two, which ends it if nobody wants it."""

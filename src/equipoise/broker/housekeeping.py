@@ -74,13 +74,17 @@ class Housekeeping:
     async def _compact(self) -> None:
         """One log after the other: the work on a thread, its begin and end here on the loop."""
         for one in self._logs():
+            compaction = None
             try:
                 compaction = one.begin_compaction(self._server.clock.wall_time()) if one.config.compacts else None
                 if compaction is not None:
                     await asyncio.to_thread(compaction.run, let_others_run)
                     one.end_compaction(compaction)
-            except (KafkaError, OSError) as error:
-                log.error("%s: compaction failed and will be tried again: %s", one.name, error)
+            except Exception as error:
+                is_known = isinstance(error, KafkaError | OSError)
+                log.error("%s: compaction failed and will be tried again: %s", one.name, error, exc_info=not is_known)
+                if compaction is not None:
+                    one.abandon_compaction(compaction)
 
     def _logs(self) -> list[PartitionLog]:
         return [partition.log for topic in self._server.topics for partition in topic.partitions]

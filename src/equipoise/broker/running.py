@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self, TypeVar
 
+from equipoise.broker import descriptors
 from equipoise.broker.clock import LoopClock
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.server import Server, parse_address
 from equipoise.log.directory import DataDirectory, MemoryDirectory
+from equipoise.log.partition import Flush
 
 Result = TypeVar("Result")
 
@@ -45,22 +47,11 @@ async def run_server(
 
 
 def open_directory(data: str | Path | None, config: BrokerConfig) -> DataDirectory | MemoryDirectory:
-    return (
-        MemoryDirectory()
-        if data is None
-        else DataDirectory(Path(data), node_id=config.node_id, flush="never" if config.flush == "never" else "commit")
-    )
-
-
-def _raise_file_limit() -> None:
-    """Each connection and each segment in use takes a descriptor; the usual soft limit of 1024 is soon reached."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if data is None:
+        return MemoryDirectory()
+    open_files = descriptors.budget(volatile=False).files
+    flush: Flush = "never" if config.flush == "never" else "commit"
+    return DataDirectory(Path(data), node_id=config.node_id, flush=flush, open_files=open_files)
 
 
 def _collect_seldom() -> None:
@@ -75,7 +66,7 @@ def serve(
     """Runs a broker until SIGTERM or SIGINT. `ready` is called, on its loop, when it accepts connections."""
     config = BrokerConfig.parse(settings)
     address = parse_address(listen)
-    _raise_file_limit()
+    descriptors.raise_limit()
     _collect_seldom()
     directory = open_directory(data, config)
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from equipoise.broker import descriptors
 from equipoise.broker.access import Authorizer, Kind, Operation, Resource, allow_all
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.connection import Call, Connection
@@ -60,6 +61,8 @@ class Server:
         self._listener: asyncio.Server | None = None
         self.lookups = Decoder("lookups")
         self.preparing = Preparing(self)
+        self._descriptors = descriptors.budget(volatile=directory.volatile)
+        self._refused = 0  # connections, since it was last said
         self._housekeeping = Housekeeping(self)
         self._gathered: dict[Connection, None] | None = None  # with replies to send, while `_together` runs
         loop = asyncio.get_running_loop()
@@ -157,17 +160,33 @@ class Server:
         return True
 
     def connected(self, connection: Connection) -> None:
-        if len(self.connections) >= self.config.max_connections:
-            log.warning("%s: refused: max.connections is %d", connection.peer, self.config.max_connections)
+        most = min(self.config.max_connections, self._descriptors.connections)
+        if len(self.connections) >= most:
+            self._refused += 1
+            if self._refused == 1:
+                why = "max.connections" if most == self.config.max_connections else "what the file descriptors allow"
+                log.warning(
+                    "%s: refused, as is everybody until fewer are connected: %s is %d; raise it, or close some",
+                    connection.peer,
+                    why,
+                    most,
+                )
             connection.abort()
             return
         self.connections.add(connection)
 
     def disconnected(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        most = min(self.config.max_connections, self._descriptors.connections)
+        if self._refused and len(self.connections) <= most * 9 // 10:
+            log.warning("connections are accepted again, %d were refused", self._refused)
+            self._refused = 0
 
     async def listen(self, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
+        self._descriptors.describe(sum(self.topics.counts().values()))
+        if not self.directory.volatile:
+            self.flusher.start()
         try:
             self._listener = await loop.create_server(lambda: Connection(self), host, port, backlog=1024)
         except OSError as error:

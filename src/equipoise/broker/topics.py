@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import uuid
 from collections import deque
@@ -16,6 +17,7 @@ from equipoise.log.partition import PartitionLog
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Codec
 
+_log = logging.getLogger(__name__)
 LEADER_EPOCH = 0  # one broker leads every partition from its first day
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__rebalances"})
 MAX_NEW_PARTITIONS = 10_000  # in one request, as on Kafka; each costs time on the loop
@@ -63,9 +65,16 @@ class Partition:
 
     def _changed(self, log: PartitionLog) -> None:
         while self._unsettled and (log.offline is not None or self.is_durable(self._unsettled[0][0])):
-            self._unsettled.popleft()[1]()
+            self._tell(self._unsettled.popleft()[1])
         for callback in list(self._watchers):
+            self._tell(callback)
+
+    def _tell(self, callback: Callable[[], None]) -> None:
+        """Each waits for itself: an error in the answer to one must not leave the others without theirs."""
+        try:
             callback()
+        except Exception:  # noqa: BLE001
+            _log.exception("%s: an error in what waited for its records", self.log.name)
 
     def read(self, offset: int, max_bytes: int, at_least_one: bool) -> list[memoryview]:
         """Whole batches below the high watermark; `at_least_one` even if it is larger than `max_bytes`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -14,12 +15,14 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from equipoise.log.config import LogConfig
-from equipoise.log.disk import DELETED, PartitionFiles, read_json, write_json
+from equipoise.log.disk import DELETED, Disk, PartitionFiles, read_json, write_json
+from equipoise.log.faults import remedy
 from equipoise.log.memory import MemoryFiles
 from equipoise.log.partition import Flush, PartitionLog
 from equipoise.log.recovery import recover
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
+_log = logging.getLogger(__name__)
 _FORMAT = 1
 _LOCK = ".lock"
 _META = "meta.json"
@@ -45,9 +48,12 @@ def _new_cluster_id() -> str:
 class DataDirectory:
     """A directory on disk, owned by one process at a time. Everything it is told is durable when it returns."""
 
-    def __init__(self, path: Path, *, node_id: int = 1, flush: Flush = "commit") -> None:
+    volatile = False
+
+    def __init__(self, path: Path, *, node_id: int = 1, flush: Flush = "commit", open_files: int = 1 << 20) -> None:
         self.path = path
         self._flush = flush
+        self._disk = Disk(open_files, durable=flush == "commit")
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._remover: Thread | None = None
         self._lock = _lock(path)
@@ -103,16 +109,15 @@ class DataDirectory:
         try:
             write_json(self.path / name, content, durable=True)
         except OSError as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{name} not written: {error}; free or mend the disk"
-            ) from error
+            self._disk.faults.report(error, self.path / name)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} not written: {error}; {remedy(error)}") from error
 
     def open_log(self, topic: str, partition: int, config: LogConfig) -> PartitionLog:
         """The partition's log, recovered if need be. A new one takes no room on disk before its first record."""
         name = f"{topic}-{partition}"
         if not _PARTITION.fullmatch(name):
             raise UsageError(f"{topic!r} is no topic name: 1 to 249 of letters, digits, '.', '_' and '-'")
-        files = PartitionFiles(self.path / name)
+        files = PartitionFiles(self.path / name, self._disk)
         try:
             log = PartitionLog(name, config, files, *recover(files, config), flush=self._flush)
         except OSError as error:
@@ -137,8 +142,12 @@ class DataDirectory:
     def _start_remover(self) -> None:
         hidden = list(self.path.glob("*" + DELETED))
         if hidden:
-            self._remover = Thread(target=_remove, args=(hidden,), name="equipoise-remover", daemon=True)
-            self._remover.start()
+            remover = Thread(target=_remove, args=(hidden,), name="equipoise-remover", daemon=True)
+            try:
+                remover.start()
+                self._remover = remover
+            except (RuntimeError, MemoryError) as error:
+                _log.warning("%s: deleted topics keep their room until the next start: %s", self.path, error)
 
     def next_producer_id(self) -> int:
         """An id never given before, not even by a process that crashed."""
@@ -163,6 +172,8 @@ class DataDirectory:
 
 class MemoryDirectory:
     """The same without a disk: gone with the process."""
+
+    volatile = True
 
     def __init__(self) -> None:
         self.cluster_id = _new_cluster_id()

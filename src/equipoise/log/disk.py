@@ -7,12 +7,15 @@ import json
 import logging
 import mmap
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from equipoise.log.faults import Faults, ShortageError, shortage
 from equipoise.log.medium import Checkpoint, Replacement, Storage, TailNotCutError
+from equipoise.log.open_files import OpenFiles
 from equipoise.log.producers import Producers
 from equipoise.log.segment import Segment
 from equipoise.wire.errors import UsageError
@@ -21,7 +24,10 @@ from equipoise.wire.records.batch import Buffer
 _log = logging.getLogger(__name__)
 _COPY_UP_TO = 64 << 10  # below this a copy by pread costs less than the page faults of a map
 _FORGET_AFTER = 16 << 20  # bytes read through a map: its pages stay in the system's cache, but count as ours no more
+_COPY_INSTEAD = 64 << 20  # up to this a read that cannot have a map is copied
 _PARTS_A_CALL = 512  # IOV_MAX is 1024 on Linux
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+_UNTRACKED: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}  # else a map keeps a descriptor
 fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 PRODUCERS = "producers.json"
@@ -29,50 +35,100 @@ CHECKPOINT = "checkpoint.json"
 DELETED = "~deleted"  # no topic's name can hold a tilde
 
 
+class Disk:
+    """What all partitions of a data directory share. `durable`: appends are synced before anybody is told of them."""
+
+    def __init__(self, open_files: int = 1 << 20, *, durable: bool = True) -> None:
+        self.open_files = OpenFiles(open_files)
+        self.faults = Faults()
+        self.durable = durable
+
+
 class _Descriptor:
     """Closes itself with its last holder: a segment may be deleted while the flusher's thread syncs it."""
 
     def __init__(self, path: Path, flags: int) -> None:
         self.number = -1
-        self.number = os.open(path, flags, 0o644)
+        self.number = open_file(path, flags)
 
     def __del__(self) -> None:
         if self.number >= 0:
             os.close(self.number)
 
 
-class FileStorage:
-    """One file, opened at first use and created by the first append."""
+def open_file(path: Path, flags: int) -> int:
+    try:
+        return os.open(path, flags, 0o644)
+    except OSError as error:
+        raise shortage(error) from None
 
-    def __init__(self, path: Path, size: int = 0) -> None:
+
+class FileStorage:
+    """One file, opened at first use and created by the first append.
+
+    With a `disk` it may be closed at any time between two uses, in favour of another.
+    """
+
+    def __init__(self, path: Path, size: int = 0, disk: Disk | None = None) -> None:
         self.path = path
         self.size = size
+        self.disk = disk
         self.created = False  # since its directory was last synced
-        self._descriptor: _Descriptor | None = None
+        self.used = False
+        self.unsynced = False  # has bytes that no sync was asked for yet
+        self.sync_error: OSError | None = None
+        self.descriptor: _Descriptor | None = None
+        self._is_read_only = False
         self._map: mmap.mmap | None = None
         self._read_through_map = 0
 
-    def descriptor(self) -> _Descriptor:
-        if self._descriptor is None:
-            self._descriptor = self._create() if self.size == 0 else _Descriptor(self.path, os.O_RDWR)
-        return self._descriptor
-
-    def _create(self) -> _Descriptor:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.created = True
-        return _Descriptor(self.path, os.O_RDWR | os.O_CREAT)
-
     def fileno(self) -> int:
-        return self.descriptor().number
+        self.used = True
+        if self.descriptor is None:
+            self._open()
+            assert self.descriptor is not None
+        return self.descriptor.number
+
+    def _open(self) -> None:
+        try:
+            self.descriptor = self._opened()
+        except ShortageError:
+            if self.disk is None or not self.disk.open_files.make_room():
+                raise
+            self.descriptor = self._opened()
+        if self.disk is not None:
+            self.disk.open_files.opened(self)
+            if self.disk.faults.any:
+                self.disk.faults.opened(self.path)
+
+    def _opened(self) -> _Descriptor:
+        self._is_read_only = False
+        if self.size == 0:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            found = _Descriptor(self.path, os.O_RDWR | os.O_CREAT)
+            self.created = True
+            return found
+        try:
+            return _Descriptor(self.path, os.O_RDWR)
+        except OSError as error:
+            if error.errno not in _READ_ONLY:
+                raise
+            self._is_read_only = True  # what was written can be read all the same
+            return _Descriptor(self.path, os.O_RDONLY)
 
     def append(self, parts: Sequence[Buffer]) -> None:
+        if self._is_read_only:
+            self.close()  # it may be writable again
         fd = self.fileno()
+        if self._is_read_only:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self.path))
         try:
             end = _write_at(fd, self.size, parts)
         except OSError:
             self._cut_tail(fd)
             raise
         self.size = end
+        self.unsynced = self.disk is not None and self.disk.durable
 
     def _cut_tail(self, fd: int) -> None:
         try:
@@ -96,7 +152,12 @@ class FileStorage:
     def views(self, start: int, end: int) -> list[memoryview]:
         if end - start <= _COPY_UP_TO:
             return [memoryview(self._copy(start, end - start))]
-        found = self._mapped(end)
+        try:
+            found = self._mapped(end)
+        except OSError as error:
+            if not isinstance(shortage(error), ShortageError) or end - start > _COPY_INSTEAD:
+                raise shortage(error) from None
+            return [memoryview(self._copy(start, end - start))]
         self._read_through_map += end - start
         if self._read_through_map >= _FORGET_AFTER and hasattr(mmap, "MADV_DONTNEED"):
             self._read_through_map = 0
@@ -107,7 +168,7 @@ class FileStorage:
         """The file's map, renewed when the file has outgrown it. A map lives on while a view of it does."""
         if self._map is None or len(self._map) < end:
             try:
-                self._map = mmap.mmap(self.fileno(), self.size, prot=mmap.PROT_READ)
+                self._map = mmap.mmap(self.fileno(), self.size, prot=mmap.PROT_READ, **_UNTRACKED)
             except ValueError:
                 raise self._too_short() from None
         return self._map
@@ -118,9 +179,20 @@ class FileStorage:
     def sync(self) -> None:
         fdatasync(self.fileno())
 
+    def settle(self) -> bool:
+        if self.unsynced and self.descriptor is not None and self.sync_error is None:
+            try:
+                fdatasync(self.descriptor.number)
+                self.unsynced = False
+            except OSError as error:
+                self.sync_error = error
+        return self.sync_error is None
+
     def close(self) -> None:
         self._map = None
-        self._descriptor = None
+        self.descriptor = None
+        if self.disk is not None:
+            self.disk.open_files.closed(self)
 
     def delete(self) -> None:
         """The seal goes last: without its segment it means nothing, and recovery removes it."""
@@ -147,9 +219,21 @@ def seal_path(log_path: Path) -> Path:
 
 def sync_directory(path: Path) -> None:
     """Makes the names in a directory durable."""
-    fd = os.open(path, os.O_RDONLY)
+    fd = open_file(path, os.O_RDONLY)
     try:
         os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _sync_closed_file(path: Path) -> None:
+    """Of a file that is gone nothing is to be synced."""
+    try:
+        fd = open_file(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        fdatasync(fd)
     finally:
         os.close(fd)
 
@@ -167,12 +251,12 @@ def write_json(path: Path, content: object, *, durable: bool) -> None:
         sync_directory(path.parent)
 
 
-def write_note(path: Path, content: object) -> None:
+def write_note(path: Path, content: object, faults: Faults) -> None:
     """Writes what only saves time at the next start."""
     try:
         write_json(path, content, durable=False)
     except OSError as error:
-        _log.warning("%s not written, the next start will take longer: %s", path, error)
+        faults.report(error, f"{path} not written, the next start will take longer")
 
 
 def read_json(path: Path) -> Any:
@@ -195,7 +279,11 @@ def read_note(path: Path) -> Any:
 
 
 class DiskSyncTask:
-    """Syncs files, and the directories of new ones; then writes the notes that make the next start quick."""
+    """Syncs files, and the directories of new ones; then writes the notes that make the next start quick.
+
+    After a ShortageError `run` goes on where it was. A failed fdatasync is never repeated: the second one may say that
+    all is well, though the system has given up the bytes.
+    """
 
     def __init__(
         self, files: PartitionFiles, end_offset: int, written: Sequence[Segment], finished: Sequence[Segment]
@@ -204,27 +292,32 @@ class DiskSyncTask:
         self.sealed = [(segment, segment.size) for segment in finished]
         self.notes: dict[Path, object] = {seal_path(_file_of(s.storage).path): s.seal() for s in finished}
         self._files = files
-        self._descriptors: list[_Descriptor] = []
+        self._to_sync: list[_Descriptor | Path] = []
         self._directories: set[Path] = set()
         for segment in written:
             self._add(_file_of(segment.storage))
 
     def _add(self, storage: FileStorage) -> None:
-        self._descriptors.append(storage.descriptor())
+        if storage.sync_error is not None:
+            raise storage.sync_error
+        self._to_sync.append(storage.descriptor or storage.path)
+        storage.unsynced = False
         if storage.created:
             storage.created = False
             self._directories |= {storage.path.parent, storage.path.parent.parent}
 
     def run(self) -> None:
-        for descriptor in self._descriptors:
-            fdatasync(descriptor.number)
-        self._descriptors.clear()
+        while self._to_sync:
+            one = self._to_sync[-1]
+            _sync_closed_file(one) if isinstance(one, Path) else fdatasync(one.number)
+            self._to_sync.pop()
         if self._files.deleted:  # a new topic of the same name must find nothing of it
             return
-        for directory in self._directories:
+        for directory in list(self._directories):
             sync_directory(directory)
+            self._directories.remove(directory)
         for path, content in self.notes.items():
-            write_note(path, content)
+            write_note(path, content, self._files.disk.faults)
 
 
 def _file_of(storage: Storage) -> FileStorage:
@@ -237,14 +330,20 @@ class PartitionFiles:
 
     volatile = False
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Disk | None = None) -> None:
         self.path = path
+        self.disk = disk or Disk()
         self.deleted = False
 
+    @property
+    def faults(self) -> Faults:
+        return self.disk.faults
+
     def storage(self, base_offset: int) -> FileStorage:
-        return FileStorage(self.path / f"{base_offset:020d}.log")
+        return FileStorage(self.path / f"{base_offset:020d}.log", disk=self.disk)
 
     def cleaned_storage(self, base_offset: int) -> FileStorage:
+        """Of no concern to `OpenFiles` until it is in place: another thread writes it."""
         path = self.path / f"{base_offset:020d}.log.cleaned"
         path.unlink(missing_ok=True)
         return FileStorage(path)
@@ -261,9 +360,10 @@ class PartitionFiles:
         source.path = target.path
         target.close()
         self._forget(old[1:])
-        write_note(seal_path(source.path), new.seal())
+        write_note(seal_path(source.path), new.seal(), self.faults)
         new.sealed_size = new.size
         source.close()
+        source.disk = self.disk
 
     def _forget(self, merged: Sequence[Segment]) -> None:
         """Removes what a renamed segment now holds. Not before the rename is durable; recovery sees the overlap."""
@@ -281,6 +381,9 @@ class PartitionFiles:
         if finished:
             task.notes[self.path / PRODUCERS] = {"offset": end_offset, "producers": producers.to_json()}
         return task
+
+    def make_room(self) -> None:
+        self.disk.open_files.make_room()
 
     def delete(self) -> None:
         """Only renames: a big file takes long to remove, see `DataDirectory.delete_topics`."""

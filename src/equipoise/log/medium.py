@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from equipoise.log.faults import Faults
 from equipoise.wire.records.batch import Buffer
 
 if TYPE_CHECKING:
@@ -64,7 +66,10 @@ class SyncTask(Protocol):
         """Segments, and up to which size they are sealed when this is done."""
 
     def run(self) -> None:
-        """Raises OSError if the medium did not take the data: then nothing is known of it."""
+        """Raises ShortageError if it has to be called again.
+
+        Raises any other OSError if the medium did not take the data: then nothing is known of it.
+        """
 
 
 class Files(Protocol):
@@ -72,6 +77,12 @@ class Files(Protocol):
 
     volatile: bool
     """True where nothing outlives the process, so that there is nothing to sync."""
+
+    path: Path
+    """Where they are, for messages."""
+
+    @property
+    def faults(self) -> Faults: ...
 
     def storage(self, base_offset: int) -> Storage: ...
 
@@ -88,5 +99,8 @@ class Files(Protocol):
         self, end_offset: int, written: Sequence[Segment], finished: Sequence[Segment], producers: Producers
     ) -> SyncTask | None:
         """Syncs `written`, then seals `finished` and notes the state of the producers."""
+
+    def make_room(self) -> None:
+        """The system has refused a descriptor: gives back those that are not in use."""
 
     def delete(self) -> None: ...

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from equipoise.log.faults import Faults
 from equipoise.wire.records.batch import Buffer
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ class MemoryFiles:
     """Where a partition in memory keeps its files: nowhere."""
 
     volatile = True
+    path = Path("memory")
+    faults = Faults()
 
     def storage(self, base_offset: int) -> MemoryStorage:
         return MemoryStorage()
@@ -85,6 +89,9 @@ class MemoryFiles:
     def sync_task(
         self, end_offset: int, written: Sequence[Segment], finished: Sequence[Segment], producers: Producers
     ) -> None:
+        pass
+
+    def make_room(self) -> None:
         pass
 
     def delete(self) -> None:

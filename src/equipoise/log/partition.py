@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from equipoise.log.compaction import Compaction, cleanable
 from equipoise.log.config import LogConfig
+from equipoise.log.faults import ShortageError, remedy
 from equipoise.log.incoming import check_keys
 from equipoise.log.lookup import Lookup
 from equipoise.log.medium import Checkpoint, Files, SyncTask, TailNotCutError
@@ -152,7 +153,9 @@ class PartitionLog:
             self._go_offline(f"{self.name}: a failed write could not be undone ({error}); restart the broker")
             self._check_online()
         except OSError as error:
-            raise self._storage_error(f"{size} bytes not written", error) from error
+            raise self._storage_error(f"{size} bytes not written", error, size) from error
+        if self._files.faults.any:
+            self._files.faults.wrote(self._files.path, size)
 
     def _roll_is_due(self, size: int, headers: Sequence[BatchHeader], now: int) -> bool:
         active = self._segments[-1]
@@ -173,8 +176,9 @@ class PartitionLog:
     def _new_segment(self, base_offset: int) -> Segment:
         return Segment(base_offset, self._files.storage(base_offset), self.config.index_interval_bytes)
 
-    def _storage_error(self, what: str, error: OSError) -> KafkaError:
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name}: {what}: {error}; free or mend the disk")
+    def _storage_error(self, what: str, error: OSError, size: int = 0) -> KafkaError:
+        self._files.faults.report(error, f"{self._files.path}: {what}", size)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name}: {what}: {error}; {remedy(error)}")
 
     @contextmanager
     def _storage_errors(self, what: str) -> Iterator[None]:
@@ -289,10 +293,18 @@ class PartitionLog:
         if self.offline is None:
             self._advance(task.end_offset)
 
-    def sync_failed(self, error: OSError) -> None:
+    def sync_delayed(self, error: ShortageError) -> None:
+        """The system could not even begin a sync, which is tried again. Any thread may say so."""
+        self._files.faults.report(error, self._files.path)
+
+    def make_room(self) -> None:
+        self._files.make_room()
+
+    def sync_failed(self, error: BaseException) -> None:
         """After a failed fsync nobody knows what is on the disk: no more is promised."""
         if self.offline is None:
-            self._go_offline(f"{self.name}: data could not be made durable ({error}); mend the disk, restart")
+            reason = error if isinstance(error, OSError) else repr(error)
+            self._go_offline(f"{self.name}: data could not be made durable ({reason}); mend the disk, restart")
 
     def _advance(self, high_watermark: int) -> None:
         if high_watermark > self.high_watermark:
@@ -305,11 +317,19 @@ class PartitionLog:
         if task is None:
             return
         try:
-            task.run()
+            self.run_here(task)
         except OSError as error:
             self.sync_failed(error)
             self._check_online()
         self.end_sync(task)
+
+    def run_here(self, task: SyncTask) -> None:
+        """Runs it on the loop's thread, which cannot wait for better times."""
+        try:
+            task.run()
+        except ShortageError:
+            self.make_room()
+            task.run()
 
     def close(self) -> None:
         """Leaves the files so that the next start need not look at the data. No sync or compaction may be under way."""
@@ -409,6 +429,13 @@ class PartitionLog:
         if self.offline is None:
             self._save(self._checkpoint._replace(cleaned=compaction.cleaned))
         return before - self.size
+
+    def abandon_compaction(self, compaction: Compaction) -> None:
+        """It has failed for a reason that nobody expected: the log stays as it is, and may be compacted later."""
+        self._is_compacting = False
+        for replacement in compaction.replacements:
+            if replacement.new not in self._segments:
+                replacement.new.storage.delete()
 
     def compact(self, now: int) -> int:
         """Compacts at once, if it is worth it. Returns by how many bytes the log shrank."""

@@ -23,6 +23,7 @@ from equipoise.log.disk import (
     sync_directory,
     write_note,
 )
+from equipoise.log.faults import Faults
 from equipoise.log.medium import Checkpoint
 from equipoise.log.producers import Producers
 from equipoise.log.segment import Segment
@@ -46,11 +47,11 @@ def recover(files: PartitionFiles, config: LogConfig) -> Recovered:
     segments: list[Segment] = []
     paths = sorted(files.path.glob("[0-9]" * 20 + ".log"))
     for number, path in enumerate(paths):
-        segment = _open(path, config)
+        segment = _open(path, files, config)
         if segments and segment.base_offset < segments[-1].end_offset:
             _delete(segment, "compaction merged it into the one before")
             continue
-        whole = _check(segment)
+        whole = _check(segment, files.disk.faults)
         segments.append(segment)
         if not whole:
             _delete_all(paths[number + 1 :])
@@ -76,14 +77,14 @@ def _read_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(content["log_start_offset"], tuple((until, time) for until, time in content["cleaned"]))
 
 
-def _open(path: Path, config: LogConfig) -> Segment:
+def _open(path: Path, files: PartitionFiles, config: LogConfig) -> Segment:
     status = path.stat()
-    segment = Segment(int(path.stem), FileStorage(path, status.st_size), config.index_interval_bytes)
+    segment = Segment(int(path.stem), FileStorage(path, status.st_size, files.disk), config.index_interval_bytes)
     segment.modified = status.st_mtime_ns // 1_000_000
     return segment
 
 
-def _check(segment: Segment) -> bool:
+def _check(segment: Segment, faults: Faults) -> bool:
     """Reads what no seal vouches for, and cuts it at the first bad batch. False if something was cut."""
     storage = segment.storage
     assert isinstance(storage, FileStorage)
@@ -92,6 +93,7 @@ def _check(segment: Segment) -> bool:
         seal_path(storage.path).unlink()
         sync_directory(storage.path.parent)
     if segment.sealed:
+        storage.close()
         return True
     good = segment.sealed_size
     for position, header in _good_batches(segment):
@@ -105,7 +107,7 @@ def _check(segment: Segment) -> bool:
     sync_directory(storage.path.parent)
     sync_directory(storage.path.parent.parent)
     if good:
-        write_note(seal_path(storage.path), segment.seal())
+        write_note(seal_path(storage.path), segment.seal(), faults)
         segment.sealed_size = good
     storage.close()
     return not bad
