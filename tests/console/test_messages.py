@@ -152,3 +152,10 @@ def test_a_signal_ends_a_command_without_a_word(signum: signal.Signals, status: 
                 process.send_signal(signum)
                 out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err.strip()) == (status, "", "")
+
+
+def test_who_closes_the_streams_wants_no_words(broker: Any) -> None:
+    command = f"{sys.executable} -m equipoise topics list --bootstrap-servers {broker.bootstrap_servers}"
+    shell = ["sh", "-c", f"{command} >&-; echo $?; {command} 2>&- >&-; echo $?; {command} | true"]
+    ended = subprocess.run(shell, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert (ended.stdout.split(), ended.stderr) == (["0", "0"], "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -68,8 +69,7 @@ def _told(error: Exception) -> str:
 @contextmanager
 def at_a_terminal() -> Iterator[None]:
     """SIGTERM ends `with` blocks, and with them the processes that a command has started; streams take any letter."""
-    for stream in (sys.stdout, sys.stderr):
-        _take_any_letter(stream)
+    sys.stdout, sys.stderr = _any_letter(sys.stdout), _any_letter(sys.stderr)
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
         yield
         return
@@ -80,11 +80,15 @@ def at_a_terminal() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _take_any_letter(stream: TextIO) -> None:
-    """A terminal that has no UTF-8 gets `\\u2192` for an arrow, rather than an error."""
+def _any_letter(stream: TextIO | None) -> TextIO:
+    """A terminal that has no UTF-8 gets `\\u2192` for an arrow, rather than an error. Who closes a stream before the
+    command starts (`>&-`) wants none of it."""
+    if stream is None:
+        return open(os.devnull, "w")
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")
+    return stream
 
 
 def _terminate(_signum: int, _frame: FrameType | None) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from equipoise.wire.text import printable
 
 _LONGEST = 300  # letters of a cell: a group id may have 32,767 of them
+_WIDEST = 60  # of a column on a pipe: one long name does not widen all lines
 Row = Sequence[str | int]
 
 
@@ -17,7 +18,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Row]) -> None:
         _print_rich(columns, rows)
         return
     cells = [list(columns), *([_text(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    widths = [min(max(map(len, column)), _WIDEST) for column in zip(*cells, strict=True)]
     for line in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
