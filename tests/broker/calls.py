@@ -30,6 +30,7 @@ from tests.broker.rawclient import RawClient
 
 ALL, NONE = -1, 0
 NOW = 1_700_000_000_000  # a timestamp for records where the time does not matter
+SOMEBODY = ApiVersionsRequest(client_software_name="raw", client_software_version="1")
 BY_NAME = 12  # the last version of Produce and Fetch in which topics have names
 
 
@@ -184,5 +185,5 @@ def init_producer_id(client: RawClient, producer_id: int = -1, producer_epoch: i
 
 def served_apis(client: RawClient, version: int = 4) -> dict[int, tuple[int, int]]:
     """API keys with the versions that the broker says it serves."""
-    rows: Sequence[Any] = client.call(ApiVersionsRequest(), version).api_keys
+    rows: Sequence[Any] = client.call(SOMEBODY, version).api_keys
     return {row.api_key: (row.min_version, row.max_version) for row in rows}

@@ -42,6 +42,19 @@ def test_the_clients_software_is_kept_with_its_connection(broker: Broker, client
     assert broker.call(lambda s: [c.client_software for c in s.connections]) == [("raw", "1.2")]
 
 
+@pytest.mark.parametrize("name", ["", "-raw", "raw-", "r aw", "ra/w", "\x1b[31m", "x" * 32_766 + "."])
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_software_name_that_kafka_would_not_take_is_refused(
+    broker: Broker, client: RawClient, name: str, version: int
+) -> None:
+    """KIP-511: it is shown to people, and kept."""
+    for names in ((name, "1.2"), ("raw", name)):
+        request = ApiVersionsRequest(client_software_name=names[0], client_software_version=names[1])
+        answer = client.call(request, version)
+        assert (answer.error_code, answer.api_keys) == (ErrorCode.INVALID_REQUEST, [])
+    assert broker.call(lambda s: [c.client_software for c in s.connections]) == [("", "")]
+
+
 def test_every_advertised_version_of_every_api_has_a_codec() -> None:
     for handler in HANDLERS.values():
         for version in range(handler.versions.first, handler.versions.last + 1):

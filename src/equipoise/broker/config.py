@@ -140,6 +140,9 @@ class BrokerConfig:
     group_heartbeat_hold_max_ms: int = setting(
         5_000, "Longest hold of a heartbeat of a client known to bear it; 0: none is held.", 0, INT_MAX
     )
+    max_partitions: int = setting(
+        100_000, "Partitions of all topics; each takes some kilobytes of memory. More are refused.", 1, INT_MAX
+    )
     max_in_flight_requests_per_connection: int = setting(
         1000, "Requests of one connection being answered; more are read when some have left.", 1, INT_MAX
     )

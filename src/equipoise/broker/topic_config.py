@@ -59,6 +59,8 @@ class ConfigRow(NamedTuple):
 
 def effective(defaults: BrokerConfig, configs: Mapping[str, str]) -> BrokerConfig:
     """The settings in force for a topic with these configs. KafkaError(INVALID_CONFIG) names the one at fault."""
+    if not configs:
+        return defaults
     values = {}
     for name, text in configs.items():
         row = TOPIC_ROWS.get(name)

@@ -6,7 +6,7 @@ import logging
 import re
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from equipoise.broker.config import BrokerConfig
@@ -182,12 +182,14 @@ class Topics:
         self.defaults = defaults
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
-        self._by_folded_name: dict[str, Topic] = {}
+        self._by_folded_name: dict[str, str] = {}
         self.on_change: Callable[[], None] = lambda: None  # called when `counts` may have changed
         self._records = {record.name: record for record in directory.load_topics()}  # as they are saved
+        self.partition_count = sum(record.partitions for record in self._records.values())
         for record in self._records.values():
             configs = stored(record.configs)
-            self._add(Topic(record.name, record.topic_id, configs, effective(defaults, configs)), record.partitions)
+            topic = Topic(record.name, record.topic_id, configs, effective(defaults, configs))
+            _do(self._add(topic, record.partitions))
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(list(self._by_name.values()))
@@ -249,46 +251,72 @@ class Topics:
 
     def _plan(self, name: str, count: int, configs: dict[str, str]) -> Planned:
         self.check_name(name)
-        if name in self._by_name:
-            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is already there")
-        other = self._by_folded_name.get(folded(name))
-        if other is not None and name not in INTERNAL_TOPICS:  # those are reserved, whatever an old directory holds
-            raise _collision(name, other.name)
+        self.check_free(name)
         self._check_count(count)
         return Planned(Topic(name, uuid.uuid4().bytes, configs, effective(self.defaults, configs)), count)
 
-    def create(self, planned: Collection[Planned]) -> None:
-        """All of them with one save: each costs a sync of the disk, and the loop waits for it."""
+    def check_free(self, name: str) -> None:
+        if name in self._records:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is already there")
+        other = self._by_folded_name.get(folded(name))
+        if other is not None and name not in INTERNAL_TOPICS:  # those are reserved, whatever an old directory holds
+            raise _collision(name, other)
+
+    def create(self, planned: Collection[Planned]) -> Iterator[None]:
+        """All of them with one save: each costs a sync of the disk, and the loop waits for it. What it returns opens
+        them one by one; a topic is seen when all its partitions are open."""
+        self.check_new(count for _, count in planned)
         self._save(self._records | {topic.name: _record(topic, count) for topic, count in planned})
-        for topic, count in planned:
-            self._add(topic, count)
+        for topic, _ in planned:
+            self._by_folded_name[folded(topic.name)] = topic.name
+        return (step for topic, count in planned for step in self._add(topic, count))
 
     def create_internal(self, name: str, count: int, configs: dict[str, str]) -> Topic:
         """With the configs that the broker needs for what belongs to it."""
         planned = self._plan(name, count, configs)
-        self.create([planned])
+        _do(self.create([planned]))
         return planned.topic
 
-    def grow(self, topic: Topic, count: int, *, validate_only: bool = False) -> None:
-        had = len(topic.partitions)
+    def check_new(self, counts: Iterable[int]) -> None:
+        """Whether so many partitions may be added by one request."""
+        added, limit = sum(counts), self.defaults.max_partitions
+        if added > MAX_NEW_PARTITIONS:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"{added} new partitions; at most {MAX_NEW_PARTITIONS} in one request"
+            )
+        if self.partition_count + added > limit:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{added} new partitions beside {self.partition_count}; max.partitions is {limit}",
+            )
+
+    def check_growth(self, topic: Topic, count: int) -> int:
+        """How many partitions more than it has."""
+        had = self._records[topic.name].partitions
         if count <= had:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS, f"{topic.name} has {had} partitions; ask for more than that, not {count}"
             )
         self._check_count(count - had)
-        if not validate_only:
-            self._save({**self._records, topic.name: _record(topic, count)})
-            self._open_partitions(topic, count)
+        return count - had
 
-    def set_configs(self, topic: Topic, configs: dict[str, str], *, validate_only: bool = False) -> None:
-        settings = effective(self.defaults, configs)
-        if validate_only:
-            return
-        record = _record(topic, len(topic.partitions))._replace(configs=configs)
-        self._save({**self._records, topic.name: record})
-        topic.configs, topic.settings = configs, settings
-        for partition in topic.partitions:
-            partition.log.config = log_config(settings)
+    def grow(self, counts: Mapping[Topic, int]) -> Iterator[None]:
+        """To so many partitions each, with one save. What it returns opens them one by one."""
+        self.check_new(count - self._records[topic.name].partitions for topic, count in counts.items())
+        self._save(self._records | {topic.name: _record(topic, count) for topic, count in counts.items()})
+        return (step for topic, count in counts.items() for step in self._open_partitions(topic, count))
+
+    def set_configs(self, changes: Mapping[Topic, tuple[dict[str, str], BrokerConfig]]) -> None:
+        """The configs and the `effective` settings of each, with one save."""
+        changed = {
+            topic.name: self._records[topic.name]._replace(configs=configs) for topic, (configs, _) in changes.items()
+        }
+        self._save(self._records | changed)
+        for topic, (configs, settings) in changes.items():
+            topic.configs, topic.settings = configs, settings
+            config = log_config(settings)
+            for partition in topic.partitions:
+                partition.log.config = config
 
     def check_deletable(self, topic: Topic) -> None:
         if topic.is_internal:
@@ -305,14 +333,19 @@ class Topics:
                 partition.log.delete()
         self.directory.delete_topics(gone)
 
-    def _add(self, topic: Topic, count: int) -> None:
-        self._open_partitions(topic, count)
-        self._by_name[topic.name] = self._by_id[topic.topic_id] = self._by_folded_name[folded(topic.name)] = topic
+    def _add(self, topic: Topic, count: int) -> Iterator[None]:
+        yield from self._open_partitions(topic, count)
+        self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+        self._by_folded_name[folded(topic.name)] = topic.name
 
-    def _open_partitions(self, topic: Topic, count: int) -> None:
+    def _open_partitions(self, topic: Topic, count: int) -> Iterator[None]:
         config = log_config(topic.settings)
         for index in range(len(topic.partitions), count):
+            record = self._records.get(topic.name)
+            if record is None or record.topic_id != topic.topic_id:
+                return  # deleted meanwhile
             topic.partitions.append(Partition(topic, index, self.directory.open_log(topic.name, index, config)))
+            yield
 
     def _save(self, records: dict[str, TopicRecord]) -> None:
         """What is saved is not yet done: if the disk refuses, nothing has changed."""
@@ -321,6 +354,7 @@ class Topics:
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the topics could not be saved: {error}") from error
         self._records = records
+        self.partition_count = sum(record.partitions for record in records.values())
         self.on_change()
 
     def next_producer_id(self) -> int:
@@ -332,10 +366,12 @@ class Topics:
     def _check_count(self, count: int) -> None:
         if count <= 0:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {count}")
-        if count > MAX_NEW_PARTITIONS:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"{count} new partitions; at most {MAX_NEW_PARTITIONS} in one request"
-            )
+        self.check_new([count])
+
+
+def _do(steps: Iterator[None]) -> None:
+    for _ in steps:
+        pass
 
 
 def _collision(name: str, other: str) -> KafkaError:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from equipoise.broker.access import CLUSTER_OPERATIONS, NO_OPERATIONS, TOPIC_OPERATIONS, Kind, Operation, Resource
-from equipoise.broker.topics import INTERNAL_TOPICS, LEADER_EPOCH, Topic
+from equipoise.broker.topics import INTERNAL_TOPICS, LEADER_EPOCH, Planned, Topic, folded
 from equipoise.wire.apis.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -14,8 +15,9 @@ from equipoise.wire.apis.k03_metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from equipoise.wire.compiler import encode_rows
 from equipoise.wire.errors import ErrorCode, KafkaError
-from equipoise.wire.schema import ZERO_UUID
+from equipoise.wire.schema import ZERO_UUID, Encoded
 
 if TYPE_CHECKING:
     from equipoise.broker.connection import Call
@@ -25,54 +27,130 @@ VERSIONS = "0-13"
 _FIRST_VERSION_WITH_IDS = 12
 
 
-def handle(server: Server, request: MetadataRequest, call: Call) -> MetadataResponse:
-    host, port = server.address_for(call.connection)
-    broker = MetadataResponseBroker(node_id=server.node_id, host=host, port=port, rack=server.rack)
-    response = MetadataResponse(
-        brokers=[broker],
-        cluster_id=server.cluster_id,
-        controller_id=server.node_id,
-        topics=[_describe(server, topic, request) for topic in _asked(server, request, call)],
-    )
-    if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
-    return response
-
-
-def _asked(server: Server, request: MetadataRequest, call: Call) -> list[Topic | MetadataResponseTopic]:
-    if request.topics is None or (call.version == 0 and not request.topics):
-        return [*server.visible_topics()]
-    may_create = request.allow_auto_topic_creation and server.config.auto_create_topics_enable
-    return [_find(server, call, request, asked, may_create) for asked in request.topics]
-
-
-def _find(
-    server: Server, call: Call, request: MetadataRequest, asked: MetadataRequestTopic, may_create: bool
-) -> Topic | MetadataResponseTopic:
+def handle(server: Server, request: MetadataRequest, call: Call) -> MetadataResponse | None:
+    asking = _Asking(server, request, call)
+    found = asking.find_all()
+    if not asking.planned:
+        return asking.response(found)
     try:
-        if call.version < _FIRST_VERSION_WITH_IDS and (asked.name is None or any(asked.topic_id)):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {call.version} asks for topics by name")
-        if asked.name is None:
-            topic = server.topics.require_id(asked.topic_id)
-            server.authorize(call, Operation.DESCRIBE, Resource(Kind.TOPIC, topic.name))
-            return topic
-        server.authorize(call, Operation.DESCRIBE, Resource(Kind.TOPIC, asked.name))
-        known = server.topics.get(asked.name)
-        if known is None and may_create and asked.name not in INTERNAL_TOPICS:
-            server.authorize(call, Operation.CREATE, Resource(Kind.TOPIC, asked.name))
-            planned = server.topics.plan(asked.name, server.config.num_partitions, {}, {})
-            server.topics.create([planned])
-            return planned.topic
-        server.topics.check_name(asked.name)
-        return known or server.topics.require(asked.name)
+        opening = server.topics.create(asking.planned.values())
     except KafkaError as error:
+        refused: list[Found] = [asking.refuse(one.asked, error) if isinstance(one, _New) else one for one in found]
+        return asking.response(refused)
+    server.turns.run(call, opening, lambda: asking.response(found))
+    return None
+
+
+class _New(NamedTuple):
+    """A topic that is about to be created, because it was asked for."""
+
+    asked: MetadataRequestTopic
+    topic: Topic
+
+
+Found = Topic | _New | MetadataResponseTopic
+
+
+class _Asking:
+    """One request's way through the topics it names, each once, as Kafka does. New ones are created together."""
+
+    def __init__(self, server: Server, request: MetadataRequest, call: Call) -> None:
+        self.server = server
+        self.request = request
+        self.call = call
+        self.may_create = request.allow_auto_topic_creation and server.config.auto_create_topics_enable
+        self.planned: dict[str, Planned] = {}
+
+    def find_all(self) -> list[Found]:
+        topics = self.request.topics
+        if topics is None or (self.call.version == 0 and not topics):
+            return [*self.server.visible_topics()]
+        return [self.find(asked) for asked in {(asked.name, asked.topic_id): asked for asked in topics}.values()]
+
+    def find(self, asked: MetadataRequestTopic) -> Found:
+        try:
+            if self.call.version < _FIRST_VERSION_WITH_IDS and (asked.name is None or any(asked.topic_id)):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {self.call.version} asks for topics by name")
+            if asked.name is None:
+                topic = self.server.topics.require_id(asked.topic_id)
+                self.server.authorize(self.call, Operation.DESCRIBE, Resource(Kind.TOPIC, topic.name))
+                return topic
+            self.server.authorize(self.call, Operation.DESCRIBE, Resource(Kind.TOPIC, asked.name))
+            return self.server.topics.get(asked.name) or self.missing(asked, asked.name)
+        except KafkaError as error:
+            return self.refuse(asked, error)
+
+    def missing(self, asked: MetadataRequestTopic, name: str) -> Found:
+        self.server.topics.check_name(name)
+        if not self.may_create or name in INTERNAL_TOPICS:
+            return self.server.topics.require(name)
+        self.server.authorize(self.call, Operation.CREATE, Resource(Kind.TOPIC, name))
+        planned = self.server.topics.plan(name, self.server.config.num_partitions, {}, self.planned)
+        self.planned[folded(name)] = planned
+        return _New(asked, planned.topic)
+
+    def refuse(self, asked: MetadataRequestTopic, error: KafkaError) -> MetadataResponseTopic:
         return MetadataResponseTopic(
             error_code=error.code,
-            name=asked.name if call.version >= _FIRST_VERSION_WITH_IDS else asked.name or "",
+            name=asked.name if self.call.version >= _FIRST_VERSION_WITH_IDS else asked.name or "",
             topic_id=asked.topic_id or ZERO_UUID,
             partitions=[],
-            topic_authorized_operations=_operations_in_error(request, asked, error.code),
+            topic_authorized_operations=_operations_in_error(self.request, asked, error.code),
         )
+
+    def response(self, found: list[Found]) -> MetadataResponse:
+        host, port = self.server.address_for(self.call.connection)
+        broker = MetadataResponseBroker(node_id=self.server.node_id, host=host, port=port, rack=self.server.rack)
+        response = MetadataResponse(
+            brokers=[broker],
+            cluster_id=self.server.cluster_id,
+            controller_id=self.server.node_id,
+            topics=[self.describe(one) for one in found],
+        )
+        if self.request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        return response
+
+    def describe(self, found: Found) -> MetadataResponseTopic:
+        if isinstance(found, MetadataResponseTopic):
+            return found
+        topic = found.topic if isinstance(found, _New) else found
+        described = MetadataResponseTopic(
+            error_code=ErrorCode.NONE,
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=_partition_rows(self.call.version, self.server.node_id, len(topic.partitions)),
+        )
+        if self.request.include_topic_authorized_operations:
+            described.topic_authorized_operations = TOPIC_OPERATIONS
+        return described
+
+
+def _partition_rows(version: int, node_id: int, count: int) -> Any:
+    """All topics' rows are the same but for their number: made once, a request costs little however many it names."""
+    rows = 16
+    while rows < count:
+        rows *= 2
+    known = _encoded_rows(version, node_id, rows)
+    return Encoded(count, known.data[: count * (len(known.data) // rows)])
+
+
+@lru_cache(maxsize=64)
+def _encoded_rows(version: int, node_id: int, count: int) -> Encoded:
+    node = [node_id]
+    rows = [
+        MetadataResponsePartition(
+            error_code=ErrorCode.NONE,
+            partition_index=index,
+            leader_id=node_id,
+            leader_epoch=LEADER_EPOCH,
+            replica_nodes=node,
+            isr_nodes=node,
+        )
+        for index in range(count)
+    ]
+    return encode_rows(MetadataResponse, version, rows)
 
 
 def _operations_in_error(request: MetadataRequest, asked: MetadataRequestTopic, error: ErrorCode) -> int:
@@ -80,29 +158,3 @@ def _operations_in_error(request: MetadataRequest, asked: MetadataRequestTopic, 
     that the caller may not see, or that is only known by an id that nobody has, tells of none."""
     is_told = request.include_topic_authorized_operations and asked.name is not None
     return TOPIC_OPERATIONS if is_told and error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED else NO_OPERATIONS
-
-
-def _describe(server: Server, topic: Topic | MetadataResponseTopic, request: MetadataRequest) -> MetadataResponseTopic:
-    if isinstance(topic, MetadataResponseTopic):
-        return topic
-    node = [server.node_id]
-    described = MetadataResponseTopic(
-        error_code=ErrorCode.NONE,
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=[
-            MetadataResponsePartition(
-                error_code=ErrorCode.NONE,
-                partition_index=index,
-                leader_id=server.node_id,
-                leader_epoch=LEADER_EPOCH,
-                replica_nodes=node,
-                isr_nodes=node,
-            )
-            for index in range(len(topic.partitions))
-        ],
-    )
-    if request.include_topic_authorized_operations:
-        described.topic_authorized_operations = TOPIC_OPERATIONS
-    return described

@@ -5,6 +5,7 @@ The client's software name is kept with the connection: it tells later which cli
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from equipoise.wire.apis.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -15,10 +16,15 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 VERSIONS = "0-4"
+_FIRST_WITH_NAMES = 3
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # KIP-511; ApiVersionsRequest.isValid
 
 
 def handle(server: Server, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
-    call.connection.client_software = (request.client_software_name, request.client_software_version)
+    names = request.client_software_name, request.client_software_version
+    if call.version >= _FIRST_WITH_NAMES and not all(map(_LEGAL_NAME.fullmatch, names)):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+    call.connection.client_software = names
     call.connection.holding.known_as(request.client_software_name, call.client_id)
     return _answer(ErrorCode.NONE)
 

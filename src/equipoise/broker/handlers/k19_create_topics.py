@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from equipoise.broker.access import Kind, Operation, Resource
+from equipoise.broker.config import BrokerConfig
 from equipoise.broker.topic_config import describe
 from equipoise.broker.topics import Planned, Topic, folded
 from equipoise.wire.apis.k19_create_topics import (
@@ -16,7 +18,9 @@ from equipoise.wire.apis.k19_create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from equipoise.wire.compiler import encode_rows
 from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.schema import Encoded
 
 if TYPE_CHECKING:
     from equipoise.broker.connection import Call
@@ -26,31 +30,61 @@ VERSIONS = "2-7"
 _DEFAULT = -1
 
 
-def handle(server: Server, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
-    times = Counter(topic.name for topic in request.topics)
-    planned: dict[str, Planned] = {}
-    answers = {}
-    for name, asked in {topic.name: topic for topic in request.topics}.items():
+def handle(server: Server, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse | None:
+    creating = _Creating(server, request, call)
+    server.turns.run(call, creating.steps(), creating.response)
+    return None
+
+
+class _Creating:
+    """One request. Its topics are checked one by one, saved together, and opened one by one."""
+
+    def __init__(self, server: Server, request: CreateTopicsRequest, call: Call) -> None:
+        self.server = server
+        self.request = request
+        self.call = call
+        self.times = Counter(topic.name for topic in request.topics)
+        self.planned: dict[str, Planned] = {}
+        self.answers: dict[str, CreatableTopicResult] = {}
+
+    def steps(self) -> Iterator[None]:
+        for name, asked in {topic.name: topic for topic in self.request.topics}.items():
+            self.answers[name] = self.check(name, asked)
+            yield
+        if self.planned:
+            yield from self.create()
+
+    def check(self, name: str, asked: CreatableTopic) -> CreatableTopicResult:
         try:
-            server.authorize(call, Operation.CREATE, Resource(Kind.TOPIC, name))
-            if times[name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} stands {times[name]} times here")
-            one = planned[folded(name)] = _plan(server, asked, planned)
-            answers[name] = _created(server, one)
+            self.server.authorize(self.call, Operation.CREATE, Resource(Kind.TOPIC, name))
+            if self.times[name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} stands {self.times[name]} times here")
+            one = self.planned[folded(name)] = _plan(self.server, asked, self.planned)
         except KafkaError as error:
-            answers[name] = _refused(name, error)
-    if planned and not request.validate_only:
-        answers |= _create(server, planned.values())
-    return CreateTopicsResponse(topics=list(answers.values()))
+            return _refused(name, error)
+        return _created(self.server, one, self.call.version)
 
+    def create(self) -> Iterator[None]:
+        try:
+            self.check_again()
+            if self.request.validate_only:
+                self.server.topics.check_new(count for _, count in self.planned.values())
+            else:
+                yield from self.server.topics.create(self.planned.values())
+        except KafkaError as error:
+            self.answers |= {topic.name: _refused(topic.name, error) for topic, _ in self.planned.values()}
 
-def _create(server: Server, planned: Collection[Planned]) -> dict[str, CreatableTopicResult]:
-    """The answers that the disk makes others than they were."""
-    try:
-        server.topics.create(planned)
-    except KafkaError as error:
-        return {topic.name: _refused(topic.name, error) for topic, _ in planned}
-    return {}
+    def check_again(self) -> None:
+        """Another request may have taken a name, while this one was being checked in slices."""
+        for key, (topic, _) in list(self.planned.items()):
+            try:
+                self.server.topics.check_free(topic.name)
+            except KafkaError as error:
+                self.answers[topic.name] = _refused(topic.name, error)
+                del self.planned[key]
+
+    def response(self) -> CreateTopicsResponse:
+        return CreateTopicsResponse(topics=list(self.answers.values()))
 
 
 def _plan(server: Server, asked: CreatableTopic, beside: Mapping[str, Planned]) -> Planned:
@@ -58,14 +92,14 @@ def _plan(server: Server, asked: CreatableTopic, beside: Mapping[str, Planned]) 
     return server.topics.plan(asked.name, _partition_count(server, asked), configs, beside)
 
 
-def _created(server: Server, planned: Planned) -> CreatableTopicResult:
+def _created(server: Server, planned: Planned, version: int) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=planned.topic.name,
         topic_id=planned.topic.topic_id,
         error_code=ErrorCode.NONE,
         num_partitions=planned.partitions,
         replication_factor=1,
-        configs=_configs(server, planned.topic),
+        configs=_configs(server, planned.topic, version),
     )
 
 
@@ -98,10 +132,22 @@ def _assigned_count(server: Server, asked: CreatableTopic) -> int:
     return len(indexes)
 
 
-def _configs(server: Server, topic: Topic) -> list[CreatableTopicConfigs]:
+def _configs(server: Server, topic: Topic, version: int) -> Any:
+    if not topic.configs:
+        return _default_configs(server.topics.defaults, version)
+    return encode_rows(CreateTopicsResponse, version, _rows(server.topics.defaults, topic.configs))
+
+
+@lru_cache(maxsize=16)
+def _default_configs(defaults: BrokerConfig, version: int) -> Encoded:
+    """The same for every topic without configs of its own."""
+    return encode_rows(CreateTopicsResponse, version, _rows(defaults, {}))
+
+
+def _rows(defaults: BrokerConfig, configs: Mapping[str, str]) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(
             name=row.name, value=row.value, read_only=False, config_source=row.source, is_sensitive=False
         )
-        for row in describe(server.topics.defaults, topic.configs)
+        for row in describe(defaults, configs)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.broker.access import Operation
@@ -22,14 +23,18 @@ VERSIONS = "0-2"
 HIGH_WATERMARK = -1
 
 
-def handle(server: Server, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
-    topics = [
-        DeleteRecordsTopicResult(
-            name=topic.name, partitions=[_delete(server, call, topic.name, one) for one in topic.partitions]
-        )
-        for topic in request.topics
-    ]
-    return DeleteRecordsResponse(topics=topics)
+def handle(server: Server, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse | None:
+    """Each partition once, as on Kafka, with the offset given last. Each is a sync of the disk: others go between."""
+    asked = {(topic.name, one.partition_index): one for topic in request.topics for one in topic.partitions}
+    topics = {topic.name: DeleteRecordsTopicResult(name=topic.name, partitions=[]) for topic in request.topics}
+
+    def steps() -> Iterator[None]:
+        for (name, _), one in asked.items():
+            topics[name].partitions.append(_delete(server, call, name, one))
+            yield
+
+    server.turns.run(call, steps(), lambda: DeleteRecordsResponse(topics=list(topics.values())))
+    return None
 
 
 def _delete(server: Server, call: Call, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:

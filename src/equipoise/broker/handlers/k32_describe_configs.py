@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.broker.access import CLUSTER, Kind, Operation, Resource
@@ -14,6 +15,7 @@ from equipoise.wire.apis.k32_describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from equipoise.wire.compiler import encode_rows
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -24,8 +26,18 @@ VERSIONS = "1-4"
 TOPIC, BROKER, GROUP = 2, 4, 32
 
 
-def handle(server: Server, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_describe(server, request, call, one) for one in request.resources])
+def handle(server: Server, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse | None:
+    """Each resource once: a small request could ask a thousand times for the longest answer there is."""
+    asked = {(one.resource_type, one.resource_name): one for one in request.resources}
+    results: list[DescribeConfigsResult] = []
+
+    def steps() -> Iterator[None]:
+        for one in asked.values():
+            results.append(_describe(server, request, call, one))
+            yield
+
+    server.turns.run(call, steps(), lambda: DescribeConfigsResponse(results=results))
+    return None
 
 
 def _describe(
@@ -39,8 +51,9 @@ def _describe(
     except KafkaError as error:
         result.error_code, result.error_message = error.code, str(error)
         return result
-    keys = asked.configuration_keys or [row.name for row in rows]
-    result.configs = [_result(row, request) for row in rows if row.name in keys]
+    keys = set(asked.configuration_keys or [row.name for row in rows])
+    told = [_result(row, request) for row in rows if row.name in keys]
+    result.configs = encode_rows(DescribeConfigsResponse, call.version, told)  # type: ignore[assignment]
     return result
 
 

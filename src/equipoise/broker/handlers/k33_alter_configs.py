@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.broker.access import Kind, Operation, Resource
+from equipoise.broker.config import BrokerConfig
 from equipoise.broker.handlers.k32_describe_configs import TOPIC
+from equipoise.broker.topic_config import effective
 from equipoise.broker.topics import Topic
 from equipoise.wire.apis.k33_alter_configs import (
     AlterConfigsRequest,
@@ -20,41 +23,67 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 VERSIONS = "0-2"
+Change = Callable[[Topic], dict[str, str]]  # makes a topic's new configs of what it has
 
 
-def handle(server: Server, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
-    answers = []
+def handle(server: Server, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse | None:
+    altering = Altering(server, call, validate_only=request.validate_only)
     for asked in request.resources:
         configs = {row.name: row.value for row in asked.configs if row.value is not None}
-
-        def replace(topic: Topic, configs: dict[str, str] = configs) -> dict[str, str]:
-            return configs
-
-        answers.append(
-            alter(server, call, asked.resource_type, asked.resource_name, replace, validate_only=request.validate_only)
-        )
-    return AlterConfigsResponse(responses=answers)
+        altering.add(asked.resource_type, asked.resource_name, lambda topic, configs=configs: configs)  # type: ignore[misc]
+    server.turns.run(call, altering.steps(), lambda: AlterConfigsResponse(responses=altering.answers))
+    return None
 
 
-def alter(
-    server: Server,
-    call: Call,
-    resource_type: int,
-    name: str,
-    change: Callable[[Topic], dict[str, str]],
-    *,
-    validate_only: bool,
-) -> AlterConfigsResourceResponse:
-    """Gives a topic the configs that `change` makes of it; for this API and for IncrementalAlterConfigs."""
-    answer = AlterConfigsResourceResponse(error_code=ErrorCode.NONE, resource_type=resource_type, resource_name=name)
-    try:
+class Altering:
+    """Changes of topics' configs, for this API and for IncrementalAlterConfigs: checked one by one, saved together.
+
+    A resource that stands twice in a request is refused, as on Kafka (ControllerApis).
+    """
+
+    def __init__(self, server: Server, call: Call, *, validate_only: bool) -> None:
+        self._server = server
+        self._call = call
+        self._validate_only = validate_only
+        self._asked: list[tuple[int, str, Change]] = []
+        self._changes: dict[Topic, tuple[dict[str, str], BrokerConfig]] = {}
+        self._changing: list[AlterConfigsResourceResponse] = []
+        self.answers: list[AlterConfigsResourceResponse] = []
+
+    def add(self, resource_type: int, name: str, change: Change) -> None:
+        self._asked.append((resource_type, name, change))
+
+    def steps(self) -> Iterator[None]:
+        times = Counter((resource_type, name) for resource_type, name, _ in self._asked)
+        for resource_type, name, change in {one[:2]: one for one in self._asked}.values():
+            answer = AlterConfigsResourceResponse(
+                error_code=ErrorCode.NONE, resource_type=resource_type, resource_name=name
+            )
+            self.answers.append(answer)
+            try:
+                self._check(resource_type, name, change, times[resource_type, name])
+                self._changing.append(answer)
+            except KafkaError as error:
+                answer.error_code, answer.error_message = error.code, str(error)
+            yield
+        if self._changes and not self._validate_only:
+            self._save()
+
+    def _check(self, resource_type: int, name: str, change: Change, times: int) -> None:
+        if times > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} stands {times} times here")
         if resource_type != TOPIC:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "only topics' configs can be altered; a broker's are set with --set at start"
             )
-        server.authorize(call, Operation.ALTER_CONFIGS, Resource(Kind.TOPIC, name))
-        topic = server.topics.require(name)
-        server.topics.set_configs(topic, change(topic), validate_only=validate_only)
-    except KafkaError as error:
-        answer.error_code, answer.error_message = error.code, str(error)
-    return answer
+        self._server.authorize(self._call, Operation.ALTER_CONFIGS, Resource(Kind.TOPIC, name))
+        topic = self._server.topics.require(name)
+        configs = change(topic)
+        self._changes[topic] = configs, effective(self._server.topics.defaults, configs)
+
+    def _save(self) -> None:
+        try:
+            self._server.topics.set_configs(self._changes)
+        except KafkaError as error:
+            for answer in self._changing:
+                answer.error_code, answer.error_message = error.code, str(error)

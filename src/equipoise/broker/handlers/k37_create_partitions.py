@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.broker.access import Kind, Operation, Resource
@@ -16,30 +18,72 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from equipoise.broker.connection import Call
     from equipoise.broker.server import Server
+    from equipoise.broker.topics import Topic
 
 VERSIONS = "0-3"
 
 
-def handle(server: Server, request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
-    results = []
-    for asked in request.topics:
-        result = CreatePartitionsTopicResult(name=asked.name, error_code=ErrorCode.NONE)
+def handle(server: Server, request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse | None:
+    growing = _Growing(server, request, call)
+    server.turns.run(call, growing.steps(), growing.response)
+    return None
+
+
+class _Growing:
+    """One request. Its topics are checked one by one and saved together; a name that stands twice is refused, as on
+    Kafka (ControllerApis.createPartitions)."""
+
+    def __init__(self, server: Server, request: CreatePartitionsRequest, call: Call) -> None:
+        self.server = server
+        self.request = request
+        self.call = call
+        self.times = Counter(topic.name for topic in request.topics)
+        self.answers: dict[str, CreatePartitionsTopicResult] = {}
+        self.counts: dict[Topic, int] = {}
+
+    def steps(self) -> Iterator[None]:
+        for name, asked in {topic.name: topic for topic in self.request.topics}.items():
+            self.answers[name] = self.check(name, asked)
+        if self.counts:
+            yield from self.grow()
+
+    def check(self, name: str, asked: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         try:
-            server.authorize(call, Operation.ALTER, Resource(Kind.TOPIC, asked.name))
-            _add(server, asked, request.validate_only)
+            self.server.authorize(self.call, Operation.ALTER, Resource(Kind.TOPIC, name))
+            if self.times[name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} stands {self.times[name]} times here")
+            topic = self.server.topics.require(name)
+            _check_assignments(self.server, asked, len(topic.partitions))
+            self.server.topics.check_growth(topic, asked.count)
         except KafkaError as error:
-            result.error_code, result.error_message = error.code, str(error)
-        results.append(result)
-    return CreatePartitionsResponse(results=results)
+            return _refused(name, error)
+        self.counts[topic] = asked.count
+        return CreatePartitionsTopicResult(name=name, error_code=ErrorCode.NONE)
+
+    def grow(self) -> Iterator[None]:
+        topics = self.server.topics
+        try:
+            if self.request.validate_only:
+                topics.check_new(topics.check_growth(topic, count) for topic, count in self.counts.items())
+            else:
+                yield from topics.grow(self.counts)
+        except KafkaError as error:
+            self.answers |= {topic.name: _refused(topic.name, error) for topic in self.counts}
+
+    def response(self) -> CreatePartitionsResponse:
+        return CreatePartitionsResponse(results=list(self.answers.values()))
 
 
-def _add(server: Server, asked: CreatePartitionsTopic, validate_only: bool) -> None:
-    topic = server.topics.require(asked.name)
-    if asked.assignments is not None:
-        added = asked.count - len(topic.partitions)
-        if len(asked.assignments) != added or any(row.broker_ids != [server.node_id] for row in asked.assignments):
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{added} new partitions need {added} assignments, each to broker {server.node_id}, the only one",
-            )
-    server.topics.grow(topic, asked.count, validate_only=validate_only)
+def _refused(name: str, error: KafkaError) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=str(error))
+
+
+def _check_assignments(server: Server, asked: CreatePartitionsTopic, had: int) -> None:
+    if asked.assignments is None:
+        return
+    added = asked.count - had
+    if len(asked.assignments) != added or any(row.broker_ids != [server.node_id] for row in asked.assignments):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{added} new partitions need {added} assignments, each to broker {server.node_id}, the only one",
+        )

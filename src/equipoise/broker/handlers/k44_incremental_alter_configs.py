@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.handlers.k33_alter_configs import alter
+from equipoise.broker.handlers.k33_alter_configs import Altering
 from equipoise.broker.topic_config import default_text, is_list
 from equipoise.broker.topics import Topic, Topics
 from equipoise.wire.apis.k44_incremental_alter_configs import (
@@ -23,17 +23,18 @@ VERSIONS = "0-1"
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
-def handle(server: Server, request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAlterConfigsResponse:
-    answers = []
+def handle(
+    server: Server, request: IncrementalAlterConfigsRequest, call: Call
+) -> IncrementalAlterConfigsResponse | None:
+    altering = Altering(server, call, validate_only=request.validate_only)
     for asked in request.resources:
 
         def change(topic: Topic, asked: AlterConfigsResource = asked) -> dict[str, str]:
             return _changed(server.topics, topic, asked.configs)
 
-        answers.append(
-            alter(server, call, asked.resource_type, asked.resource_name, change, validate_only=request.validate_only)
-        )
-    return IncrementalAlterConfigsResponse(responses=answers)
+        altering.add(asked.resource_type, asked.resource_name, change)
+    server.turns.run(call, altering.steps(), lambda: IncrementalAlterConfigsResponse(responses=altering.answers))
+    return None
 
 
 def _changed(topics: Topics, topic: Topic, changes: list[AlterableConfig]) -> dict[str, str]:
