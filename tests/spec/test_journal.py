@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable
 
 import pytest
 
+from equipoise.broker.group_journal import rebalance_row
 from equipoise.coordinator.events import (
     MemberLeft,
     StateChanged,
 )
-from equipoise.coordinator.journal import KEPT, Rebalance
+from equipoise.coordinator.journal import COMPARED, KEPT, Rebalance
 from equipoise.coordinator.reasons import NOBODY, Cause, Trigger, Who
 from equipoise.coordinator.states import State
+from equipoise.wire.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from tests.spec.context import (
     DELAY,
     REBALANCE,
@@ -495,3 +499,73 @@ def test_dark_since_the_old_incarnation_of_a_static_member_was_last_heard_of() -
     entry = finish(ctx, a=[0], s=[1])
     assert entry.dark_ms == {(TOPIC, 0): 1_000, (TOPIC, 1): 5_000}
     assert (entry.kept, entry.moved) == (2, {})
+
+
+# -- too much
+
+
+def all_at_once(ctx: Context, *partitions: int, topic: str = TOPIC) -> Rebalance:
+    """The leader takes all of them."""
+    group = ctx.group()
+    leader = group.leader or ""
+    mine = encode_assignment(Assignment(assigned_partitions={topic: list(partitions)}))
+    ctx.sync(("g", leader, group.generation_id, None), {leader: mine}, protocol=("consumer", group.protocol_name))
+    return ctx.journal()[-1]
+
+
+@pytest.mark.parametrize("count", [COMPARED + 1, 1_000_000])
+def test_an_assignment_too_large_to_be_compared_is_counted(count: int) -> None:
+    """A million partitions took seconds of the loop, and hundreds of megabytes."""
+    ctx = Context()
+    ctx.client("a").enter()
+    ctx.advance(DELAY)
+    began = time.process_time()
+    entry = all_at_once(ctx, *range(count))
+    assert time.process_time() - began < 2.0
+    assert (entry.moved, entry.kept, entry.revoked, entry.dark_ms) == ({}, 0, [], {})
+    assert count <= entry.cut <= count + 10
+
+
+def test_as_many_as_can_be_compared_are() -> None:
+    ctx = Context()
+    ctx.client("a").enter()
+    ctx.advance(DELAY)
+    entry = all_at_once(ctx, *range(COMPARED))
+    assert (len(entry.moved), entry.cut) == (COMPARED, 0)
+
+
+def test_long_names_leave_room_for_fewer_and_the_others_are_counted() -> None:
+    ctx = Context()
+    ctx.client("a").enter()
+    ctx.advance(DELAY)
+    entry = all_at_once(ctx, *range(COMPARED), topic="t" * 249)
+    assert len(entry.moved) + entry.cut == COMPARED
+    assert 0 < len(json.dumps(rebalance_row(entry))) < 1_000_000
+
+
+def test_what_a_member_says_again_and_again_is_kept_a_few_times() -> None:
+    """Each rejoin of a rebalance that does not end brought its metadata, and all of it was kept."""
+    ctx = Context()
+    a, b = ctx.client("a"), ctx.client("b")
+    a.enter()
+    ctx.advance(DELAY)
+    finish(ctx, a=[0])
+    b.enter()
+    for number in range(50):
+        large = encode_subscription(Subscription(topics=[TOPIC], user_data=bytes([number]) * 1_000_000))
+        a.join(offered=protocols("range", metadata=large))
+    group = ctx.group()
+    kept = sum(len(metadata or b"") for rows in group.journal._stops.values() for _, metadata in rows)
+    assert kept <= 1 << 20
+
+
+def test_the_more_rebalances_list_the_fewer_are_kept() -> None:
+    ctx = Context()
+    a = ctx.client("a")
+    a.enter()
+    ctx.advance(DELAY)
+    for number in range(10):
+        all_at_once(ctx, *range(number * 6_000, (number + 1) * 6_000))
+        a.join()
+    ctx.journal()
+    assert sum(entry.listed for entry in ctx.group().journal.entries) <= 2 * COMPARED

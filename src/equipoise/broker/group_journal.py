@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import json
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from equipoise.broker.turns import SLICE_S
 from equipoise.coordinator.events import Event, StateChanged
 from equipoise.coordinator.journal import Journal, Rebalance
 from equipoise.coordinator.shard import Shard
@@ -25,39 +26,75 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 JOURNAL_TOPIC = "__rebalances"
-_PORTION = 100  # events in one turn of the loop
+_PORTION = 100  # rows in one batch
 _MAX_BACKLOG = 10_000  # events; beyond it the oldest are dropped, rather than memory taken
+_LONGEST = 1_000  # characters of a client's id, or of its reason
 
 
 class GroupJournal:
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._events: deque[tuple[Journal | None, Event]] = deque(maxlen=_MAX_BACKLOG)
-        self._scheduled = False
+        self._events: deque[tuple[Journal | None, Event]] = deque()
+        self._dropped = 0  # events, since the last row
+        self._rows: list[Record] = []
+        self._working: Iterator[None] | None = None
 
     def take(self, shard: Shard, events: Iterable[Event]) -> None:
-        """Only remembers them; the work is done in a later turn of the loop."""
+        """Only remembers them; the work is done in later turns of the loop."""
         for event in events:
             group = shard.groups.get(event.group_id)
             self._events.append((group.journal if group is not None else None, event))
-        if not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._work)
+        while len(self._events) > _MAX_BACKLOG:
+            self._events.popleft()
+            self._dropped += 1
+        if self._working is None:
+            self._working = self._work()
+            self._server.turns.add(self._work_on)
 
-    def _work(self) -> None:
-        now = self._server.clock.wall_time()
-        ahead = now - self._server.clock.now()
-        rows: list[Record] = []
-        for _ in range(min(_PORTION, len(self._events))):
+    def _work_on(self) -> None:
+        """For a while, then others have their turn: an assignment of thousands takes long to compare."""
+        assert self._working is not None
+        ends = monotonic() + SLICE_S
+        for _ in self._working:
+            if len(self._rows) >= _PORTION or monotonic() >= ends:
+                self._server.turns.add(self._work_on)
+                break
+        else:
+            self._working = None
+        if self._rows:
+            rows, self._rows = self._rows, []
+            self._append(rows, self._server.clock.wall_time())
+
+    def finish(self) -> None:
+        """Writes what is left."""
+        while self._working is not None:
+            self._work_on()
+
+    def _work(self) -> Iterator[None]:
+        while self._events:
             journal, event = self._events.popleft()
-            for entry in _entries(journal, event, ahead):
-                key = event.group_id.encode()
-                rows.append(Record(len(rows), now, key, json.dumps(entry, separators=(",", ":")).encode(), ()))
-        if rows:
-            self._append(rows, now)
-        self._scheduled = bool(self._events)
-        if self._scheduled:
-            asyncio.get_running_loop().call_soon(self._work)
+            self._add(event.group_id, event_row(event, self._ahead))
+            yield
+            if isinstance(event, StateChanged) and journal is not None:
+                yield from self._settle(journal)
+
+    def _settle(self, journal: Journal) -> Iterator[None]:
+        """With the event that ends a rebalance comes the row of the whole rebalance, and of those it overtook."""
+        while journal.has_unsettled:
+            for entry in journal.settling():
+                if entry is not None:
+                    self._add(entry.group_id, rebalance_row(entry, self._ahead))
+                yield
+
+    @property
+    def _ahead(self) -> int:
+        return self._server.clock.wall_time() - self._server.clock.now()
+
+    def _add(self, group_id: str, row: dict[str, Any]) -> None:
+        if self._dropped:
+            row["dropped"], self._dropped = self._dropped, 0
+        value = json.dumps(row, separators=(",", ":")).encode()
+        self._rows.append(Record(len(self._rows), self._server.clock.wall_time(), group_id.encode(), value, ()))
 
     def _append(self, rows: list[Record], now: int) -> None:
         try:
@@ -68,15 +105,9 @@ class GroupJournal:
             log.error("%d events of groups could not be written to %s: %s", len(rows), JOURNAL_TOPIC, error)
 
 
-def _entries(journal: Journal | None, event: Event, ahead: int) -> Iterable[dict[str, Any]]:
-    """An event as a row; with the one that ends a rebalance comes the row of the whole rebalance.
-
-    Groups count in a time that never jumps, so that phases have their true length; the wall clock is `ahead` of it.
-    """
-    yield {"type": _words(type(event).__name__), **_plain(event), "at": event.at + ahead}
-    if isinstance(event, StateChanged) and journal is not None:
-        while (entry := journal.settle()) is not None:
-            yield rebalance_row(entry, ahead)
+def event_row(event: Event, ahead: int) -> dict[str, Any]:
+    """Groups count in a time that never jumps, so that phases have their true length; the wall clock is `ahead`."""
+    return {"type": _words(type(event).__name__), **_plain(event), "group_id": event.group_id, "at": event.at + ahead}
 
 
 def rebalance_row(entry: Rebalance, ahead: int = 0) -> dict[str, Any]:
@@ -98,11 +129,14 @@ def rebalance_row(entry: Rebalance, ahead: int = 0) -> dict[str, Any]:
         "kept": entry.kept,
         "revoked": [list(partition) for partition in entry.revoked],
         "dark_ms": [[topic, number, dark] for (topic, number), dark in sorted(entry.dark_ms.items())],
+        "cut": entry.cut,
     }
 
 
 def _plain(value: Any) -> Any:
-    """Enums by their names, named tuples and dataclasses by their fields."""
+    """Enums by their names, named tuples and dataclasses by their fields. A long name is cut, and says by how much."""
+    if isinstance(value, str) and len(value) > _LONGEST:
+        return f"{value[:_LONGEST]}…+{len(value) - _LONGEST}"
     if isinstance(value, Enum):
         return value.value if isinstance(value, State) else value.name.lower()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

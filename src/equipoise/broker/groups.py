@@ -28,7 +28,7 @@ from equipoise.coordinator.step import Caller, Step, Write
 from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.offsets_records import encode_key, encode_value
-from equipoise.wire.records.batch import iter_headers, read_header
+from equipoise.wire.records.batch import HEADER_SIZE, iter_headers, read_header
 from equipoise.wire.records.build import build_pairs
 from equipoise.wire.records.read import read_pairs
 from equipoise.wire.schema import Message
@@ -38,8 +38,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Pair = tuple[bytes, bytes | None]  # a key and its value, as they are written
 OFFSETS_TOPIC = "__consumer_offsets"
 _PORTION = 50  # replies in one turn of the loop; those who get them come back at once with more work
+_RECORD_OVERHEAD = 21  # lengths, deltas and attributes of a record, at most (DefaultRecord.MAX_RECORD_OVERHEAD)
 _LOAD_BYTES = 1 << 18  # some 10 ms of work between two turns for the other clients, while a shard is loaded
 
 
@@ -150,12 +152,16 @@ class GroupShard:
         """Gathers. While the disk is busy with a round of syncs the batch grows: it would not be durable earlier."""
         self._begun += 1
         if self._gathered is None:
-            self._gathered = batch = _Batch()
-            timeout = self._server.config.offsets_commit_timeout_ms
-            batch.timer = self._server.clock.call_later(timeout, lambda: self._time_out(batch))
-            if not self._server.flusher.after_round(self._append):
-                asyncio.get_running_loop().call_soon(self._append)
+            self._gather(deque())
+        assert self._gathered is not None
         self._gathered.writes.append(write)
+
+    def _gather(self, writes: deque[Write]) -> None:
+        self._gathered = batch = _Batch(writes)
+        timeout = self._server.config.offsets_commit_timeout_ms
+        batch.timer = self._server.clock.call_later(timeout, lambda: self._time_out(batch))
+        if not self._server.flusher.after_round(self._append):
+            asyncio.get_running_loop().call_soon(self._append)
 
     def _append(self) -> None:
         batch, self._gathered = self._gathered, None
@@ -163,12 +169,37 @@ class GroupShard:
             return
         stamp = self._server.clock.wall_time()
         try:
-            data = memoryview(_build(batch.writes, stamp))
+            data = memoryview(build_pairs(self._fill(batch), stamp))
             appended = self._server.append(self._partition, data, [(0, read_header(data))], stamp, keyed=True)
         except KafkaError as error:
             self._done(batch, error.code)
             return
         self._partition.when_settled(appended.last_offset, lambda: self._settled(batch, appended.last_offset))
+
+    def _fill(self, batch: _Batch) -> list[Pair]:
+        """The records of as many writes as one batch may hold; the others are gathered anew.
+
+        Those of one write stay together, or are refused before any is written, as by CoordinatorRuntime.append: no
+        reader could be sure to get them, and the loop would stand still for as long as they take.
+        """
+        limit = self._partition.topic.settings.message_max_bytes - HEADER_SIZE
+        pairs, count = list[Pair](), 0
+        for write in batch.writes:
+            found = [(encode_key(key), encode_value(value) if value else None) for key, value in write.records]
+            size = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in found)
+            if count and size > limit:
+                break
+            if size > limit:
+                rest = batch.split(1)
+                if rest:
+                    self._gather(rest)
+                raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"records of {size} bytes; max.message.bytes is less")
+            pairs += found
+            limit -= size
+            count += 1
+        if rest := batch.split(count):
+            self._gather(rest)
+        return pairs
 
     def _settled(self, batch: _Batch, last_offset: int) -> None:
         durable = self._partition.is_durable(last_offset)
@@ -183,7 +214,7 @@ class GroupShard:
         """Tells the outcome, once: after a time-out what the disk says is no longer asked for."""
         if batch.timer is not None:
             batch.timer.cancel()
-        writes, batch.writes = batch.writes, []
+        writes, batch.writes = batch.writes, deque()
         now = self._server.clock.now()
         for write in writes:
             self._ended += 1
@@ -198,14 +229,16 @@ class _Batch:
 
     __slots__ = ("timer", "writes")
 
-    def __init__(self) -> None:
-        self.writes: list[Write] = []
+    def __init__(self, writes: deque[Write]) -> None:
+        self.writes = writes
         self.timer: Timer | None = None
 
-
-def _build(writes: list[Write], stamp: int) -> bytearray:
-    records = [record for write in writes for record in write.records]
-    return build_pairs([(encode_key(key), encode_value(value) if value else None) for key, value in records], stamp)
+    def split(self, count: int) -> deque[Write]:
+        """Keeps the first `count` and gives back the others."""
+        rest: deque[Write] = deque()
+        while len(self.writes) > count:
+            rest.appendleft(self.writes.pop())
+        return rest
 
 
 def _group_config(config: BrokerConfig) -> GroupConfig:
@@ -266,3 +299,4 @@ class Groups:
             await asyncio.gather(self._loading, return_exceptions=True)
         for shard in self._shards:
             shard.close()
+        self._journal.finish()

@@ -218,14 +218,15 @@ def _outcome(entry: Rebalance) -> str:
 def _moved(entry: Rebalance) -> str:
     total = entry.kept + len(entry.moved) + len(entry.revoked)
     if not total:
-        return ""
+        return f"{entry.cut:,} partitions, too many to be compared" if entry.cut else ""
     moves: dict[tuple[str, str], list[TopicPartition]] = defaultdict(list)
     for partition, (before, owner) in sorted(entry.moved.items()):
         moves[before or "", owner].append(partition)
     texts = [_move(before, owner, found) for (before, owner), found in moves.items()]
     listed = f": {_listed(texts, 'moves')}" if texts else ""
     nobody = f"; nobody has {partitions(entry.revoked)}" if entry.revoked else ""
-    return f"moved {len(entry.moved)} of {total} partitions{listed}{nobody}"
+    more = f"; {entry.cut:,} more are not listed" if entry.cut else ""
+    return f"moved {len(entry.moved)} of {total} partitions{listed}{nobody}{more}"
 
 
 def _move(before: str, owner: str, found: list[TopicPartition]) -> str:

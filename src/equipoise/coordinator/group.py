@@ -18,6 +18,7 @@ from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.offsets_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata, Record
 
+_LARGEST_SUBSCRIPTIONS = 1 << 20  # bytes, of all members that differ
 Protocols = list[tuple[str, bytes]]  # name and metadata, in order of preference
 WallTime = Callable[[int], int]  # from a `now` to milliseconds since 1970
 
@@ -250,8 +251,11 @@ class Group:
         if self.protocol_name is None:
             return None
         topics: set[str] = set()
+        found = {member.metadata(self.protocol_name) for member in self.members.values()}
+        if sum(map(len, found)) > _LARGEST_SUBSCRIPTIONS:
+            return None  # they would take long to read, and the group's record has no room for them
         try:
-            for metadata in {member.metadata(self.protocol_name) for member in self.members.values()}:
+            for metadata in found:
                 topics.update(decode_subscription(metadata, newest=0).topics)
         except ProtocolError:
             return None

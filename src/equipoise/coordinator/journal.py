@@ -7,7 +7,7 @@ by `settle`, which the broker calls when the replies have left.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from equipoise.coordinator.group import Member
 
 KEPT = 100  # rebalances remembered per group
+COMPARED = 20_000  # partitions of a group: of more only the number is noted
+_LARGEST = 1 << 20  # bytes of all assignments together that are looked into
+_BYTES_A_PARTITION = 4
+_LISTED_CHARACTERS = 500_000  # of names and numbers in one entry
+_PUNCTUATION = 16
+_STOPS = 4  # of one member, before it is given something again
+_STOP_BYTES = 1 << 20  # of what all members say when they stop
+_SHARED = 4096  # bytes
+_STRIDE = 100  # members or partitions between two moments at which others may go on
 TopicPartition = tuple[str, int]
 Partitions = list[TopicPartition]
 Owners = dict[TopicPartition, str]
@@ -45,6 +54,11 @@ class Rebalance:
     kept: int = 0
     revoked: list[TopicPartition] = field(default_factory=list)
     dark_ms: dict[TopicPartition, int] = field(default_factory=dict)
+    cut: int = 0
+
+    @property
+    def listed(self) -> int:
+        return len(self.moved) + len(self.revoked) + len(self.dark_ms)
 
     @property
     def detect_ms(self) -> int:
@@ -79,6 +93,7 @@ class _Facts(NamedTuple):
     before: Mapping[str, bytes]
     after: Mapping[str, bytes]
     stops: Stops
+    uncounted: int = 0  # stops that were not kept
 
 
 class Journal:
@@ -88,6 +103,10 @@ class Journal:
         self._current: Rebalance | None = None
         self._assignments: dict[str, bytes] = {}  # by member, from when the group was last Stable or Empty
         self._stops: Stops = {}
+        self._stop_bytes = 0
+        self._stops_cut = 0
+        self._listed = 0  # partitions, in `entries`
+        self._settled: Rebalance | None = None  # the last
         self._unsettled: deque[_Facts] = deque(maxlen=KEPT)
         self._dark_since: dict[TopicPartition, int] = {}
         self._partitions: dict[bytes, Partitions] = {}  # of the assignments last looked at: most stay as they are
@@ -150,15 +169,26 @@ class Journal:
         entry, self._current = self._current, None
         if entry is not None:
             self._close(entry, now)
-            self._unsettled.append(_Facts(entry, now, self._assignments, assignments, self._stops))
+            self._unsettled.append(_Facts(entry, now, self._assignments, assignments, self._stops, self._stops_cut))
         self._assignments, self._stops = assignments, {}
+        self._stop_bytes = self._stops_cut = 0
 
     def _close(self, entry: Rebalance, now: int) -> None:
         entry.ended = now
+        if len(self.entries) == KEPT:
+            self._forget(self.entries.popleft())
         self.entries.append(entry)
 
     def _stop(self, member_id: str, at: int, metadata: bytes | None) -> None:
-        self._stops.setdefault(member_id, []).append((at, metadata))
+        """Of those who have something to stop with. What they say can be long, and they can say it again and again."""
+        if not self._assignments.get(member_id):
+            return
+        stops, size = self._stops.setdefault(member_id, []), len(metadata or b"")
+        if len(stops) < _STOPS and self._stop_bytes + size <= _STOP_BYTES:
+            stops.append((at, metadata))
+            self._stop_bytes += size
+        else:
+            self._stops_cut += 1
 
     def _wait_for(self, who: Who, now: int) -> None:
         """Only the join phase waits for members."""
@@ -171,39 +201,123 @@ class Journal:
         """Completes the oldest entry that is not yet complete with what moved and what stood still. None: all are."""
         if not self._unsettled:
             return None
-        entry, ended, before, after, stops = self._unsettled.popleft()
-        known = self._partitions | {one: _assigned(one) for one in {*after.values()} - self._partitions.keys()}
-        old, new = _owners(before, known), _owners(after, known)
-        self._partitions = {one: known[one] for one in after.values()}
-        self._note_darkness(old, new, stops, ended)
-        for partition, owner in new.items():
-            if old.get(partition) == owner:
-                entry.kept += 1
-            else:
-                entry.moved[partition] = (old.get(partition), owner)
-            since = self._dark_since.pop(partition, None)
-            if since is not None:
-                entry.dark_ms[partition] = ended - since
-        entry.revoked = sorted(partition for partition in old if partition not in new)
-        return entry
+        for _ in self.settling():
+            pass
+        return self._settled
 
-    def _note_darkness(self, old: Owners, new: Owners, stops: Stops, ended: int) -> None:
+    @property
+    def has_unsettled(self) -> bool:
+        return bool(self._unsettled)
+
+    def settling(self) -> Iterator[Rebalance | None]:
+        """`settle` in small steps, for groups of thousands; the entry comes last. Nothing, if all are complete."""
+        if not self._unsettled:
+            return
+        facts = self._unsettled.popleft()
+        entry = self._settled = facts.entry
+        entry.cut += facts.uncounted
+        known = _Known(self._partitions)
+        yield from known.read(facts.after.values())
+        yield from known.read(facts.before.values())
+        if known.too_many:
+            entry.cut += known.too_many
+            self._partitions = {}
+        else:
+            yield from self._compare(entry, facts, known.partitions)
+            self._partitions = {one: known.partitions[one] for one in facts.after.values()}
+        self._forget_most(entry)
+        yield entry
+
+    def _compare(self, entry: Rebalance, facts: _Facts, known: Mapping[bytes, Partitions]) -> Iterator[None]:
+        old, new = Owners(), Owners()
+        yield from _note_owners(old, facts.before, known)
+        yield from _note_owners(new, facts.after, known)
+        yield from self._note_darkness(old, new, facts.stops, facts.ended)
+        room = _Room(entry)
+        for number, (partition, owner) in enumerate(new.items()):
+            if number % _STRIDE == 0:
+                yield
+            before = old.get(partition)
+            if before == owner:
+                entry.kept += 1
+            elif room.has(partition, before, owner):
+                entry.moved[partition] = (before, owner)
+            since = self._dark_since.pop(partition, None)
+            if since is not None and room.has(partition):
+                entry.dark_ms[partition] = facts.ended - since
+        gone = (partition for partition in old if partition not in new)
+        entry.revoked = sorted(partition for partition in gone if room.has(partition))
+
+    def _note_darkness(self, old: Owners, new: Owners, stops: Stops, ended: int) -> Iterator[None]:
         """A partition is dark from when its owner stops with it, or, if it never said so, from when it loses it."""
-        said = {one: [(at, _owned(metadata)) for at, metadata in rows] for one, rows in stops.items()}
-        for partition, owner in old.items():
+        said: dict[str, list[tuple[int, frozenset[TopicPartition]]]] = {}
+        for number, (member_id, rows) in enumerate(stops.items()):
+            if number % _STRIDE == 0:
+                yield
+            said[member_id] = [(at, _owned(metadata)) for at, metadata in rows]
+        for number, (partition, owner) in enumerate(old.items()):
+            if number % _STRIDE == 0:
+                yield
             since = next((at for at, goes_on in said.get(owner, ()) if partition not in goes_on), None)
             if since is None and new.get(partition) != owner:
                 since = ended
-            if since is not None:
+            if since is not None and len(self._dark_since) < COMPARED:
                 self._dark_since.setdefault(partition, since)
 
+    def _forget_most(self, entry: Rebalance) -> None:
+        """The more an entry lists, the fewer older ones are kept."""
+        self._listed += entry.listed
+        while self._listed > COMPARED and len(self.entries) > 1 and self.entries[0] is not entry:
+            self._forget(self.entries.popleft())
 
-def _owners(assignments: Mapping[str, bytes], known: Mapping[bytes, Partitions]) -> Owners:
-    owners: Owners = {}
-    for member_id, assignment in assignments.items():
-        for partition in known[assignment] if assignment in known else _assigned(assignment):
+    def _forget(self, entry: Rebalance) -> None:
+        self._listed -= entry.listed
+
+
+class _Known:
+    """Assignments and what they hold. Too much to be compared is only counted: it would take long, and much memory."""
+
+    def __init__(self, known: Mapping[bytes, Partitions]) -> None:
+        self._before = known
+        self.partitions: dict[bytes, Partitions] = {}
+        self.too_many = 0  # partitions, if there are more than can be compared
+
+    def read(self, assignments: Collection[bytes]) -> Iterator[None]:
+        size, count = sum(map(len, assignments)), 0
+        if size > _LARGEST:
+            self.too_many = max(self.too_many, size // _BYTES_A_PARTITION)
+            return
+        for number, one in enumerate(assignments):
+            if number % _STRIDE == 0:
+                yield
+            if one not in self.partitions:
+                self.partitions[one] = self._before[one] if one in self._before else _assigned(one)
+            count += len(self.partitions[one])
+        if count > COMPARED:
+            self.too_many = max(self.too_many, count)
+
+
+class _Room:
+    """What an entry may list, in characters; beyond it partitions are only counted."""
+
+    def __init__(self, entry: Rebalance) -> None:
+        self._entry = entry
+        self._left = _LISTED_CHARACTERS
+
+    def has(self, partition: TopicPartition, *owners: str | None) -> bool:
+        self._left -= _PUNCTUATION + len(partition[0]) + sum(len(one or "") for one in owners)
+        if self._left < 0:
+            self._entry.cut += 1
+            return False
+        return True
+
+
+def _note_owners(owners: Owners, assignments: Mapping[str, bytes], known: Mapping[bytes, Partitions]) -> Iterator[None]:
+    for number, (member_id, assignment) in enumerate(assignments.items()):
+        if number % _STRIDE == 0:
+            yield
+        for partition in known[assignment]:
             owners[partition] = member_id
-    return owners
 
 
 def _assigned(assignment: bytes) -> Partitions:
@@ -214,12 +328,18 @@ def _assigned(assignment: bytes) -> Partitions:
     return [(topic, number) for topic, numbers in partitions.items() for number in numbers]
 
 
-@lru_cache(maxsize=64)  # eager members all say the same
 def _owned(metadata: bytes | None) -> frozenset[TopicPartition]:
     if metadata is None:
         return frozenset()
+    return _owned_by_all(metadata) if len(metadata) <= _SHARED else _read_owned(metadata)
+
+
+def _read_owned(metadata: bytes) -> frozenset[TopicPartition]:
     try:
         owned = decode_subscription(metadata).owned_partitions
     except ProtocolError:
         return frozenset()
     return frozenset((topic, number) for topic, numbers in owned.items() for number in numbers)
+
+
+_owned_by_all = lru_cache(maxsize=64)(_read_owned)  # eager members all say the same, and it is short

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from equipoise.proving.conformance.scripts.groups import OTHER, Table, assigned, enter, synced
+from equipoise.proving.conformance.scripts.groups import OTHER, Table, assigned, completing, enter, synced
 from equipoise.proving.conformance.steps import (
     Script,
     Step,
@@ -32,6 +32,24 @@ def scripts() -> Iterator[Script]:
         yield _script(f"metadata of {length}", simple_commit("s"), ask, fetch("s"))
     for session in (99, 100, 1_000_000, 1_000_001):
         yield _script(f"a session of {session} ms", join("a", member_id="nobody", session=session))
+    for name, steps in _LARGE.items():
+        yield Script("2.3 limits", name, steps)
+
+
+# The group's record is larger than max.message.bytes of its topic.
+_TOO_LARGE = 1_100_000
+_LARGE: Table = {
+    "an assignment that cannot be written": [
+        *completing("a", "b"),
+        sync("b"),
+        sync("a", assign={"a": "x" * _TOO_LARGE, "b": "y"}),
+        describe("o"),
+        heartbeat("a"),
+        join("a"),
+        join("b"),
+        *synced("a", "b", generation=2),
+    ],
+}
 
 
 def _script(name: str, *steps: Step) -> Script:
