@@ -217,6 +217,17 @@ def prove_scenarios(clients: tuple[str, ...], scenarios: tuple[str, ...], page: 
     sys.exit(not play(page, *chosen))
 
 
+@prove.command("clusters")
+@click.option("--rounds", metavar="N", type=Whole(1), default=1, show_default=True, help="How often all faults happen.")
+@click.option("--trial", "trials", metavar="TRIAL", multiple=True, help="Only this one; repeatable.")
+def prove_clusters(rounds: int, trials: tuple[str, ...]) -> None:
+    """Three Kafka brokers and a Spark cluster whose parts are killed: who loses records, who reads them twice?"""
+    from equipoise.proving.trials.run import TRIALS
+    from equipoise.proving.trials.run import run as play
+
+    sys.exit(not play(rounds, choose("--trial", trials, TRIALS)))
+
+
 @app.group()
 def topics() -> None:
     """List, create, describe and delete topics, on any Kafka cluster."""

@@ -18,6 +18,8 @@ from equipoise.client.admin import PartitionDescription
 from equipoise.client.connection import Connection
 from equipoise.coordinator.placement import partition_for
 from equipoise.proving.brokers import STORAGE_TOOL, KafkaBroker, Settings, kafka_version
+from equipoise.proving.members.events import Place
+from equipoise.proving.members.view import committed
 from equipoise.proving.tools import Tools
 from equipoise.server_process import HOST, free_port
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataResponse
@@ -26,6 +28,7 @@ from equipoise.wire.errors import EquipoiseError
 CONTROLLER_ID = 100
 BROKER_IDS = (1, 2, 3)
 REPLICAS = len(BROKER_IDS)
+OFFSETS_PARTITIONS = 6
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xss512k")
 _PATIENCE_S = 120.0
 _LOOK_AGAIN_S = 0.05
@@ -39,7 +42,7 @@ _CLUSTER: Settings = {
     "replica.lag.time.max.ms": 4000,
     "min.insync.replicas": 2,
     "offsets.topic.replication.factor": REPLICAS,
-    "offsets.topic.num.partitions": 6,
+    "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
     "transaction.state.log.replication.factor": REPLICAS,
     "transaction.state.log.num.partitions": 3,
     "share.coordinator.state.topic.replication.factor": REPLICAS,
@@ -201,9 +204,10 @@ class KafkaCluster:
 
     def coordinator_of(self, group: str) -> int:
         """The broker that leads the group's partition of __consumer_offsets."""
-        with self.admin() as admin:
-            partitions = len(admin.topic("__consumer_offsets").partitions)
-        return self.leader_of("__consumer_offsets", partition_for(group, partitions))
+        return self.leader_of("__consumer_offsets", partition_for(group, OFFSETS_PARTITIONS))
+
+    def committed(self, group: str) -> dict[Place, int]:
+        return committed(self.brokers[self.coordinator_of(group)].address, group)
 
     def wait_in_sync(self, *topics: str) -> None:
         """Every replica of these topics, or of all, is in sync."""
@@ -215,12 +219,15 @@ class KafkaCluster:
 
         self._wait(f"all replicas of {', '.join(topics) or 'all topics'} are in sync", are_in_sync)
 
-    def elect(self, topic: str, partition: int = 0, *, unclean: bool = False) -> None:
-        """The preferred replica leads; or, `unclean`, any that lives, whatever it has not got."""
+    def elect(self, topic: str, *partitions: int, unclean: bool = False) -> None:
+        """The preferred replicas lead; or, `unclean`, any that live, whatever they have not got. Partition 0 if none
+        is named. One that has the right leader already is left as it is."""
         kind = "unclean" if unclean else "preferred"
-        self._tool("kafka-leader-election", "--election-type", kind, "--topic", topic, "--partition", str(partition))
+        places = [{"topic": topic, "partition": partition} for partition in partitions or (0,)]
+        file = self._plan({"partitions": places})
+        self._tool("kafka-leader-election", "--election-type", kind, "--path-to-json-file", file)
 
-    def reassign(self, topic: str, replicas: Mapping[int, Sequence[int]], *, wait: bool = True) -> None:
+    def reassign(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> None:
         """Moves partitions to these brokers, the first of which is the preferred leader."""
         plan = {
             "version": 1,
@@ -229,13 +236,15 @@ class KafkaCluster:
                 for partition, nodes in replicas.items()
             ],
         }
-        file = self.controller.directory / "reassignment.json"
-        file.write_text(json.dumps(plan))
-        self._tool("kafka-reassign-partitions", "--reassignment-json-file", str(file), "--execute")
-        if wait:
-            self.wait_reassigned(topic, replicas)
+        self._tool("kafka-reassign-partitions", "--reassignment-json-file", self._plan(plan), "--execute")
+        self._wait_reassigned(topic, replicas)
 
-    def wait_reassigned(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> None:
+    def _plan(self, plan: Mapping[str, object]) -> str:
+        file = self.controller.directory / "plan.json"
+        file.write_text(json.dumps(plan))
+        return str(file)
+
+    def _wait_reassigned(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> None:
         def is_done() -> bool:
             with self.admin() as admin:
                 found = admin.topic(topic).partitions

@@ -108,11 +108,12 @@ class SparkWorker(SparkDaemon):
 
 
 class SparkCluster:
-    """Workers are named 0 and 1. `cores` and `memory` are what a worker has to give to executors."""
+    """Workers are named 0 and 1. `cores` and `memory` are what a worker gives to executors in all: room for a few
+    applications, whatever the machine has."""
 
     name = "spark cluster"
 
-    def __init__(self, *, cores: int = 1, memory: str = "1g") -> None:
+    def __init__(self, *, cores: int = 4, memory: str = "2g") -> None:
         self.master = SparkMaster()
         self.workers = [SparkWorker(self.master.url, cores=cores, memory=memory) for _ in range(WORKERS)]
 
