@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from equipoise.java import java_home, version
 from equipoise.spark.pipeline.errors import explain, explained
-from equipoise.spark.pipeline.java import java_home, version
 from equipoise.spark.pipeline.starting import without_tracebacks
 from equipoise.wire.errors import EquipoiseError, UsageError
 
@@ -186,6 +186,16 @@ def test_java_that_is_too_old(bare: Path, says: str, found: str) -> None:
     with pytest.raises(EquipoiseError) as caught:
         java_home()
     assert f"Spark needs Java 17 or newer and finds only {found} in {bare}: run `make java`" in str(caught.value)
+
+
+def test_who_has_no_checkout_is_not_sent_to_its_makefile(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("equipoise.java._BRINGER", bare / "nowhere")
+    with pytest.raises(EquipoiseError) as caught:
+        java_home()
+    assert str(caught.value) == (
+        "Spark needs Java 17 or newer and there is none: install a JRE (for instance openjdk-17-jre-headless) and set "
+        "JAVA_HOME"
+    )
 
 
 def test_no_java(bare: Path) -> None:

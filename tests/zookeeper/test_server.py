@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from kazoo.retry import KazooRetry
 
+from equipoise.console.main import run
 from equipoise.server_process import free_port
 from equipoise.wire.errors import EquipoiseError, UsageError
 from equipoise.zookeeper import server as servers
@@ -127,9 +128,31 @@ def test_a_server_that_ends_says_why_in_a_line() -> None:
 def test_without_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr(servers.sys, "prefix", "/nowhere")
+    monkeypatch.setattr(sys, "prefix", "/nowhere")
     with pytest.raises(ZooKeeperUnavailable, match="Java 17 or newer"):
         ZooKeeperServer()
+
+
+def test_with_a_java_that_is_too_old_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The one that JAVA_HOME names, which stands for all there is here; with another on the path, that one is taken."""
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with ZooKeeperServer() as server:
+        assert server.is_ready()
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(sys, "prefix", "/nowhere")
+    monkeypatch.setattr(sys, "argv", ["equipoise", "zookeeper", "serve", "--port", "0"])
+    with pytest.raises(SystemExit) as end:
+        run()
+    assert end.value.code == 2
+    out, err = capsys.readouterr()
+    told = f"equipoise: a ZooKeeper server needs Java 17 or newer and finds only 11 in {tmp_path}: "
+    assert (out, err[: len(told)], err.count("\n")) == ("", told, 1)
 
 
 def test_without_pyspark_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def _check_needs() -> None:
             f"the demo needs more than is installed: pip install 'equipoise[{','.join(sorted(missing))}]', or see "
             "`equipoise demo --without-spark`"
         )
-    from equipoise.spark.pipeline.java import java_home
+    from equipoise.java import java_home
 
     java_home()
 

@@ -7,16 +7,18 @@ with ZooKeeperServer() as zookeeper:
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
-import shutil
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from equipoise.java import JavaUnavailable, java_home
 from equipoise.server_process import HOST, ServerProcess, free_port
 from equipoise.wire.errors import EquipoiseError, UsageError
+
+log = logging.getLogger(__name__)
 
 _ASK_S = 2.0
 # Of the 260 jars of PySpark those that the server loads: it is there in half the time, with half the memory.
@@ -42,13 +44,10 @@ class ZooKeeperUnavailable(EquipoiseError):
 
 
 def find_java() -> str:
-    """Of JAVA_HOME, on the path, or the one that tools/java-home has put into the environment."""
-    places = [os.environ.get("JAVA_HOME", ""), str(Path(sys.prefix, "java"))]
-    programs = [str(Path(place, "bin", "java")) for place in places]
-    found = [one for one in (programs[0], shutil.which("java"), programs[1]) if one and Path(one).is_file()]
-    if not found:
-        raise ZooKeeperUnavailable("a ZooKeeper server needs Java 17 or newer: install a JRE, or set JAVA_HOME")
-    return found[0]
+    try:
+        return str(java_home(log.warning, "a ZooKeeper server") / "bin" / "java")
+    except JavaUnavailable as error:
+        raise ZooKeeperUnavailable(str(error)) from None
 
 
 def find_jars() -> str:

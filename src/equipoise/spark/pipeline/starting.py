@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from equipoise.java import java_home
 from equipoise.spark.pipeline.errors import PipelineError, Stopped, explained
-from equipoise.spark.pipeline.java import java_home
 from equipoise.spark.settings import TUNED, python_path, python_program
 
 Tell = Callable[[str], None]

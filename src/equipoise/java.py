@@ -1,4 +1,4 @@
-"""Which Java Spark is to run on: found, and looked at, before Spark tells of its absence in forty lines."""
+"""Which Java to run Spark or ZooKeeper on: found, and looked at, before either tells of its absence in forty lines."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
-from equipoise.spark.pipeline.errors import PipelineError
+from equipoise.wire.errors import EquipoiseError
 
 OLDEST = 17
-_REMEDY = "run `make java`, or install a JRE (for instance openjdk-17-jre-headless) and set JAVA_HOME"
+_INSTALL = "install a JRE (for instance openjdk-17-jre-headless) and set JAVA_HOME"
+_BRINGER = Path(__file__).parents[2] / "tools" / "java-home"  # in a checkout; who installed a wheel has no Makefile
 _PATIENCE_S = 30.0
 
 
-def java_home(tell: Callable[[str], None] = lambda line: None) -> Path:
-    """Of JAVA_HOME, on the path, or what tools/java-home has put into this environment; PipelineError if too old.
+class JavaUnavailable(EquipoiseError):
+    """There is no Java that will do. The message says what to install."""
+
+
+def java_home(tell: Callable[[str], None] = lambda line: None, what: str = "Spark") -> Path:
+    """Of JAVA_HOME, on the path, or what tools/java-home has put into this environment. `what` is to run on it.
 
     `tell`: of a JAVA_HOME that is set, and passed over.
     """
@@ -26,22 +32,27 @@ def java_home(tell: Callable[[str], None] = lambda line: None) -> Path:
     candidates = [*([Path(named)] if named else []), *_on_path(), Path(sys.prefix, "java")]
     homes = [home for home in candidates if Path(home, "bin", "java").is_file()]
     if not homes:
-        raise PipelineError(f"Spark needs Java {OLDEST} or newer and there is none: {_REMEDY}")
+        raise JavaUnavailable(f"{what} needs Java {OLDEST} or newer and there is none: {_remedy()}")
     versions: dict[Path, int] = {}
     for home in homes:
         versions[home] = version(home)
         if versions[home] >= OLDEST:
             if named and home != Path(named):
-                tell(f"warning: JAVA_HOME is {named}, which has {_found(versions.get(Path(named)))}: using {home}")
+                why = _found(versions.get(Path(named)), what)
+                tell(f"warning: JAVA_HOME is {named}, which has {why}: using {home}")
             return home
     found = ", ".join(f"{major or 'no Java that starts'} in {home}" for home, major in versions.items())
-    raise PipelineError(f"Spark needs Java {OLDEST} or newer and finds only {found}: {_REMEDY}")
+    raise JavaUnavailable(f"{what} needs Java {OLDEST} or newer and finds only {found}: {_remedy()}")
 
 
-def _found(major: int | None) -> str:
+def _remedy() -> str:
+    return f"run `make java`, or {_INSTALL}" if _BRINGER.is_file() else _INSTALL
+
+
+def _found(major: int | None, what: str) -> str:
     if major is None:
         return "no bin/java"
-    return f"Java {major}, where Spark needs {OLDEST} or newer" if major else "no Java that starts"
+    return f"Java {major}, where {what} needs {OLDEST} or newer" if major else "no Java that starts"
 
 
 def _on_path() -> list[Path]:
@@ -49,6 +60,7 @@ def _on_path() -> list[Path]:
     return [Path(found).resolve().parent.parent] if found else []
 
 
+@cache  # it takes a tenth of a second and more, and servers are started by the dozen
 def version(home: Path) -> int:
     """The number of the release, 8 for what calls itself 1.8; 0 if it does not start."""
     try:
