@@ -107,6 +107,9 @@ class FakeConnection:
         self.leaders.versions.append(newest)
         return Asked(1, 18, 1)
 
+    def is_answered(self, seconds: float) -> bool:
+        return True
+
     def answer(self, asked: Asked, response: type[FetchResponse]) -> FetchResponse:
         reply = self.leaders.replies.pop(0)
         if isinstance(reply, Exception):

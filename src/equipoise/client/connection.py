@@ -8,6 +8,7 @@ be taken for that of another request.
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -46,7 +47,7 @@ class Connection:
     def __init__(self, host: str, port: int, *, client_id: str = "equipoise", timeout: float = 30.0) -> None:
         self.address = address_of(host, port)
         self._agreement = Agreement(self.address, client_id)
-        self._timeout = timeout
+        self.timeout = timeout
         self._socket = self._connect(host, port)
         try:
             self._handshake()
@@ -78,6 +79,12 @@ class Connection:
             pass
         return False
 
+    def is_answered(self, seconds: float) -> bool:
+        """Whether something comes within so long: an answer, or the end of the connection."""
+        poller = select.poll()
+        poller.register(self._socket, select.POLLIN)
+        return bool(poller.poll(seconds * 1000))
+
     def version(self, request: type[Message]) -> int:
         """The version in which `request` would be sent. UsageError: the broker serves none that we know."""
         return self._agreement.version(request)
@@ -95,7 +102,7 @@ class Connection:
 
     def _connect(self, host: str, port: int) -> socket.socket:
         try:
-            connected = socket.create_connection((host, port), self._timeout)
+            connected = socket.create_connection((host, port), self.timeout)
         except OSError as error:
             raise cannot_connect(self.address, error) from None
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -111,13 +118,13 @@ class Connection:
     def _ask(self, request: Message, version: int) -> Asked:
         correlation_id, data = self._agreement.encode(request, version)
         with self._closing_on_failure(request.api_key):
-            self._socket.settimeout(self._timeout)
+            self._socket.settimeout(self.timeout)
             self._socket.sendall(data)
         return Asked(request.api_key, version, correlation_id)
 
     def _receive_answer(self, asked: Asked) -> Frame:
         with self._closing_on_failure(asked.api_key):
-            frame = self._receive_frame(time.monotonic() + self._timeout)
+            frame = self._receive_frame(time.monotonic() + self.timeout)
             return self._agreement.open(frame, *asked)
 
     @contextmanager
@@ -128,7 +135,7 @@ class Connection:
         except TimeoutError:
             self.close()
             raise KafkaConnectionError(
-                f"{self.address} did not answer {name} within {self._timeout:g} s; the connection is closed"
+                f"{self.address} did not answer {name} within {self.timeout:g} s; the connection is closed"
             ) from None
         except OSError as error:
             self.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from equipoise.client.agreement import KafkaConnectionError, Response, error_from, parse_bootstrap_servers
@@ -28,6 +28,9 @@ from equipoise.wire.errors import EquipoiseError, ErrorCode
 from equipoise.wire.schema import Message
 
 log = logging.getLogger(__name__)
+
+_FIRST_PATIENCE_S = 1.0  # for a broker that may hang, while there are others
+_MOST_TRIED = 4  # attempts to connect that make the next one longer
 
 
 class Leader(NamedTuple):
@@ -49,6 +52,8 @@ class Leaders:
         self._refusals: dict[str, int] = {}  # errors of topics that metadata could not be had of
         self._asked_at: dict[str, float] = {}  # when each topic's metadata came
         self._idle: dict[Address, list[Connection]] = {}
+        self._failed_at: dict[Address, float] = {}  # brokers that did not answer when they were asked last
+        self._in_vain: dict[Address, int] = {}  # attempts to connect since the last that did not fail
 
     def leader(self, partition: TopicPartition) -> Leader:
         """KafkaError: nobody leads it at the moment, or there is no such partition. KafkaConnectionError: who knows."""
@@ -89,14 +94,32 @@ class Leaders:
                     self._leaders[partition] = Leader(self._nodes[one.leader_id], one.leader_epoch, topic.topic_id)
 
     def ask_anyone(self, request: Message, response: type[Response]) -> Response:
-        """KafkaConnectionError: nobody answers."""
-        failures = []
-        for address in dict.fromkeys([*self._nodes.values(), *self._bootstrap]):
-            try:
-                return self._ask(address, request, response)
-            except EquipoiseError as error:
-                failures.append(str(error))
-        raise KafkaConnectionError("; ".join(failures))
+        """KafkaConnectionError: nobody answers.
+
+        A broker that hangs takes connections and requests, and says nothing: each is given a short while first, and
+        those that were silent lately come last. Where all are slow, they get more time in the next rounds.
+        """
+        failures: dict[Address, str] = {}
+        for patience in self._patience():
+            for address in self._addresses():
+                try:
+                    return self._ask(address, request, response, patience)
+                except EquipoiseError as error:
+                    failures[address] = str(error)
+                    self._failed_at[address] = time.monotonic()
+        raise KafkaConnectionError("; ".join(failures.values()))
+
+    def _addresses(self) -> list[Address]:
+        known = dict.fromkeys([*self._nodes.values(), *self._bootstrap])
+        return sorted(known, key=lambda address: self._failed_at.get(address, 0.0))
+
+    def _patience(self) -> Iterator[float]:
+        """Rounds of growing length, up to request.timeout.ms."""
+        whole, patience = self.config.request_timeout_ms / 1000, _FIRST_PATIENCE_S
+        while patience < whole:
+            yield patience
+            patience *= 5
+        yield whole
 
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
         """The first offset that the leader holds, and the one behind the last."""
@@ -117,16 +140,34 @@ class Leaders:
 
     # -- connections
 
-    def connection(self, address: Address) -> Connection:
-        """One that waits for use, or a new one. Whoever has an answer to all he asked gives it back."""
+    def connection(self, address: Address, patience: float | None = None) -> Connection:
+        """One that waits for use, or a new one. Whoever has an answer to all he asked gives it back.
+
+        `patience`: how long it waits for answers, in seconds; request.timeout.ms if not given."""
+        timeout = self.config.request_timeout_ms / 1000 if patience is None else patience
         idle = self._idle.get(address, [])
         while idle:
             found = idle.pop()
             if found.is_quiet:
+                found.timeout = timeout
                 return found
             found.close()
-        config = self.config
-        return Connection(*address, client_id=config.client_id, timeout=config.request_timeout_ms / 1000)
+        return self._connected(address, timeout)
+
+    def _connected(self, address: Address, timeout: float) -> Connection:
+        """Connecting and greeting take no work at the broker: who does not get to it soon may hang, and has more time
+        the next time."""
+        tried = self._in_vain.get(address, 0)
+        try:
+            made = Connection(
+                *address, client_id=self.config.client_id, timeout=min(timeout, _FIRST_PATIENCE_S * 5**tried)
+            )
+        except EquipoiseError:
+            self._in_vain[address] = min(tried + 1, _MOST_TRIED)
+            raise
+        self._in_vain.pop(address, None)
+        made.timeout = timeout
+        return made
 
     def give_back(self, address: Address, connection: Connection) -> None:
         self._idle.setdefault(address, []).append(connection)
@@ -137,9 +178,12 @@ class Leaders:
                 connection.close()
         self._idle.clear()
 
-    def _ask(self, address: Address, request: Message, response: type[Response]) -> Response:
-        connection = self.connection(address)
+    def _ask(
+        self, address: Address, request: Message, response: type[Response], patience: float | None = None
+    ) -> Response:
+        connection = self.connection(address, patience)
         answer = connection.send(request, response)
+        self._failed_at.pop(address, None)
         self.give_back(address, connection)
         return answer
 

@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 _MOST_RANGES = 32  # in one fetch: to name more costs more than it brings
 _WITHOUT_IDS = 12  # the newest version of Fetch that has topics by name
 _MARGIN, _MARGIN_BYTES = 1.25, 16_384  # asked for above what the records wanted should take, as they may be larger
+_SLOW_S = 2.0  # beyond what the broker was allowed to wait, before others are asked who leads
 _frozen = False
 
 
@@ -169,6 +170,7 @@ class _Reading:
         """What the next fetch brought, in the order of the ranges; nothing if it has to be tried again."""
         try:
             fetch, self._ahead = self._ahead or self._send(), None
+            self._await(fetch)
             answer = fetch.connection.answer(fetch.asked, FetchResponse)
         except (KafkaConnectionError, KafkaError, ProtocolError) as error:
             self._ahead = None
@@ -178,6 +180,19 @@ class _Reading:
             return []
         self._leaders.give_back(fetch.address, fetch.connection)
         return self._take_in(fetch, answer)
+
+    def _await(self, fetch: _Fetch) -> None:
+        """A leader that hangs never answers, and another may lead meanwhile: who is slow is asked about elsewhere.
+
+        KafkaConnectionError: another leads now."""
+        deadline = time.monotonic() + self._config.request_timeout_ms / 1000
+        pause = self._config.fetch_max_wait_ms / 1000 + _SLOW_S
+        while not fetch.connection.is_answered(pause) and time.monotonic() + pause < deadline:
+            self._refresh()
+            leader = self._leaders.known(self._open[0].partition)
+            if leader is not None and leader.address != fetch.address:
+                fetch.connection.close()
+                raise KafkaConnectionError(f"{fetch.connection.address} does not answer, and leads no more")
 
     def _take_in(self, fetch: _Fetch, answer: FetchResponse) -> list[Part]:
         cursors = fetch.cursors.values()
@@ -277,6 +292,9 @@ class _Reading:
         log.debug("%s", error)
         self._failures += 1
         time.sleep(self._backoff.pause(self._failures))
+        self._refresh()
+
+    def _refresh(self) -> None:
         try:
             self._leaders.refresh(cursor.partition.topic for cursor in self._open)
         except EquipoiseError as trouble:
