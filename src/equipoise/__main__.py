@@ -1,5 +1,5 @@
 """`python -m equipoise`: the same as the `equipoise` command."""
 
-from equipoise.console.main import run
+from equipoise.console.start import run
 
 run()

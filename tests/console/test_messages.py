@@ -13,7 +13,7 @@ from typing import Any
 import click
 import pytest
 
-from equipoise.console import edge
+from equipoise.console import edge, start
 from equipoise.console.main import app
 from tests.console.conftest import Command, Ended
 
@@ -152,6 +152,19 @@ def test_a_signal_ends_a_command_without_a_word(signum: signal.Signals, status: 
                 process.send_signal(signum)
                 out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err.strip()) == (status, "", "")
+
+
+def test_ctrl_c_while_modules_are_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Interrupted:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "equipoise.console.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "equipoise.console.main")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    with pytest.raises(SystemExit) as end:
+        start.run()
+    assert (end.value.code, capsys.readouterr().err) == (130, "")
 
 
 def test_who_closes_the_streams_wants_no_words(broker: Any) -> None:

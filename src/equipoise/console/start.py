@@ -1,0 +1,13 @@
+"""The first lines of the command: Ctrl-C while its modules are still being read ends it without a traceback, too."""
+
+import sys
+
+_INTERRUPTED = 130  # as in edge.py, which may not have been read by then
+
+
+def run() -> None:
+    try:
+        from equipoise.console.main import run as command
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+    command()
