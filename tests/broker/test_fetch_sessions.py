@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from equipoise.broker import Broker
 from equipoise.broker.fetch_sessions import FULL, SESSIONLESS, FetchSessions, Wanted
+from equipoise.broker.topics import SPARE_ELEMENTS
 from equipoise.wire.apis.k01_fetch import FetchRequest, ForgottenTopic
 from equipoise.wire.apis.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from equipoise.wire.errors import ErrorCode, KafkaError
 from tests.broker.calls import BY_NAME, append, create_topic, delete_topic, fetch_request, partitions_of, values_in
-from tests.broker.conftest import Connect, Start
+from tests.broker.conftest import Connect, Start, eventually
 from tests.broker.rawclient import RawClient
 
 BOTH = {("t", 0): 0, ("t", 1): 0}
@@ -197,3 +199,79 @@ def test_a_session_that_grows_bit_by_bit_is_given_up() -> None:
         sessions.plan(plan.session_id, 2, [Wanted("u", index, 0, 1, -1) for index in range(40_000)], [], False, 0)
     assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert len(sessions) == 0
+
+
+# -- what all sessions together may hold
+
+
+def many(count: int, topic: str = "t") -> list[Wanted]:
+    return [Wanted(topic, index, 0, 1, -1) for index in range(count)]
+
+
+def open_large(sessions: FetchSessions, count: int, now: int = 0, owner: object = None) -> int:
+    return sessions.plan(0, FULL, many(count), [], False, now, owner).session_id
+
+
+def test_sessions_hold_so_many_partitions_together() -> None:
+    sessions = FetchSessions(1000, partitions=100)
+    assert open_large(sessions, 60)
+    assert open_large(sessions, 40)
+    assert not open_large(sessions, 1), "it goes on with full fetches"
+    assert not open_large(sessions, 101)
+    assert (len(sessions), sessions.partitions) == (2, 100)
+
+
+def test_a_session_that_grows_beyond_what_is_left_ends() -> None:
+    sessions = FetchSessions(1000, partitions=100)
+    kept, grown = open_large(sessions, 60), open_large(sessions, 30)
+    with pytest.raises(KafkaError, match="grew too large"):
+        sessions.plan(grown, 1, many(11, "other"), [], False, 0)
+    assert (len(sessions), sessions.partitions) == (1, 60)
+    assert sessions.plan(kept, 1, [], [("t", 0)], False, 0).wanted
+    assert sessions.partitions == 59
+
+
+def test_sessions_of_connections_that_are_gone_make_room_at_once() -> None:
+    sessions = FetchSessions(1000, partitions=100)
+    gone, alive = object(), object()
+    first, second = open_large(sessions, 50, 10, gone), open_large(sessions, 50, 5, alive)
+    assert not open_large(sessions, 40, 20)
+    sessions.disconnected(gone)
+    assert sessions.plan(first, 1, [], [], False, 30, alive).session, "who comes back goes on"
+    sessions.disconnected(alive)
+    assert open_large(sessions, 100, 40)
+    assert len(sessions) == 1
+    with pytest.raises(KafkaError):
+        sessions.plan(second, 1, [], [], False, 50)
+
+
+def test_a_partition_that_stands_twice_is_read_once(client: RawClient) -> None:
+    create_topic(client)
+    append(client, b"a")
+    request = fetch_request({("t", 0): 0}, **NEW)
+    request.topics = request.topics * 100
+    (topic,) = client.call(request, BY_NAME).responses
+    assert [values_in(data) for data in topic.partitions] == [[b"a"]]
+
+
+def test_a_fetch_names_not_many_more_partitions_than_there_are(
+    client: RawClient, connect: Connect, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = connect(broker)
+    bad.send(fetch_request({("none", index): 0 for index in range(SPARE_ELEMENTS)}), BY_NAME)
+    bad.wait_closed()
+    assert "elements too many" in caplog.text
+    create_topic(client, "many", 10_000)
+    answer = client.call(fetch_request({("many", index): 0 for index in range(10_000)}), BY_NAME)
+    assert len(answer.responses[0].partitions) == 10_000
+
+
+def test_the_sessions_of_a_closed_connection_are_told(broker: Broker, connect: Connect) -> None:
+    client = connect(broker)
+    create_topic(client)
+    assert client.call(fetch_request({("t", 0): 0}, **NEW), BY_NAME).session_id
+    client.close()
+    eventually(
+        lambda: broker.call(lambda s: all(one.owner is None for one in s.fetch_sessions._sessions.values())),
+        "the session has no owner",
+    )

@@ -19,6 +19,7 @@ from equipoise.broker.beats import Beat
 from equipoise.broker.holding import Holding
 from equipoise.broker.parking import Parked, Release
 from equipoise.broker.receiving import FREE_ROOM
+from equipoise.broker.topics import MAX_ELEMENTS
 from equipoise.broker.turns import SLICE_S
 from equipoise.wire.apis.headers import decode_request_header
 from equipoise.wire.errors import ProtocolError
@@ -39,7 +40,6 @@ _WRITE_HIGH_WATER = 1 << 20
 _PENDING_HIGH_WATER = 1 << 20  # bytes of requests that wait for their replies; a Produce's are in the log by then
 _SMALL_PIECE = 4096  # cheaper to copy than to send as a buffer of its own
 _PRODUCE = 0
-MAX_ELEMENTS = 65_536  # of all arrays in one request: with its answer at worst 90 MB, less than the largest frame
 _HEARTBEAT = 12
 
 
@@ -321,7 +321,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.holding.interrupt(api_key == _HEARTBEAT, now)
             size = len(frame) if api_key != _PRODUCE else 0
             call = Call(self, route, correlation_id, client_id or "", now, size)
-            request = route.decode(frame, pos, MAX_ELEMENTS)
+            elements = self.server.topics.elements if route.names_partitions else MAX_ELEMENTS
+            request = route.decode(frame, pos, elements)
             response = route.handle(self.server, request, call)
             if response is not None:
                 call.pieces = call._encode(response)

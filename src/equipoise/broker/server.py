@@ -177,6 +177,7 @@ class Server:
 
     def disconnected(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self.fetch_sessions.disconnected(connection)
         most = min(self.config.max_connections, self._descriptors.connections)
         if self._refused and len(self.connections) <= most * 9 // 10:
             log.warning("connections are accepted again, %d were refused", self._refused)

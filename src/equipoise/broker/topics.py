@@ -20,6 +20,8 @@ from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Codec
 _log = logging.getLogger(__name__)
 LEADER_EPOCH = 0  # one broker leads every partition from its first day
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__rebalances"})
+MAX_ELEMENTS = 65_536  # of all arrays in one request: with its answer at worst 90 MB, less than the largest frame
+SPARE_ELEMENTS = 8192  # of a request that names partitions, beside those there are: some may be gone, or not known yet
 MAX_NEW_PARTITIONS = 10_000  # in one request, as on Kafka; each costs time on the loop
 _CODECS = {"uncompressed": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -197,6 +199,12 @@ class Topics:
     def counts(self) -> dict[str, int]:
         """How many partitions each has."""
         return {name: record.partitions for name, record in self._records.items()}
+
+    @property
+    def elements(self) -> int:
+        """How many array elements a request may have that names partitions: each with its topic, and once more as
+        forgotten. Each costs some ten microseconds, whether there is such a partition or not."""
+        return min(SPARE_ELEMENTS + 4 * self.partition_count, MAX_ELEMENTS)
 
     def get(self, name: str) -> Topic | None:
         return self._by_name.get(name)

@@ -2,7 +2,8 @@
 
 A handler module has `VERSIONS`, the versions it serves, and `handle(server, request, call)`, which returns
 the response (as bytes, if its body is encoded already), or None when the reply comes later through `call`.
-`ADVERTISED` stands where ApiVersions must say more than is served.
+`ADVERTISED` stands where ApiVersions must say more than is served, `NAMES_PARTITIONS` where a request names partitions
+that clients know from Metadata: it may not name many more than there are.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Handler:
         self.api: Api = APIS[int(module.__name__.rpartition(".k")[2][:2])]
         self.versions: VersionRange = version_range(module.VERSIONS)
         self.advertised: VersionRange = version_range(getattr(module, "ADVERTISED", module.VERSIONS))
+        self.names_partitions: bool = getattr(module, "NAMES_PARTITIONS", False)
         self.handle: Callable[[Server, Any, Call], Message | bytes | None] = module.handle
 
 
@@ -53,11 +55,12 @@ HANDLERS: dict[int, Handler] = {
 class Route:
     """The way of one API and version through the broker, its codecs compiled."""
 
-    __slots__ = ("decode", "encode", "handle", "reply_head", "version")
+    __slots__ = ("decode", "encode", "handle", "names_partitions", "reply_head", "version")
 
     def __init__(self, handler: Handler, version: int) -> None:
         self.version = version
         self.handle = handler.handle
+        self.names_partitions = handler.names_partitions
         self.decode: Decoder = decoder(handler.api.request, version)
         self.encode = encoder(handler.api.response, version)
         self.reply_head = _REPLY_HEADS[response_header_version(handler.api.key, version)]

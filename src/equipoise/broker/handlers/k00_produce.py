@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 VERSIONS = "3-13"
 ADVERTISED = "0-13"
+NAMES_PARTITIONS = True
 NONE = 0
 _FIRST_VERSION_WITH_IDS = 13
 _INLINE_BYTES = 16 << 10  # in one request: at worst a millisecond or two

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from equipoise.broker.topics import Partition
 
 VERSIONS = "4-18"
+NAMES_PARTITIONS = True
 _FIRST_VERSION_WITH_IDS = 13
 _READ_COMMITTED = 1
 
@@ -59,7 +60,7 @@ def _plan(server: Server, request: FetchRequest, call: Call) -> Plan:
         for index in topic.partitions
     ]
     return server.fetch_sessions.plan(
-        request.session_id, request.session_epoch, wanted, forgotten, by_id, server.clock.now()
+        request.session_id, request.session_epoch, wanted, forgotten, by_id, server.clock.now(), call.connection
     )
 
 

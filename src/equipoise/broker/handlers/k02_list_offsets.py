@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 VERSIONS = "1-11"
+NAMES_PARTITIONS = True
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
 # The first version in which a client may ask for it.
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}

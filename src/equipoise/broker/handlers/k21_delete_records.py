@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 VERSIONS = "0-2"
+NAMES_PARTITIONS = True
 HIGH_WATERMARK = -1
 
 

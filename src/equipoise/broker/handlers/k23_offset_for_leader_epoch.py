@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 VERSIONS = "2-4"
+NAMES_PARTITIONS = True
 
 
 def handle(server: Server, request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
