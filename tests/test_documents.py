@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+
+import click
 
 from equipoise.broker.config import rows
 from equipoise.broker.handlers import HANDLERS
 from equipoise.broker.topic_config import NO_EFFECT, TOPIC_ROWS
 from equipoise.client.config import rows as consumer_settings
+from equipoise.console.main import app
 from equipoise.settings import kafka_name, render
 from equipoise.wire.schema import version_range
 
@@ -50,6 +54,19 @@ def _default(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(value)
     return "(none)" if value is None else render(value) or "(empty)"
+
+
+def test_the_commands_page_lists_every_command_with_its_options() -> None:
+    listed = {row[0]: re.findall(r"--[a-z-]+", row[-1]) for row in table("docs/command.md", "Commands")}
+    assert listed == dict(_commands(app, ()))
+
+
+def _commands(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
+    for name, one in group.commands.items():
+        if isinstance(one, click.Group):
+            yield from _commands(one, (*path, name))
+        else:
+            yield " ".join((*path, name)), [row.opts[0] for row in one.params if isinstance(row, click.Option)]
 
 
 def test_every_dependency_has_its_reason() -> None:

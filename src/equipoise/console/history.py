@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 _LISTED = 20  # groups on the terminal; the report has all
 
 
-@click.command()
+@click.command(short_help="What groups have been through: tables and a report.")
 @click.option("--group", metavar="GROUP", help="Only this one.")
 @click.option("--since", metavar="TIME", help="From then on: a date, a time as ISO 8601 has it, or an age such as 7d.")
 @click.option(

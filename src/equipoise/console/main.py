@@ -41,7 +41,7 @@ app.add_command(run_command)
 app.add_command(zookeeper)
 
 
-@app.command()
+@app.command(short_help="Run a broker that Kafka clients use unchanged.")
 @click.option(
     "--listen",
     metavar="HOST:PORT",
@@ -73,7 +73,7 @@ def serve(listen: str, data: Path | None, memory: bool, settings: tuple[str, ...
         run_broker(listen, data, parse_pairs("--set", settings), ready)
 
 
-@app.command()
+@app.command(short_help="A group through a join and a kill, accounted for.")
 @click.option("--without-spark", is_flag=True, help="Ten seconds with a stock client instead; needs no Java.")
 @file_option("--picture", default="equipoise-demo.png", show_default=True, help="Where to draw.")
 def demo(without_spark: bool, picture: Path) -> None:
@@ -93,7 +93,7 @@ def bench() -> None:
     """Measure, beside peers, in one run."""
 
 
-@bench.command("assignors")
+@bench.command("assignors", short_help="Sticky assignments, up to a million partitions.")
 @as_json
 @click.option("--quick", is_flag=True, help="Smaller sizes, some seconds.")
 def bench_assignors(as_json: bool, quick: bool) -> None:
@@ -103,7 +103,7 @@ def bench_assignors(as_json: bool, quick: bool) -> None:
     run_bench(as_json, quick)
 
 
-@bench.command("broker")
+@bench.command("broker", short_help="Start-up, produce, fetch and memory.")
 @as_json
 def bench_broker(as_json: bool) -> None:
     """Start-up, produce, fetch and memory of the broker, beside librdkafka's mock cluster."""
@@ -112,7 +112,7 @@ def bench_broker(as_json: bool) -> None:
     run_bench(as_json)
 
 
-@bench.command("coordinator")
+@bench.command("coordinator", short_help="Heartbeats, commits, large groups, rebalances.")
 @as_json
 @click.option("--quick", is_flag=True, help="Smaller sizes, under a minute.")
 def bench_coordinator(as_json: bool, quick: bool) -> None:
@@ -122,7 +122,7 @@ def bench_coordinator(as_json: bool, quick: bool) -> None:
     run_bench(as_json, quick)
 
 
-@bench.command("versus-kafka")
+@bench.command("versus-kafka", short_help="The same work on Apache Kafka.")
 @as_json
 @click.option("--quick", is_flag=True, help="Fewer rounds, one client, about two minutes.")
 @file_option("--write", "page", help="Write a page of Markdown too.")
@@ -133,7 +133,7 @@ def bench_versus_kafka(as_json: bool, quick: bool, page: Path | None) -> None:
     run_bench(as_json, quick, page)
 
 
-@bench.command("consumer")
+@bench.command("consumer", short_help="Records a second, beside other clients.")
 @as_json
 @click.option("--quick", is_flag=True, help="Fewer records and rounds, half a minute.")
 def bench_consumer(as_json: bool, quick: bool) -> None:
@@ -143,7 +143,7 @@ def bench_consumer(as_json: bool, quick: bool) -> None:
     run_bench(as_json, quick)
 
 
-@bench.command("handover")
+@bench.command("handover", short_help="What readers notice of a rebalance.")
 @as_json
 @click.option("--quick", is_flag=True, help="One round.")
 def bench_handover(as_json: bool, quick: bool) -> None:
@@ -153,7 +153,7 @@ def bench_handover(as_json: bool, quick: bool) -> None:
     run_bench(as_json, quick)
 
 
-@bench.command("spark")
+@bench.command("spark", short_help="Rows a second, beside Spark's own connector.")
 @as_json
 @click.option("--quick", is_flag=True, help="Fewer records and rounds, some two minutes.")
 def bench_spark(as_json: bool, quick: bool) -> None:
@@ -174,7 +174,7 @@ def bench_history(as_json: bool, quick: bool, records: int | None) -> None:
     run_bench(as_json, quick, records)
 
 
-@bench.command("generations")
+@bench.command("generations", short_help="Rebalances by ZooKeeper and by coordinators.")
 @as_json
 @click.option("--quick", is_flag=True, help="4 members only, once, a minute.")
 @file_option("--picture", help="Draw the figures as PNG too.")
@@ -190,7 +190,7 @@ def prove() -> None:
     """Put the same questions to Apache Kafka and to Equipoise. Needs a JDK, and Maven the first time."""
 
 
-@prove.command("conformance")
+@prove.command("conformance", short_help="Every answer, compared with Apache Kafka's.")
 @click.option("--seed", envvar="EQUIPOISE_SEED", help="Of the random scripts; a new one each time.")
 @click.option("--steps", metavar="N", type=Whole(0), default=2000, show_default=True, help="Random steps at least.")
 @click.option("--only", default="", help="The scripts with this in their name.")
@@ -203,7 +203,7 @@ def prove_conformance(seed: str | None, steps: int, only: str) -> None:
     sys.exit(not summary.is_good)
 
 
-@prove.command("scenarios")
+@prove.command("scenarios", short_help="Groups of real clients, on both brokers.")
 @click.option("--client", "clients", metavar="CLIENT", multiple=True, help="Only this one; repeatable.")
 @click.option("--scenario", "scenarios", metavar="SCENARIO", multiple=True, help="The same.")
 @file_option("--write", "page", help="Write a page of Markdown too.")
@@ -217,7 +217,7 @@ def prove_scenarios(clients: tuple[str, ...], scenarios: tuple[str, ...], page: 
     sys.exit(not play(page, *chosen))
 
 
-@prove.command("clusters")
+@prove.command("clusters", short_help="Clusters whose parts are killed.")
 @click.option("--rounds", metavar="N", type=Whole(1), default=1, show_default=True, help="How often all faults happen.")
 @click.option("--trial", "trials", metavar="TRIAL", multiple=True, help="Only this one; repeatable.")
 def prove_clusters(rounds: int, trials: tuple[str, ...]) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PARTITIONS = 12  # of topics on a broker of our own: enough to be shared
 
 
-@click.command()
+@click.command(short_help="Run a pipeline on Spark: TOML or a function.")
 @click.argument("pipeline", metavar="PIPELINE")
 @click.option("--members", metavar="N", type=Whole(1), default=1, help="Queries that share the group.")
 @click.option("--until-idle", is_flag=True, help="End when all is read that was there at the begin.")

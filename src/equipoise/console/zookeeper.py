@@ -42,7 +42,7 @@ def registering(hosts: str | None) -> Iterator[Callable[[Server], None]]:
         yield partial(register, registration=registration)
 
 
-@click.group()
+@click.group(short_help="The protocol before coordinators.")
 def zookeeper() -> None:
     """The protocol before coordinators: a ZooKeeper server, and groups that share partitions by it."""
 
@@ -70,7 +70,7 @@ def zookeeper_serve(data: Path | None, port: int) -> None:
         return
 
 
-@zookeeper.command("explain")
+@zookeeper.command("explain", short_help="Who owns what in a group, and what nobody does.")
 @click.argument("group", metavar="GROUP")
 @click.option(
     "--zookeeper",
