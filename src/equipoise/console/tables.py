@@ -37,5 +37,9 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Row]) -> None:
     Console().print(table)
 
 
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def _text(cell: str | int) -> str:
     return printable(str(cell), _LONGEST)

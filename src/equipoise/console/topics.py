@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from equipoise.client import Admin
 from equipoise.client.admin import Offsets, PartitionDescription, TopicDescription
-from equipoise.console.tables import print_table
+from equipoise.console.tables import counted, print_table
 from equipoise.wire.text import printable
 
 
@@ -29,7 +29,7 @@ def create_topic(
     with Admin(bootstrap_servers) as admin:
         admin.create_topic(name, partitions, configs, replication_factor=replication_factor)
         count = len(admin.topic(name).partitions)
-    print(f"created topic {printable(name)} with {_count(count, 'partition')}")
+    print(f"created topic {printable(name)} with {counted(count, 'partition')}")
 
 
 def describe_topic(bootstrap_servers: str, name: str) -> None:
@@ -37,7 +37,7 @@ def describe_topic(bootstrap_servers: str, name: str) -> None:
         topic, offsets, configs = admin.topic(name), admin.offsets(name), admin.configs(name)
     records = sum(one.latest - one.earliest for one in offsets.values())
     print(f"topic {printable(name)}, id {_kafka_uuid(topic.topic_id)}")
-    print(f"{_count(len(topic.partitions), 'partition')}, {_count(records, 'record')}")
+    print(f"{counted(len(topic.partitions), 'partition')}, {counted(records, 'record')}")
     for key, value in sorted(configs.items()):
         print(printable(f"{key}={value}"))
     print_table(
@@ -64,7 +64,3 @@ def _kafka_uuid(topic_id: bytes) -> str:
 
 def _replicas(topic: TopicDescription) -> int:
     return max((len(one.replica_nodes) for one in topic.partitions), default=0)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

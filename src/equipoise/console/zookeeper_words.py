@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from equipoise.console.tables import print_table
+from equipoise.console.tables import counted, print_table
 from equipoise.wire.text import printable
 from equipoise.zookeeper.explain import GroupView, MemberView, UnownedPartition
 
@@ -15,8 +15,8 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 def print_words(view: GroupView) -> None:
     total = len(view.owned) + len(view.unowned)
-    counts = f"{len(view.members)} members, {total} partitions, {len(view.unowned)} without an owner"
-    print(f"group {printable(view.group)}: {counts}")
+    counts = f"{counted(len(view.members), 'member')}, {counted(total, 'partition')}"
+    print(f"group {printable(view.group)}: {counts}, {len(view.unowned)} without an owner")
     if view.members:
         print()
         rows = [

@@ -13,6 +13,7 @@ _RECONNECT = {"max_tries": -1, "delay": 0.05, "max_delay": 0.5, "backoff": 2}
 # A server that is starting may take a connection and never answer it. kazoo waits for the time of a session divided by
 # the number of servers: with one server for so long that the session is over.
 _ATTEMPTS = 3
+_GIVEN_UP = "Failed connecting to Zookeeper within the connection retry policy."  # said of a client that is closed
 
 
 class _Attempts(logging.Filter):
@@ -28,7 +29,8 @@ class _Attempts(logging.Filter):
         if record.levelno != logging.WARNING:
             return True
         before, self.last = self.last, record.getMessage()
-        return self.is_open and before != self.last
+        record.msg, record.args = f"ZooKeeper: {self.last}", ()
+        return self.is_open and self.last not in (before, _GIVEN_UP)
 
 
 def _logger(attempts: _Attempts) -> logging.Logger:
