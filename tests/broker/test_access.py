@@ -30,7 +30,12 @@ from equipoise.wire.apis.k23_offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from equipoise.wire.apis.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from equipoise.wire.apis.k35_describe_log_dirs import DescribeLogDirsRequest
 from equipoise.wire.apis.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from equipoise.wire.apis.k43_elect_leaders import ElectLeadersRequest
+from equipoise.wire.apis.k45_alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from equipoise.wire.apis.k46_list_partition_reassignments import ListPartitionReassignmentsRequest
+from equipoise.wire.apis.k74_list_config_resources import ListConfigResourcesRequest
 from equipoise.wire.apis.k75_describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.schema import Message
@@ -208,6 +213,41 @@ CASES: dict[str, Case] = {
         ),
         None,
         lambda r: r.responses[0].error_code,
+    ),
+    "DescribeLogDirs": (
+        Operation.DESCRIBE,
+        CLUSTER,
+        DescribeLogDirsRequest(topics=None),
+        None,
+        lambda r: r.error_code,
+    ),
+    "ElectLeaders": (
+        Operation.ALTER,
+        CLUSTER,
+        ElectLeadersRequest(topic_partitions=None),
+        None,
+        lambda r: r.error_code,
+    ),
+    "AlterPartitionReassignments": (
+        Operation.ALTER,
+        CLUSTER,
+        AlterPartitionReassignmentsRequest(topics=[]),
+        None,
+        lambda r: r.error_code,
+    ),
+    "ListPartitionReassignments": (
+        Operation.DESCRIBE,
+        CLUSTER,
+        ListPartitionReassignmentsRequest(),
+        None,
+        lambda r: r.error_code,
+    ),
+    "ListConfigResources": (
+        Operation.DESCRIBE_CONFIGS,
+        CLUSTER,
+        ListConfigResourcesRequest(),
+        None,
+        lambda r: r.error_code,
     ),
     "CreatePartitions": (
         Operation.ALTER,

@@ -53,6 +53,19 @@ class TestKafkaPython:
         assert (cluster["cluster_id"], cluster["controller_id"]) == (cluster_id(broker), 1)
         assert [(row["broker_id"], row["port"]) for row in cluster["brokers"]] == [(1, port(broker))]
 
+    def test_directories_elections_and_reassignments(self, kafka_python: KafkaPython, topic: str) -> None:
+        kafka_python.create_topic(topic, 2)
+        place = TopicPartition(topic, 0)
+        (found,) = kafka_python.admin.describe_log_dirs({topic: [0, 1]})
+        assert topic in str(found)
+        elected = kafka_python.admin.elect_leaders(0, {topic: [0]}, raise_errors=False)
+        assert "84" in str(elected) or "ElectionNotNeeded" in str(elected)
+        assert kafka_python.admin.list_partition_reassignments() == {}
+        assert kafka_python.admin.alter_partition_reassignments({place: [1]}) == {place: None}
+        (refused,) = kafka_python.admin.alter_partition_reassignments({place: [2]}).values()
+        assert refused is not None
+        assert topic in str(kafka_python.admin.list_config_resources())
+
     def test_topic_by_name_and_id(self, kafka_python: KafkaPython, records: list[Record], topic: str) -> None:
         assert topic in kafka_python.admin.list_topics()
         (by_name,) = kafka_python.admin.describe_topics([topic])

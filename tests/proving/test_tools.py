@@ -5,6 +5,7 @@ What a broker refuses is told in its own words; compared is the error that the t
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -153,6 +154,22 @@ kafka-get-offsets --topic orders --time earliest
 """
 
 
+CLUSTER = """
+kafka-log-dirs --describe --topic-list orders,quiet
+kafka-log-dirs --describe --topic-list nosuch
+kafka-leader-election --election-type preferred --all-topic-partitions
+kafka-leader-election --election-type preferred --topic orders --partition 0
+kafka-leader-election --election-type unclean --topic orders --partition 1
+kafka-leader-election --election-type preferred --topic nosuch --partition 0
+kafka-leader-election --election-type preferred --path-to-json-file {directory}/elect.json
+kafka-reassign-partitions --list
+kafka-reassign-partitions --execute --reassignment-json-file {directory}/same.json
+kafka-reassign-partitions --verify --reassignment-json-file {directory}/same.json
+kafka-reassign-partitions --execute --reassignment-json-file {directory}/elsewhere.json
+kafka-reassign-partitions --cancel --reassignment-json-file {directory}/same.json
+"""
+
+
 class Pair:
     """Apache Kafka and ours, with the same topics, records, groups and commits."""
 
@@ -210,6 +227,11 @@ def normalised(output: Output) -> list[str]:
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     directory = tmp_path_factory.mktemp("tools")
+    places = [{"topic": "orders", "partition": index} for index in (0, 1)]
+    (directory / "elect.json").write_text(json.dumps({"partitions": places}))
+    for name, node in {"same": 1, "elsewhere": 2}.items():
+        rows = [{**place, "replicas": [node]} for place in places]
+        (directory / f"{name}.json").write_text(json.dumps({"version": 1, "partitions": rows}))
     (directory / "reset.csv").write_text("orders,0,4\norders,1,1\n")
     (directory / "delete.json").write_text('{"partitions":[{"topic":"orders","partition":0,"offset":2}],"version":1}')
     with ExitStack() as stack:
@@ -238,8 +260,8 @@ def fill(broker: BrokerProcess, stack: ExitStack) -> None:
 
 @pytest.mark.parametrize(
     "script",
-    [GROUPS_READ, TOPICS, CONFIGS, RECORDS, GROUPS_CHANGED],
-    ids=["read", "topics", "configs", "records", "change"],
+    [GROUPS_READ, TOPICS, CONFIGS, RECORDS, CLUSTER, GROUPS_CHANGED],
+    ids=["read", "topics", "configs", "records", "cluster", "change"],
 )
 def test_the_tools_say_the_same_of_both_brokers(pair: Pair, script: str) -> None:
     assert pair.differences(script) == []

@@ -54,14 +54,19 @@ KAFKA_4 = {
     "OffsetForLeaderEpoch": (23, 2, 4, 4),
     "DescribeConfigs": (32, 1, 4, 4),
     "AlterConfigs": (33, 0, 2, 2),
+    "DescribeLogDirs": (35, 1, 5, 2),
     "SaslAuthenticate": (36, 0, 2, 2),
     "CreatePartitions": (37, 0, 3, 2),
     "DeleteGroups": (42, 0, 3, 2),
+    "ElectLeaders": (43, 0, 2, 2),
     "IncrementalAlterConfigs": (44, 0, 1, 1),
+    "AlterPartitionReassignments": (45, 0, 1, 0),
+    "ListPartitionReassignments": (46, 0, 0, 0),
     "OffsetDelete": (47, 0, 0, None),
     "DescribeCluster": (60, 0, 2, 0),
     "ConsumerGroupHeartbeat": (68, 0, 1, 0),
     "ConsumerGroupDescribe": (69, 0, 1, 0),
+    "ListConfigResources": (74, 0, 1, 0),
     "DescribeTopicPartitions": (75, 0, 0, 0),
 }
 
@@ -189,7 +194,7 @@ class TestHeaders:
             decode_request_header(bytes.fromhex("000c 0003 00000001 fffe"))
 
     def test_unknown_api(self) -> None:
-        with pytest.raises(ProtocolError, match="API key 999 is unknown"):
+        with pytest.raises(ProtocolError, match=r"API key 999 \(unknown\) is not served"):
             decode_request_header(bytes.fromhex("03e7 0000 00000001 ffff"))
 
     def test_client_id_too_long(self) -> None:

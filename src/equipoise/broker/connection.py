@@ -387,7 +387,9 @@ class Connection(asyncio.BufferedProtocol):
                 call.parked.release(reason)
 
     def _refuse(self, why: str) -> None:
-        log.warning("%s: connection closed: %s", self.peer, why)
+        told = self.server.complaints.about(self.peer, why)
+        if told is not None:
+            log.warning("%s: connection closed: %s", self.peer, told)
         self._backlog.clear()
         self.close()
 

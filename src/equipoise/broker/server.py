@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.broker import descriptors
 from equipoise.broker.access import Authorizer, Kind, Operation, Resource, allow_all
+from equipoise.broker.complaints import Complaints
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.connection import Call, Connection
 from equipoise.broker.decoder import Decoder
@@ -67,6 +68,7 @@ class Server:
         self._gathered: dict[Connection, None] | None = None  # with replies to send, while `_together` runs
         loop = asyncio.get_running_loop()
         self.turns = Turns(loop)
+        self.complaints = Complaints(clock.now)
         self.flusher = Flusher(lambda end_round: loop.call_soon_threadsafe(self._together, end_round))
 
     # -- what handlers ask

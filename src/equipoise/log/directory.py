@@ -174,6 +174,7 @@ class MemoryDirectory:
     """The same without a disk: gone with the process."""
 
     volatile = True
+    path = None
 
     def __init__(self) -> None:
         self.cluster_id = _new_cluster_id()

@@ -31,6 +31,7 @@ MAINS: Mapping[str, str] = MappingProxyType(
         "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
         "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
         "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+        "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
         "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
         "kafka-topics": "org.apache.kafka.tools.TopicCommand",
         "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",

@@ -79,8 +79,7 @@ def find_route(api_key: int, version: int) -> Route:
     """ProtocolError says what is served instead."""
     handler = HANDLERS.get(api_key)
     if handler is None:
-        name = APIS[api_key].name if api_key in APIS else "unknown"
-        raise ProtocolError(f"API {api_key} ({name}) is not served; SUPPORTED.md lists what is")
+        raise ProtocolError(f"API {api_key} ({APIS[api_key].name}) is not served; SUPPORTED.md lists what is")
     if version in handler.versions:
         return Route(handler, version)
     if api_key == _API_VERSIONS:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 VERSIONS = "1-4"
 TOPIC, BROKER, GROUP = 2, 4, 32
+_ADVERTISED = "advertised.listeners"
 
 
 def handle(server: Server, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse | None:
@@ -65,13 +66,21 @@ def _rows(server: Server, call: Call, asked: DescribeConfigsResource) -> list[Co
         server.authorize(call, Operation.DESCRIBE_CONFIGS, CLUSTER)
         if asked.resource_name not in ("", str(server.node_id)):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {server.node_id}, not {asked.resource_name}")
-        return describe_broker(server.config)
+        return [_in_use(server, call, row) for row in describe_broker(server.config)]
     if asked.resource_type == GROUP:
         server.authorize(call, Operation.DESCRIBE_CONFIGS, Resource(Kind.GROUP, asked.resource_name))
         return []  # those there are in Kafka are for `consumer` and share groups
     raise KafkaError(
         ErrorCode.INVALID_REQUEST, f"resource type {asked.resource_type} is not served: 2 topic, 4 broker, 32 group"
     )
+
+
+def _in_use(server: Server, call: Call, row: ConfigRow) -> ConfigRow:
+    """The listener that this client is told of, whether or not it was set, in Kafka's form."""
+    if row.name != _ADVERTISED:
+        return row
+    host, port = server.address_for(call.connection)
+    return row._replace(value=f"PLAINTEXT://[{host}]:{port}" if ":" in host else f"PLAINTEXT://{host}:{port}")
 
 
 def _result(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

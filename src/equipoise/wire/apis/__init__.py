@@ -26,12 +26,22 @@ from equipoise.wire.apis.k22_init_producer_id import InitProducerIdRequest, Init
 from equipoise.wire.apis.k23_offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from equipoise.wire.apis.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from equipoise.wire.apis.k33_alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from equipoise.wire.apis.k35_describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from equipoise.wire.apis.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from equipoise.wire.apis.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from equipoise.wire.apis.k42_delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from equipoise.wire.apis.k43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from equipoise.wire.apis.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+)
+from equipoise.wire.apis.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from equipoise.wire.apis.k46_list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
 )
 from equipoise.wire.apis.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from equipoise.wire.apis.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -40,6 +50,7 @@ from equipoise.wire.apis.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from equipoise.wire.apis.k69_consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from equipoise.wire.apis.k74_list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from equipoise.wire.apis.k75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -83,14 +94,59 @@ APIS: dict[int, Api] = {
         _api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
         _api(DescribeConfigsRequest, DescribeConfigsResponse),
         _api(AlterConfigsRequest, AlterConfigsResponse),
+        _api(DescribeLogDirsRequest, DescribeLogDirsResponse),
         _api(SaslAuthenticateRequest, SaslAuthenticateResponse),
         _api(CreatePartitionsRequest, CreatePartitionsResponse),
         _api(DeleteGroupsRequest, DeleteGroupsResponse),
+        _api(ElectLeadersRequest, ElectLeadersResponse),
         _api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+        _api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
+        _api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
         _api(OffsetDeleteRequest, OffsetDeleteResponse),
         _api(DescribeClusterRequest, DescribeClusterResponse),
         _api(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
         _api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
+        _api(ListConfigResourcesRequest, ListConfigResourcesResponse),
         _api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
     )
+}
+
+# Kafka's others, by name only: for a message to whoever asks for one.
+UNKNOWN_APIS: dict[int, str] = {
+    24: "AddPartitionsToTxn",
+    25: "AddOffsetsToTxn",
+    26: "EndTxn",
+    27: "WriteTxnMarkers",
+    28: "TxnOffsetCommit",
+    29: "DescribeAcls",
+    30: "CreateAcls",
+    31: "DeleteAcls",
+    34: "AlterReplicaLogDirs",
+    38: "CreateDelegationToken",
+    39: "RenewDelegationToken",
+    40: "ExpireDelegationToken",
+    41: "DescribeDelegationToken",
+    48: "DescribeClientQuotas",
+    49: "AlterClientQuotas",
+    50: "DescribeUserScramCredentials",
+    51: "AlterUserScramCredentials",
+    55: "DescribeQuorum",
+    57: "UpdateFeatures",
+    61: "DescribeProducers",
+    64: "UnregisterBroker",
+    65: "DescribeTransactions",
+    66: "ListTransactions",
+    71: "GetTelemetrySubscriptions",
+    72: "PushTelemetry",
+    76: "ShareGroupHeartbeat",
+    77: "ShareGroupDescribe",
+    78: "ShareFetch",
+    79: "ShareAcknowledge",
+    80: "AddRaftVoter",
+    81: "RemoveRaftVoter",
+    88: "StreamsGroupHeartbeat",
+    89: "StreamsGroupDescribe",
+    90: "DescribeShareGroupOffsets",
+    91: "AlterShareGroupOffsets",
+    92: "DeleteShareGroupOffsets",
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from equipoise.wire.apis import APIS
+from equipoise.wire.apis import APIS, UNKNOWN_APIS
 from equipoise.wire.errors import ProtocolError, UsageError
 from equipoise.wire.primitives import Fault, skip_tags
 from equipoise.wire.schema import NEVER
@@ -25,7 +25,8 @@ class _FlexibleFrom(dict[int, int]):
     """By API key, the first version whose headers carry tagged fields."""
 
     def __missing__(self, api_key: int) -> int:
-        raise ProtocolError(f"API key {api_key} is unknown; ApiVersions lists those that are served")
+        name = UNKNOWN_APIS.get(api_key, "unknown")
+        raise ProtocolError(f"API key {api_key} ({name}) is not served; SUPPORTED.md lists what is")
 
 
 _FLEXIBLE_FROM = _FlexibleFrom(

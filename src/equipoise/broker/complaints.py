@@ -1,0 +1,46 @@
+"""Warnings about clients, so that one which tries again and again does not fill the log: each once a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+_WINDOW_MS = 60_000
+_TEXTS = 20  # different ones about one peer in a window
+_PEERS = 1_000
+
+
+class _Peer:
+    __slots__ = ("left_out", "since", "texts")
+
+    def __init__(self, now: int) -> None:
+        self.since = now
+        self.texts: set[str] = set()
+        self.left_out = 0
+
+
+class Complaints:
+    """`now` tells the time in milliseconds."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self._peers: dict[str, _Peer] = {}
+
+    def about(self, peer: str, text: str) -> str | None:
+        """What is to be logged; None if it, or enough, was said within the last minute."""
+        now, known = self._now(), self._peers.get(peer)
+        left_out = 0
+        if known is None or now - known.since >= _WINDOW_MS:
+            left_out = known.left_out if known is not None else 0
+            known = self._begin(peer, now)
+        if text in known.texts or len(known.texts) >= _TEXTS:
+            known.left_out += 1
+            return None
+        known.texts.add(text)
+        return f"{text} ({left_out} more warnings about this client were left out)" if left_out else text
+
+    def _begin(self, peer: str, now: int) -> _Peer:
+        self._peers.pop(peer, None)
+        if len(self._peers) >= _PEERS:
+            del self._peers[next(iter(self._peers))]
+        found = self._peers[peer] = _Peer(now)
+        return found

@@ -1,0 +1,67 @@
+"""AlterPartitionReassignments (45). There is one broker: what is there already is accepted, all else refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from equipoise.broker.access import CLUSTER, Operation
+from equipoise.wire.apis.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.broker.connection import Call
+    from equipoise.broker.server import Server
+
+VERSIONS = "0-1"
+
+
+def handle(
+    server: Server, request: AlterPartitionReassignmentsRequest, call: Call
+) -> AlterPartitionReassignmentsResponse | None:
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=ErrorCode.NONE,
+        responses=[],
+    )
+    try:
+        server.authorize(call, Operation.ALTER, CLUSTER)
+    except KafkaError as error:
+        response.error_code, response.error_message = error.code, str(error)
+        return response
+    answers = {topic.name: ReassignableTopicResponse(name=topic.name, partitions=[]) for topic in request.topics}
+
+    def steps() -> Iterator[None]:
+        for topic in request.topics:
+            for asked in topic.partitions:
+                answers[topic.name].partitions.append(_answer(server, topic.name, asked))
+                yield
+        response.responses = list(answers.values())
+
+    server.turns.run(call, steps(), lambda: response)
+    return None
+
+
+def _answer(server: Server, name: str, asked: ReassignablePartition) -> ReassignablePartitionResponse:
+    answer = ReassignablePartitionResponse(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
+    try:
+        server.topics.partition(name, asked.partition_index)
+        _check(server, asked.replicas)
+    except KafkaError as error:
+        answer.error_code, answer.error_message = error.code, str(error)
+    return answer
+
+
+def _check(server: Server, replicas: list[int] | None) -> None:
+    if replicas is None:
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "there is no reassignment that could be ended")
+    if replicas != [server.node_id]:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is one broker: the replicas can only be [{server.node_id}]"
+        )

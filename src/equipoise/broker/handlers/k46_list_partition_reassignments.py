@@ -1,0 +1,28 @@
+"""ListPartitionReassignments (46). There is one broker, so there are none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.broker.access import CLUSTER, Operation
+from equipoise.wire.apis.k46_list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.broker.connection import Call
+    from equipoise.broker.server import Server
+
+VERSIONS = "0"
+
+
+def handle(
+    server: Server, request: ListPartitionReassignmentsRequest, call: Call
+) -> ListPartitionReassignmentsResponse:
+    try:
+        server.authorize(call, Operation.DESCRIBE, CLUSTER)
+    except KafkaError as error:
+        return ListPartitionReassignmentsResponse(error_code=error.code, error_message=str(error), topics=[])
+    return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, topics=[])

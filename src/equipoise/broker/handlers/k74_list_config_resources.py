@@ -1,0 +1,39 @@
+"""ListConfigResources (74): topics and this broker. Client metrics, which v0 asks for, and groups have no configs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.broker.access import CLUSTER, Operation
+from equipoise.wire.apis.k74_list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.broker.connection import Call
+    from equipoise.broker.server import Server
+
+VERSIONS = "0-1"
+_TOPIC, _BROKER, _CLIENT_METRICS = 2, 4, 16
+_KNOWN = frozenset({_TOPIC, _BROKER, 8, _CLIENT_METRICS, 32})  # also broker loggers and groups: there are none
+_FIRST_VERSION_WITH_TYPES = 1
+
+
+def handle(server: Server, request: ListConfigResourcesRequest, call: Call) -> ListConfigResourcesResponse:
+    """Without types all; an unknown type is UNSUPPORTED_VERSION, as on Kafka."""
+    types = set(request.resource_types) or _KNOWN
+    if call.version < _FIRST_VERSION_WITH_TYPES:
+        types = {_CLIENT_METRICS}
+    try:
+        server.authorize(call, Operation.DESCRIBE_CONFIGS, CLUSTER)
+        if not types <= _KNOWN:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    except KafkaError as error:
+        return ListConfigResourcesResponse(error_code=error.code, config_resources=[])
+    topics = [(topic.name, _TOPIC) for topic in server.topics] if _TOPIC in types else []
+    brokers = [(str(server.node_id), _BROKER)] if _BROKER in types else []
+    rows = [ConfigResource(resource_name=name, resource_type=kind) for name, kind in topics + brokers]
+    return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=rows)

@@ -1,0 +1,38 @@
+"""ListPartitionReassignments (46): partitions whose replicas are being moved (KIP-455)."""
+
+from __future__ import annotations
+
+from equipoise.wire.schema import Message, Struct, field
+
+
+class ListPartitionReassignmentsTopics(Struct):
+    name: str = field("string")
+    partition_indexes: list[int] = field(["int32"])
+
+
+class ListPartitionReassignmentsRequest(Message, api_key=46, versions="0", flexible="0+"):
+    """`topics` of null asks for all."""
+
+    timeout_ms: int = field("int32", default=60000)
+    topics: list[ListPartitionReassignmentsTopics] | None = field(
+        [ListPartitionReassignmentsTopics], nullable=True, default=None
+    )
+
+
+class OngoingPartitionReassignment(Struct):
+    partition_index: int = field("int32")
+    replicas: list[int] = field(["int32"])
+    adding_replicas: list[int] = field(["int32"])
+    removing_replicas: list[int] = field(["int32"])
+
+
+class OngoingTopicReassignment(Struct):
+    name: str = field("string")
+    partitions: list[OngoingPartitionReassignment] = field([OngoingPartitionReassignment])
+
+
+class ListPartitionReassignmentsResponse(Message, api_key=46, versions="0", flexible="0+"):
+    throttle_time_ms: int = field("int32", default=0)
+    error_code: int = field("int16")
+    error_message: str | None = field("string", nullable=True, default=None)
+    topics: list[OngoingTopicReassignment] = field([OngoingTopicReassignment])
