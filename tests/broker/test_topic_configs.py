@@ -238,3 +238,16 @@ def test_a_new_cleanup_policy_asks_for_keys_at_once(client: RawClient) -> None:
     append(client, b"no key")
     change(client, ("cleanup.policy", SET, "compact"))
     assert produce(client, batch_of(b"no key")).error_code == ErrorCode.INVALID_RECORD
+
+
+def test_nothing_can_be_removed_of_a_broker_and_that_is_no_error(client: RawClient) -> None:
+    """kafka-reassign-partitions removes throttles of all brokers when it is done."""
+    codes = []
+    for operation in (1, 0):
+        change = k44.AlterableConfig(
+            name="leader.replication.throttled.rate", config_operation=operation, value=None if operation else "1"
+        )
+        resource = k44.AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
+        (answer,) = client.call(k44.IncrementalAlterConfigsRequest(resources=[resource])).responses
+        codes.append(answer.error_code)
+    assert codes == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]

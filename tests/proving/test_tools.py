@@ -196,6 +196,7 @@ class Pair:
 # What differs between any two clusters.
 _OWN = {
     r"127\.0\.0\.1:\d+": "ADDRESS",
+    r"/[^\"]*/data(/logs)?\"": 'DIRECTORY"',
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}": "UUID",
     r"TopicId: \S{22}": "TopicId: ID",
 }
@@ -216,9 +217,21 @@ _LISTED = {
 }
 
 
+def _in_order(line: str) -> str:
+    """The partitions of a log directory by name: they come in the order of a hash map."""
+    if not line.startswith('{"brokers":'):
+        return line
+    found = json.loads(line)
+    for broker in found["brokers"]:
+        for directory in broker["logDirs"]:
+            directory["partitions"].sort(key=lambda row: row["partition"])
+    return json.dumps(found)
+
+
 def normalised(output: Output) -> list[str]:
     """Status and lines. Rows come in the order of a hash map with ids in it, so they are sorted."""
     lines = [line for line in (output.stdout + output.stderr).splitlines() if not line.startswith("\tat ")]
+    lines = [_in_order(line) for line in lines]
     for pattern, replacement in (_OWN | _LISTED).items():
         lines = [re.sub(pattern, replacement, line) for line in lines]
     return [f"status {output.status}", *sorted(filter(str.strip, lines))]

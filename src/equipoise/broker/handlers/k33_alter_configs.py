@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import Kind, Operation, Resource
+from equipoise.broker.access import CLUSTER, Kind, Operation, Resource
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.handlers.k32_describe_configs import TOPIC
 from equipoise.broker.topic_config import effective
@@ -45,12 +45,13 @@ class Altering:
         self._server = server
         self._call = call
         self._validate_only = validate_only
-        self._asked: list[tuple[int, str, Change]] = []
+        self._asked: list[tuple[int, str, Change | None]] = []
         self._changes: dict[Topic, tuple[dict[str, str], BrokerConfig]] = {}
         self._changing: list[AlterConfigsResourceResponse] = []
         self.answers: list[AlterConfigsResourceResponse] = []
 
-    def add(self, resource_type: int, name: str, change: Change) -> None:
+    def add(self, resource_type: int, name: str, change: Change | None) -> None:
+        """None: nothing of a broker's is to be set, only removed, as tools do behind a reassignment."""
         self._asked.append((resource_type, name, change))
 
     def steps(self) -> Iterator[None]:
@@ -69,9 +70,12 @@ class Altering:
         if self._changes and not self._validate_only:
             self._save()
 
-    def _check(self, resource_type: int, name: str, change: Change, times: int) -> None:
+    def _check(self, resource_type: int, name: str, change: Change | None, times: int) -> None:
         if times > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} stands {times} times here")
+        if change is None:  # while a broker runs none of its settings is set: there is nothing to remove
+            self._server.authorize(self._call, Operation.ALTER_CONFIGS, CLUSTER)
+            return
         if resource_type != TOPIC:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "only topics' configs can be altered; a broker's are set with --set at start"

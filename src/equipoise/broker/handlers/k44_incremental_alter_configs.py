@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from equipoise.broker.handlers.k32_describe_configs import BROKER
 from equipoise.broker.handlers.k33_alter_configs import Altering
 from equipoise.broker.topic_config import default_text, is_list
 from equipoise.broker.topics import Topic, Topics
@@ -32,7 +33,8 @@ def handle(
         def change(topic: Topic, asked: AlterConfigsResource = asked) -> dict[str, str]:
             return _changed(server.topics, topic, asked.configs)
 
-        altering.add(asked.resource_type, asked.resource_name, change)
+        only_removes = {one.config_operation for one in asked.configs} == {DELETE} and asked.resource_type == BROKER
+        altering.add(asked.resource_type, asked.resource_name, None if only_removes else change)
     server.turns.run(call, altering.steps(), lambda: IncrementalAlterConfigsResponse(responses=altering.answers))
     return None
 
