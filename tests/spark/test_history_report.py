@@ -223,6 +223,17 @@ def test_what_the_last_run_drew_is_gone(tmp_path: Path) -> None:
     assert sorted(one.name for one in tmp_path.glob("*.png")) == ["history.png", "mine.png"]
 
 
+def test_what_the_journal_has_left_out_is_said(tmp_path: Path) -> None:
+    rows = [
+        rebalance(1, "member_joined"),
+        rebalance(2, "member_joined", cut=0),
+        rebalance(3, "member_left", cut=70_000),
+    ]
+    page = write_report(tables(rebalances=rows), tmp_path, "here").read_text(encoding="utf-8")
+    assert "In 1 of the rebalances more partitions moved or stood still than the journal lists" in page
+    assert "than the journal lists" not in write_report(tables(rebalances=rows[:2]), tmp_path, "here").read_text()
+
+
 def test_since() -> None:
     now = time.time()
     assert parse_since(None, now) is None

@@ -255,6 +255,12 @@ def _honesty(groups: Sequence[Summary]) -> str:
         "it has given partitions up: this is the second round of a hand-over.",
         "Both topics forget: commits and generations that compaction or retention has taken are not here.",
     ]
+    cut = sum(bool(row["cut"]) for one in groups for row in one.rebalances)
+    if cut:
+        texts.append(
+            f"In {cut:,} of the rebalances more partitions moved or stood still than the journal lists: their figures "
+            "are too low, by what the column <code>cut</code> says."
+        )
     if any(one.is_guessed for one in groups):
         texts.insert(
             0,

@@ -50,6 +50,7 @@ _REBALANCE = pa.struct(
         ("protocol", pa.string()),
         *((name, pa.int32()) for name in ("moved", "kept", "revoked")),
         ("overtaken", pa.bool_()),
+        ("cut", pa.int64()),
         ("source", pa.string()),
     ]
 )

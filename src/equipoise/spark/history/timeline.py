@@ -104,6 +104,7 @@ def _from_journal(entry: Entry, record: Entry | None) -> Row:
         "kept": entry["kept"],
         "revoked": len(entry["revoked"]),
         "overtaken": entry["overtaken"],
+        "cut": entry.get("cut", 0),  # journals of before have none
         "source": JOURNAL,
     }
 
