@@ -39,6 +39,7 @@ _COPY_UP_TO = 4096  # a small read is cut up faster as bytes than as views
 _WRITE_HIGH_WATER = 1 << 20
 _PENDING_HIGH_WATER = 1 << 20  # bytes of requests that wait for their replies; a Produce's are in the log by then
 _SMALL_PIECE = 4096  # cheaper to copy than to send as a buffer of its own
+_MAX_GROWTH = 1 << 22  # of a frame's buffer at a time: zeros take time, too
 _PRODUCE = 0
 _HEARTBEAT = 12
 
@@ -101,9 +102,10 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active: int = server.clock.now()
         self._transport = cast(asyncio.Transport, None)
         self._head = b""  # the first bytes of a frame whose size is not known yet
-        self._frame: bytearray | None = None  # a frame partly received; it grows
+        self._frame: bytearray | None = None  # a frame partly received; it grows up to `_room`
         self._filled = 0
         self._frame_size = 0
+        self._room = 0
         self._reserved = 0  # what the budget of all connections has given to `_frame`
         self._reserved_behind = 0  # and to frames in `_backlog`
         self.frame_began: int | None = None  # when the first byte of the unfinished frame came
@@ -141,9 +143,15 @@ class Connection(asyncio.BufferedProtocol):
         self.release_parked(Release.DISCONNECTED)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._frame is not None:
-            return memoryview(self._frame)[self._filled :]
-        return self.server.receive_buffer
+        frame = self._frame
+        if frame is None:
+            return self.server.receive_buffer
+        if len(frame) < self._room:
+            try:  # not before now: what was last read into is still exported in `buffer_updated`
+                frame.extend(bytes(self._room - len(frame)))
+            except BufferError:  # somebody has kept it
+                self._frame = frame = frame + bytes(self._room - len(frame))
+        return memoryview(frame)[self._filled :]
 
     def buffer_updated(self, count: int) -> None:
         if self._frame is None:
@@ -195,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
             self.frame_began = began if p == 0 and began is not None else self.server.clock.now()
 
     def _begin_frame(self, size: int, received: bytearray, began: int | None) -> None:
-        self._frame, self._frame_size, self._filled = received, size, len(received)
+        self._frame, self._frame_size, self._filled, self._room = received, size, len(received), len(received)
         self.frame_began = self.server.clock.now() if began is None else began
         self._make_room()
 
@@ -207,16 +215,15 @@ class Connection(asyncio.BufferedProtocol):
             self._backlog.append(frame)
             self._frame = self.frame_began = None
             self._reserved_behind, self._reserved = self._reserved_behind + self._reserved, 0
-        elif filled == len(frame):
-            room = min(self._frame_size, max(filled * (4 if filled < 1 << 20 else 2), FREE_ROOM))
+        elif filled == self._room:
+            room = min(self._frame_size, max(filled + min(3 * filled, _MAX_GROWTH), FREE_ROOM))
             wanted = max(room - FREE_ROOM - self._reserved, 0)
             if wanted and not self.server.receiving.take(self, wanted):
                 self._is_starved = True
                 self._regulate_reading()
                 return
             self._reserved += wanted
-            self._frame = bytearray(room)
-            self._frame[:filled] = frame
+            self._room = room
 
     def feed(self) -> None:
         """The budget may have room again: reading goes on, and so does the time for the frame."""

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from equipoise.broker.connection import Call
     from equipoise.wire.schema import Message
 
 SLICE_S = 0.005
+Asked = TypeVar("Asked")
+Row = TypeVar("Row")
 
 
 class Turns:
@@ -38,16 +40,35 @@ class Turns:
             if self._queue:
                 self._loop.call_soon(self._take)
 
-    def run(self, call: Call, work: Iterator[object], answer: Callable[[], Message]) -> None:
-        """Does `work`, which yields wherever it may be interrupted, then answers. Short work is done at once."""
+    def run(self, call: Call, work: Iterator[object], answer: Callable[[], Message] | None) -> None:
+        """Does `work`, which yields wherever it may be interrupted, then answers, unless `work` has seen to that.
+        Short work is done at once."""
         try:
             ends = monotonic() + SLICE_S
             for _ in work:
                 if monotonic() >= ends:
                     self.add(lambda: self.run(call, work, answer))
                     return
-            response = answer()
+            response = answer() if answer is not None else None
         except Exception:  # noqa: BLE001  one request must not end the loop, nor the work of others
             call.connection.fail()
         else:
-            call.reply(response)
+            if response is not None:
+                call.reply(response)
+
+    def answer_each(
+        self,
+        call: Call,
+        asked: Iterable[Asked],
+        answer: Callable[[Asked], Row],
+        response: Callable[[list[Row]], Message],
+    ) -> None:
+        """The rows of an answer, one by one, for what was asked."""
+        rows: list[Row] = []
+
+        def work() -> Iterator[None]:
+            for one in asked:
+                rows.append(answer(one))
+                yield
+
+        self.run(call, work(), lambda: response(rows))

@@ -20,10 +20,15 @@ GROUP, TRANSACTION = 0, 1
 _FIRST_BATCHED = 4
 
 
-def handle(server: Server, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
+def handle(server: Server, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse | None:
     if call.version >= _FIRST_BATCHED:
-        found = [_find(server, call, request.key_type, key) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=found)
+        server.turns.answer_each(
+            call,
+            dict.fromkeys(request.coordinator_keys),
+            lambda key: _find(server, call, request.key_type, key),
+            lambda found: FindCoordinatorResponse(coordinators=found),
+        )
+        return None
     one = _find(server, call, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=one.error_code,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.broker.access import Kind, Operation, Resource
-from equipoise.coordinator.admin import list_groups
+from equipoise.coordinator.admin import GROUP_TYPE, list_groups
 from equipoise.coordinator.shard import Status
+from equipoise.coordinator.states import State
 from equipoise.wire.apis.k16_list_groups import ListGroupsRequest, ListGroupsResponse
 from equipoise.wire.errors import ErrorCode
 
@@ -15,16 +16,25 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 VERSIONS = "0-5"
+_STATES = frozenset(state.value.lower() for state in State)
+_TYPES = frozenset({GROUP_TYPE})
 
 
 def handle(server: Server, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
     shards = [shard.core for shard in server.groups.shards]
     if any(shard.status is Status.LOADING for shard in shards):
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    states, types = _known(request.states_filter, _STATES), _known(request.types_filter, _TYPES)
     groups = [
         row
         for shard in shards
-        for row in list_groups(shard, request.states_filter, request.types_filter)
+        for row in list_groups(shard, states, types)
         if server.may(Operation.DESCRIBE, Resource(Kind.GROUP, row.group_id))
     ]
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)
+
+
+def _known(asked: list[str], known: frozenset[str]) -> list[str]:
+    """What is asked for and exists, however long the list is; if none of it does, one of the rest, to find nothing."""
+    found = [word for word in dict.fromkeys(asked) if word.strip().lower() in known]
+    return found or asked[:1]

@@ -21,14 +21,22 @@ if TYPE_CHECKING:
 VERSIONS = "1-6"
 
 
-def handle(server: Server, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
+def handle(server: Server, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse | None:
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    answers = [_find(server, call, one) for one in asked]
+    server.turns.answer_each(
+        call, asked, lambda one: _find(server, call, one), lambda answers: _delete_found(server, answers)
+    )
+    return None
+
+
+def _delete_found(server: Server, answers: list[DeletableTopicResult]) -> DeleteTopicsResponse:
     times = Counter(answer.topic_id for answer in answers)
     doomed = [answer for answer in answers if answer.error_code == ErrorCode.NONE]
     for answer in doomed:
         if times[answer.topic_id] > 1:
             _refuse(answer, KafkaError(ErrorCode.INVALID_REQUEST, f"{answer.name} stands here more than once"))
+        elif server.topics.name_of(answer.topic_id) is None:  # another request was quicker
+            _refuse(answer, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {answer.name!r}"))
     _delete(server, [answer for answer in doomed if answer.error_code == ErrorCode.NONE])
     return DeleteTopicsResponse(responses=answers)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.broker.access import CLUSTER, Kind, Operation, Resource
@@ -30,14 +29,12 @@ _ADVERTISED = "advertised.listeners"
 def handle(server: Server, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse | None:
     """Each resource once: a small request could ask a thousand times for the longest answer there is."""
     asked = {(one.resource_type, one.resource_name): one for one in request.resources}
-    results: list[DescribeConfigsResult] = []
-
-    def steps() -> Iterator[None]:
-        for one in asked.values():
-            results.append(_describe(server, request, call, one))
-            yield
-
-    server.turns.run(call, steps(), lambda: DescribeConfigsResponse(results=results))
+    server.turns.answer_each(
+        call,
+        asked.values(),
+        lambda one: _describe(server, request, call, one),
+        lambda results: DescribeConfigsResponse(results=results),
+    )
     return None
 
 

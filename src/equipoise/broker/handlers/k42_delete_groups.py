@@ -40,18 +40,21 @@ def handle(server: Server, request: DeleteGroupsRequest, call: Call) -> DeleteGr
     if not names:
         return DeleteGroupsResponse(results=[])
     gathered = _Gathered(call, len(names))
-    for name in names:
-        shard = server.groups.shard_of(name)
-        try:
-            server.authorize(call, Operation.DELETE, Resource(Kind.GROUP, name))
-            if shard.core.unavailable is not ErrorCode.NONE:
-                raise KafkaError(shard.core.unavailable)
-        except KafkaError as error:
-            result = DeletableGroupResult(group_id=name, error_code=error.code)
-            gathered.reply(DeleteGroupsResponse(results=[result]))
-            continue
-        shard.after_writes(partial(_delete, server, shard, name, caller_of(call, gathered)))
+    server.turns.run(call, map(partial(_begin, server, call, gathered), names), None)
     return None
+
+
+def _begin(server: Server, call: Call, gathered: _Gathered, name: str) -> None:
+    shard = server.groups.shard_of(name)
+    try:
+        server.authorize(call, Operation.DELETE, Resource(Kind.GROUP, name))
+        if shard.core.unavailable is not ErrorCode.NONE:
+            raise KafkaError(shard.core.unavailable)
+    except KafkaError as error:
+        result = DeletableGroupResult(group_id=name, error_code=error.code)
+        gathered.reply(DeleteGroupsResponse(results=[result]))
+        return
+    shard.after_writes(partial(_delete, server, shard, name, caller_of(call, gathered)))
 
 
 def _delete(server: Server, shard: GroupShard, name: str, caller: Caller) -> None:
