@@ -49,6 +49,7 @@ bench: $(STAMP)
 	$(BIN)/equipoise bench coordinator
 	$(BIN)/equipoise bench assignors
 	$(BIN)/equipoise bench consumer
+	$(BIN)/equipoise bench producer
 	$(BIN)/equipoise bench handover
 	$(BIN)/equipoise bench generations
 	$(BIN)/equipoise bench history

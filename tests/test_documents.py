@@ -13,6 +13,7 @@ from equipoise.broker.config import rows
 from equipoise.broker.handlers import HANDLERS
 from equipoise.broker.topic_config import NO_EFFECT, TOPIC_ROWS
 from equipoise.client.config import rows as consumer_settings
+from equipoise.client.producer.config import rows as producer_settings
 from equipoise.console.main import app
 from equipoise.settings import kafka_name, render
 from equipoise.wire.schema import version_range
@@ -48,6 +49,11 @@ def test_supported_lists_the_topic_configs() -> None:
 def test_the_consumers_page_lists_its_settings() -> None:
     listed = table("docs/consumer.md", "Settings")
     assert listed == [[name, _default(row.default), row.metadata["doc"]] for name, row in consumer_settings().items()]
+
+
+def test_the_producers_page_lists_its_settings() -> None:
+    listed = table("docs/producer.md", "Settings")
+    assert listed == [[name, _default(row.default), row.metadata["doc"]] for name, row in producer_settings().items()]
 
 
 def _default(value: object) -> str:

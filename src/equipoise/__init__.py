@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from equipoise.client import (
         Admin,
         AsyncConsumer,
+        AsyncProducer,
         Consumer,
         ConsumerRecord,
         OffsetAndMetadata,
+        Producer,
         RebalanceListener,
+        RecordMetadata,
         TopicPartition,
     )
 
@@ -24,11 +27,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "AsyncConsumer",
+    "AsyncProducer",
     "Broker",
     "Consumer",
     "ConsumerRecord",
     "OffsetAndMetadata",
+    "Producer",
     "RebalanceListener",
+    "RecordMetadata",
     "TopicPartition",
     "__version__",
     "errors",

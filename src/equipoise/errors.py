@@ -14,8 +14,10 @@ from equipoise.lazy import importer
 if TYPE_CHECKING:
     from equipoise.client.agreement import KafkaConnectionError
     from equipoise.client.positions import (
+        LogTruncationError,
         NoOffsetForPartitionError,
         OffsetOutOfRangeError,
+        TopicReplacedError,
     )
     from equipoise.member.errors import (
         CommitFailedError,
@@ -51,12 +53,14 @@ __all__ = [
     "InconsistentStrategyError",
     "KafkaConnectionError",
     "KafkaError",
+    "LogTruncationError",
     "NoOffsetForPartitionError",
     "OffsetOutOfRangeError",
     "OwnershipLostError",
     "PipelineError",
     "ProtocolError",
     "RebalanceInProgressError",
+    "TopicReplacedError",
     "UnequalSubscriptionsError",
     "UsageError",
     "ZooKeeperUnavailable",
@@ -64,7 +68,12 @@ __all__ = [
 
 _HOMES = {
     "equipoise.client.agreement": ["KafkaConnectionError"],
-    "equipoise.client.positions": ["NoOffsetForPartitionError", "OffsetOutOfRangeError"],
+    "equipoise.client.positions": [
+        "LogTruncationError",
+        "NoOffsetForPartitionError",
+        "OffsetOutOfRangeError",
+        "TopicReplacedError",
+    ],
     "equipoise.member.errors": ["CommitFailedError", "FencedInstanceIdError", "RebalanceInProgressError"],
     "equipoise.spark.pipeline.errors": ["PipelineError"],
     "equipoise.wire.errors": ["EquipoiseError", "ErrorCode", "KafkaError", "ProtocolError", "UsageError"],

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 
 from equipoise.broker import Broker
 from equipoise.settings import render
-from equipoise.spark import producing, sink
+from equipoise.spark import sink, writing
 from equipoise.spark.sink_options import PRODUCER_WITHOUT_EFFECT, SinkOptions, rows
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.batch import Codec
@@ -99,7 +99,7 @@ def test_an_unknown_topic_is_refused_when_the_query_is_planned() -> None:
         options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "nowhere", "kafka.max.block.ms": "200"}
         with pytest.raises(KafkaError, match="topic 'nowhere' does not exist"):
             sink.batch_writer(schema_of([("value", TEXT)]), options)
-        producing.forget_all()
+        writing.forget_all()
 
 
 def test_the_page_lists_the_settings() -> None:

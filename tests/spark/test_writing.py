@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from equipoise.broker import Broker
 from equipoise.client import Admin, KafkaConnectionError
 from equipoise.proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
-from equipoise.spark import producing
+from equipoise.spark import writing
 from equipoise.spark.sink_options import SinkOptions
 from equipoise.spark.writing import write
 from equipoise.wire.errors import KafkaError, UsageError
@@ -29,7 +29,7 @@ QUICK = {"kafka.retry.backoff.ms": "10", "kafka.retry.backoff.max.ms": "50"}
 @pytest.fixture(autouse=True)
 def _nothing_is_left_open() -> Iterator[None]:
     yield
-    producing.forget_all()
+    writing.forget_all()
 
 
 def options(broker: Reachable | str, topic: str | None = "orders", **more: str) -> SinkOptions:
@@ -207,7 +207,7 @@ REFUSALS = {
     ),
     "size": (
         {"topic": ["orders"] * 3, "value": ["", "", "x" * 2_000_000]},
-        "row 3 takes 2000093 bytes as a record of topic 'orders', and kafka.max.request.size is 1048576: raise it",
+        "row 3 takes 2000093 bytes as a record of topic 'orders', and max.request.size is 1048576: raise it",
     ),
     "header": (
         {"topic": ["orders"], "value": [""], "headers": pa.array([[{"key": None, "value": b""}]], HEADERS)},

@@ -1,4 +1,4 @@
-"""The client's side of the wire: consumers, and the administration of topics. Names are imported when first used."""
+"""The client's side of the wire: consumers, producers, administration of topics. Names are imported when first used."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
         OffsetOutOfRangeError,
         TopicReplacedError,
     )
+    from equipoise.client.producer.async_producer import AsyncProducer
+    from equipoise.client.producer.delivery import RecordMetadata
+    from equipoise.client.producer.producer import Producer
     from equipoise.client.records import ConsumerRecord
     from equipoise.member import (
         CommitFailedError,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "AsyncConsumer",
+    "AsyncProducer",
     "CommitFailedError",
     "Connection",
     "Consumer",
@@ -41,8 +45,10 @@ __all__ = [
     "NoOffsetForPartitionError",
     "OffsetAndMetadata",
     "OffsetOutOfRangeError",
+    "Producer",
     "RebalanceInProgressError",
     "RebalanceListener",
+    "RecordMetadata",
     "TopicPartition",
     "TopicReplacedError",
 ]
@@ -50,6 +56,7 @@ __all__ = [
 _HOMES = {
     "Admin": "equipoise.client.admin",
     "AsyncConsumer": "equipoise.client.async_consumer",
+    "AsyncProducer": "equipoise.client.producer.async_producer",
     "Connection": "equipoise.client.connection",
     "Consumer": "equipoise.client.consumer",
     "ConsumerRecord": "equipoise.client.records",
@@ -57,7 +64,9 @@ _HOMES = {
     "LogTruncationError": "equipoise.client.positions",
     "NoOffsetForPartitionError": "equipoise.client.positions",
     "OffsetOutOfRangeError": "equipoise.client.positions",
+    "Producer": "equipoise.client.producer.producer",
     "RebalanceListener": "equipoise.client.listener",
+    "RecordMetadata": "equipoise.client.producer.delivery",
     "TopicReplacedError": "equipoise.client.positions",
 }
 _load = importer(__name__, {name: _HOMES.get(name, "equipoise.member") for name in __all__})

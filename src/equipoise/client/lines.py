@@ -22,6 +22,7 @@ class Purpose(Enum):
     QUESTIONS = "questions"  # answered at once: metadata, offsets
     FETCH = "fetch"  # one long fetch
     FETCH_ASIDE = "fetch aside"  # short fetches while the long one waits
+    PRODUCE = "produce"  # answered when all replicas have the records
     COORDINATOR = "coordinator"  # joins and heartbeats, which may be held
     OFFSETS = "offsets"  # of the coordinator too: any request behind a held heartbeat ends the hold
 

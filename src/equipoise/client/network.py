@@ -28,6 +28,7 @@ from equipoise.wire.schema import Message
 _RECEIVE_BUFFER = 64 * 1024
 _SMALLEST_KEPT = 256 * 1024
 _MOST_KEPT = 16 * 1024 * 1024  # bytes of buffers kept by one connection
+_LOOK_AGAIN_S = 0.002
 _COPY_UP_TO = 4096  # a small read is cut up faster as bytes than as views
 
 
@@ -125,6 +126,16 @@ class AsyncConnection(asyncio.BufferedProtocol):
         version = self.version(type(request))
         version = version if newest is None else min(version, newest)
         return decode_answer(response, version, await self._exchange(request, version, timeout))
+
+    async def tell(self, request: Message, newest: int) -> None:
+        """Sends what is not answered: Produce with acks=0. Returns when most of it has left this process."""
+        version = min(self.version(type(request)), newest)
+        if self.is_closed:
+            raise KafkaConnectionError(f"{self.address}: the connection is closed; connect again")
+        self._transport.write(self._agreement.encode(request, version)[1])
+        self.last_used = self._loop.time()
+        while self._transport.get_write_buffer_size() > _SMALLEST_KEPT and not self.is_closed:
+            await asyncio.sleep(_LOOK_AGAIN_S)
 
     def version(self, request: type[Message]) -> int:
         """The version in which `request` would be sent. UsageError: the broker serves none that we know."""

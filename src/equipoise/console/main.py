@@ -143,6 +143,16 @@ def bench_consumer(as_json: bool, quick: bool) -> None:
     run_bench(as_json, quick)
 
 
+@bench.command("producer", short_help="Records stored a second, beside other clients.")
+@as_json
+@click.option("--quick", is_flag=True, help="Fewer records and rounds, some seconds.")
+def bench_producer(as_json: bool, quick: bool) -> None:
+    """Records stored per second by our producer, beside confluent-kafka and kafka-python."""
+    from equipoise.console.bench.producer import run_bench
+
+    run_bench(as_json, quick)
+
+
 @bench.command("handover", short_help="What readers notice of a rebalance.")
 @as_json
 @click.option("--quick", is_flag=True, help="One round.")

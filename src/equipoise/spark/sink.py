@@ -24,9 +24,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from equipoise.spark.producing import producer_of
 from equipoise.spark.sink_options import SinkOptions
-from equipoise.spark.writing import write
+from equipoise.spark.writing import producer_of, write
 from equipoise.wire.errors import UsageError
 
 _BYTES = (StringType, BinaryType)
@@ -81,7 +80,7 @@ def _planned(schema: StructType, options: Mapping[str, str]) -> SinkOptions:
         if name in names:
             _check_type(name, schema[name].dataType)
     if parsed.topic is not None:
-        producer_of(parsed.producer).partitions(parsed.topic)
+        producer_of(parsed.producer).topic(parsed.topic)
     elif "topic" not in names:
         raise UsageError("no topic is given: set the option topic, or give a column topic")
     return parsed

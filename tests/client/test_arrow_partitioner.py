@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as oracle
 
-from equipoise.spark.partitioning import Sticky, by_key, murmur2
+from equipoise.client.producer.arrow_partitioner import Sticky, by_key, murmur2
 
 
 def expected(keys: list[bytes]) -> list[int]:

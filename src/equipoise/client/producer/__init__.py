@@ -1,0 +1,1 @@
+"""Producers: records to the leaders of their partitions, each stored once and in order."""

@@ -1,0 +1,177 @@
+"""What becomes of a record: a batch on its way, and the future of each record in it.
+
+A batch has one fate, so the futures of its records are its number in it and nothing more: a producer that sends
+hundreds of thousands of records a second cannot afford a lock for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+from equipoise.member.partitions import TopicPartition
+from equipoise.wire.errors import EquipoiseError
+from equipoise.wire.records.batch import BatchHeader, Buffer
+from equipoise.wire.records.build import Row
+
+log = logging.getLogger(__name__)
+
+UNKNOWN_OFFSET = -1
+_lock = threading.Lock()  # for the moment between a fate and those who ask for it; one for all batches is enough
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is stored. `offset` is -1 if the broker did not tell: acks=0, or a batch it had already."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+Report = Callable[[RecordMetadata | None, EquipoiseError | None], object]  # one of the two is None
+
+
+class Batch:
+    """Records of one partition, in order. `header` and `body` are there once it is closed."""
+
+    __slots__ = (
+        "_done",
+        "_reports",
+        "append_time",
+        "base_offset",
+        "body",
+        "count",
+        "deadline",
+        "error",
+        "failure",
+        "header",
+        "identity",
+        "is_passed_over",
+        "is_repeated",
+        "is_watched",
+        "label",
+        "number",
+        "partition",
+        "ready_at",
+        "rows",
+        "sequence",
+        "size",
+    )
+
+    def __init__(self, partition: TopicPartition, number: int, ready_at: float, deadline: float) -> None:
+        self.partition = partition
+        self.number = number  # in order of sending
+        self.label = "a record"  # of its first, in errors
+        self.ready_at = ready_at  # the end of linger.ms
+        self.deadline = deadline
+        self.rows: list[Row] = []
+        self.count = 0
+        self.size = 0  # bytes of records, at most
+        self.header: BatchHeader | None = None
+        self.body: Buffer = b""
+        self.identity: object = None  # who numbered it
+        self.sequence = -1
+        self.failure: EquipoiseError | None = None  # of the last attempt
+        self.is_repeated = False  # sent again, alone, after everything under way was answered
+        self.is_passed_over = False  # out of order, though the first of its partition
+        self.is_watched = False  # somebody will learn of an error
+        self.base_offset = UNKNOWN_OFFSET
+        self.append_time = -1
+        self.error: EquipoiseError | None = None
+        self._done = False
+        self._reports: list[tuple[int, Report]] = []
+
+    @property
+    def is_done(self) -> bool:
+        return self._done
+
+    def report(self, index: int, report: Report) -> None:
+        """Tells the application what becomes of a record; at once if that is known."""
+        self.is_watched = True
+        self.when_done(index, report)
+
+    def when_done(self, index: int, report: Report) -> None:
+        with _lock:
+            if not self._done:
+                self._reports.append((index, report))
+                return
+        self._tell(index, report)
+
+    def metadata(self, index: int) -> RecordMetadata:
+        offset = UNKNOWN_OFFSET if self.base_offset < 0 else self.base_offset + index
+        timestamp = self.append_time
+        if timestamp < 0 and index < len(self.rows):
+            timestamp = self.rows[index][0]
+        return RecordMetadata(*self.partition, offset, timestamp)
+
+    def conclude(self, error: EquipoiseError | None) -> None:
+        """Once: its records are stored, or never will be by this producer. Reports run in the producer's thread."""
+        with _lock:
+            self.error = error
+            self._done = True
+            reports, self._reports = self._reports, []
+        self.body = b""
+        for index, report in reports:
+            self._tell(index, report)
+
+    def _tell(self, index: int, report: Report) -> None:
+        try:
+            report(None if self.error else self.metadata(index), self.error)
+        except Exception:  # the application's own; the other records' reports must still run
+            log.exception("a delivery report of %s failed", self.partition)
+
+
+class Delivery:
+    """The future of one record: `result()` blocks, `await` does not."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    def report(self, report: Report) -> None:
+        """`report(metadata, error)` runs in the producer's thread, or here if the fate is known already."""
+        self._batch.report(self._index, report)
+
+    def done(self) -> bool:
+        return self._batch.is_done
+
+    def exception(self, timeout: float | None = None) -> EquipoiseError | None:
+        """Waits until it is known. TimeoutError when the seconds are up."""
+        self._batch.is_watched = True
+        if not self._batch.is_done:
+            event = threading.Event()
+            self._batch.report(self._index, lambda *_: event.set())
+            if not event.wait(timeout):
+                raise TimeoutError(f"a record for {self._batch.partition} is neither stored nor refused yet")
+        return self._batch.error
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where the record is stored. Raises the error if it is not, TimeoutError when the seconds are up."""
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        return self._batch.metadata(self._index)
+
+    def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
+        """Runs in the producer's thread, or here if the fate is known already."""
+        self._batch.report(self._index, lambda *_: callback(self))
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        self._batch.is_watched = True
+        if not self._batch.is_done:
+            loop = asyncio.get_running_loop()
+            waiter: asyncio.Future[None] = loop.create_future()
+            self._batch.report(self._index, lambda *_: loop.call_soon_threadsafe(_set, waiter))
+            yield from waiter
+        return self.result(0)
+
+
+def _set(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

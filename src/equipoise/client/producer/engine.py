@@ -1,0 +1,170 @@
+"""What one producer runs on its loop: the cluster, the sender, and what is known of topics.
+
+`Producer` and `AsyncProducer` are doors to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from equipoise.client.agreement import KafkaConnectionError
+from equipoise.client.cluster import Cluster
+from equipoise.client.producer.accumulator import RECORD_OVERHEAD
+from equipoise.client.producer.config import ProducerConfig
+from equipoise.client.producer.partitioner import Sticky, partition_for_key
+from equipoise.client.producer.sender import Sender
+from equipoise.member.partitions import TopicPartition
+from equipoise.settings import INT_MAX
+from equipoise.wire.apis.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
+from equipoise.wire.records.batch import HEADER_SIZE
+from equipoise.wire.records.build import Row
+
+_TOPIC_RESOURCE = 2
+_CREATION_S = 5.0  # in which a cluster that creates topics by itself has done so
+
+
+class Topic:
+    """A topic that is sent to. `partitions` grows with the topic."""
+
+    def __init__(self, name: str, count: int, limit: int) -> None:
+        self.name = name
+        self.limit = limit  # most bytes of records in a batch
+        self.partitions: list[TopicPartition] = []
+        self.sticky = Sticky()
+        self.grow(count)
+
+    def grow(self, count: int) -> None:
+        self.partitions += [TopicPartition(self.name, number) for number in range(len(self.partitions), count)]
+
+    def choose(self, partition: int | None, key: bytes | None, size: int) -> TopicPartition:
+        partitions = self.partitions
+        if partition is not None:
+            if not 0 <= partition < len(partitions):
+                raise UsageError(
+                    f"partition={partition}: topic {self.name!r} has {len(partitions)}, from 0 to {len(partitions) - 1}"
+                )
+            return partitions[partition]
+        if key is not None:
+            return partitions[partition_for_key(key, len(partitions))]
+        return partitions[self.sticky.take(size, len(partitions), self.limit)]
+
+
+class Engine:
+    """Made on the loop."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self.config = config
+        self.cluster = Cluster(config.client)
+        self.sender = Sender(self.cluster, config)
+        self.accumulator = self.sender.accumulator
+        self.topics: dict[str, Topic] = {}
+        self._metadata = asyncio.Event()
+        self.cluster.watchers.append(self._learn)
+
+    def start(self) -> None:
+        self.cluster.start()
+        self.sender.start()
+
+    async def close(self) -> None:
+        await self.sender.close()
+        await self.cluster.close()
+
+    def _learn(self) -> None:
+        for name, topic in self.topics.items():
+            if (info := self.cluster.topics.get(name)) is not None:
+                topic.grow(info.partitions)
+        self._metadata.set()
+
+    async def topic(self, name: str, wanted: int = 1) -> Topic:
+        """Waits for its metadata. KafkaError: it does not exist; KafkaConnectionError: nobody answers."""
+        self.cluster.know_also([name])
+        try:
+            async with asyncio.timeout(self.config.max_block_ms / 1000):
+                if name in self.topics and len(self.topics[name].partitions) < wanted:
+                    await self.cluster.refresh()
+                await self._await_metadata(name)
+                limit = await self._batch_limit(name)
+        except TimeoutError:
+            raise self._not_found(name) from None
+        return self.topics.setdefault(name, Topic(name, self.cluster.topics[name].partitions, limit))
+
+    async def _await_metadata(self, name: str) -> None:
+        until = time.monotonic() + _CREATION_S
+        while name not in self.cluster.topics:
+            if (error := self.cluster.errors.get(name)) is not None:
+                raise error
+            if time.monotonic() > until and self.cluster.nodes and self.cluster.last_failure is None:
+                raise self._not_found(name)
+            self._metadata.clear()
+            await self._metadata.wait()
+
+    def _not_found(self, name: str) -> EquipoiseError:
+        if self.cluster.nodes and self.cluster.last_failure is None:
+            return KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {name!r} does not exist, and the cluster does not create it: create it, or mend the name",
+            )
+        why = self.cluster.last_failure or f"no broker of {self.config.bootstrap_servers} has answered"
+        return KafkaConnectionError(f"{why} (tried for {self.config.max_block_ms} ms)")
+
+    async def _batch_limit(self, topic: str) -> int:
+        """So that neither we nor the broker find a batch too large."""
+        most = min(self.config.batch_size, self.config.max_request_size, await self._max_message_bytes(topic))
+        return max(1, most - HEADER_SIZE)
+
+    async def _max_message_bytes(self, topic: str) -> int:
+        resource = DescribeConfigsResource(
+            resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=["max.message.bytes"]
+        )
+        try:
+            answer = await self.cluster.ask(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
+            ((found,),) = (result.configs for result in answer.results)
+            return int(found.value or INT_MAX)
+        except (EquipoiseError, ValueError):  # nobody need tell us; the broker then says which batch is too large
+            return INT_MAX
+
+    def take_unseen(self) -> EquipoiseError | None:
+        """The first failure that nobody has been told of."""
+        unseen, self.sender.unseen = self.sender.unseen, None
+        return unseen
+
+
+Text = bytes | str | None
+Headers = tuple[tuple[str, bytes | None], ...]
+GivenHeaders = Mapping[str, Text] | list[tuple[str, Text]] | tuple[tuple[str, Text], ...]
+
+
+def prepare(
+    config: ProducerConfig, value: Text, key: Text, timestamp: int | None, headers: GivenHeaders
+) -> tuple[Row, int]:
+    """A record, and the most bytes it can take. UsageError says what is wrong with it."""
+    raw_key, raw_value = _raw(key), _raw(value)
+    size = RECORD_OVERHEAD + len(raw_key or b"") + len(raw_value or b"")
+    packed: Headers = ()
+    if headers:
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        packed = tuple((name, _raw(content)) for name, content in pairs)
+        size += sum(10 + 3 * len(name) + len(content or b"") for name, content in packed)
+    if size + HEADER_SIZE > config.max_request_size:
+        raise UsageError(
+            f"the record takes {size + HEADER_SIZE} bytes, and max.request.size is {config.max_request_size}: "
+            "raise it, and with it max.message.bytes of the topic"
+        )
+    return (int(time.time() * 1000) if timestamp is None else timestamp, raw_key, raw_value, packed), size
+
+
+def _raw(given: Text) -> bytes | None:
+    if given is None or type(given) is bytes:
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    raise UsageError(f"{type(given).__name__} cannot be sent: give bytes or text, for instance json.dumps(...)")

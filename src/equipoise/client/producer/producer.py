@@ -1,0 +1,163 @@
+"""A producer that blocks: its connections run in a thread of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
+
+from equipoise.client.loop_thread import LoopThread
+from equipoise.client.producer.config import ProducerConfig
+from equipoise.client.producer.delivery import Batch, Delivery, Report
+from equipoise.client.producer.engine import Engine, GivenHeaders, Text, Topic, prepare
+from equipoise.member.partitions import TopicPartition
+from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
+from equipoise.wire.records.batch import BatchHeader, Buffer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CLOSE_S = 30.0
+
+
+class Producer:
+    """Settings by Kafka's names, or as keywords with underscores; docs/producer.md lists them.
+
+        with Producer({"bootstrap.servers": "127.0.0.1:9092"}) as producer:
+            producer.send("orders", b"value", key=b"key")
+
+    Threads may share it. The end of `with` waits until all is stored.
+    """
+
+    def __init__(self, config: Mapping[str, object] | ProducerConfig | None = None, /, **settings: object) -> None:
+        self.config = parse(config, settings)
+        self._is_closed = False
+        self._finding = threading.Lock()
+        self._thread = LoopThread("equipoise-producer")
+        self._engine = self._thread.run(open_engine(self.config))
+        self._topics = self._engine.topics
+        self._append = self._engine.accumulator.append
+
+    def send(
+        self,
+        topic: str,
+        value: Text = None,
+        *,
+        key: Text = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: GivenHeaders = (),
+        on_delivery: Report | None = None,
+    ) -> Delivery:
+        """Returns before the record is stored; the result tells when it is, and where.
+
+        `on_delivery(metadata, error)` is called in the producer's thread, one of the two is None. Waits, for
+        max.block.ms at most, for a new topic's metadata and for room in buffer.memory.
+        """
+        known = self._topics.get(topic) or self._find(topic)
+        row, size = prepare(self.config, value, key, timestamp, headers)
+        place = known.choose(partition, row[1], size)
+        if self._is_closed:
+            raise UsageError("this producer is closed: make a new one")
+        delivery = self._append(place, row, size, known.limit)
+        if on_delivery is not None:
+            delivery.report(on_delivery)
+        return delivery
+
+    def send_arrow(self, rows: pa.RecordBatch | pa.Table, topic: str | None = None) -> int:
+        """Sends a row of Arrow columns as a record each, without a Python object per row, and returns their number.
+
+        Columns: value, and where they are there key, headers, partition, timestamp, and topic if none is given here.
+        Returns before they are stored: `flush` tells. Raises the error of earlier records that nobody else was told of.
+        """
+        from equipoise.client.producer.arrow import ArrowRows, pieces
+
+        self.raise_unseen()
+        sending = ArrowRows(self, topic)
+        for batch in rows.to_batches() if hasattr(rows, "to_batches") else [rows]:
+            for piece in pieces(batch):
+                sending.send(piece)
+        return sending.rows
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Returns when everything sent so far is stored.
+
+        Raises the first error of a record whose future or report nobody asked for, so that none is lost unseen;
+        KafkaError when the seconds are up.
+        """
+        try:
+            self._thread.run(self._engine.sender.flush(), timeout)
+        except TimeoutError:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"not all records were stored within {timeout:g} s") from None
+        self.raise_unseen()
+
+    def raise_unseen(self) -> None:
+        """The first error of a record whose future or report nobody asked for."""
+        if (unseen := self._engine.take_unseen()) is not None:
+            raise unseen
+
+    def topic(self, name: str, wanted: int = 1) -> Topic:
+        """What is known of a topic; asked for anew if it has fewer partitions than `wanted`, for it may have grown.
+
+        KafkaError: it does not exist; KafkaConnectionError: nobody answers."""
+        known = self._topics.get(name)
+        return known if known is not None and len(known.partitions) >= wanted else self._find(name, wanted)
+
+    def partitions_for(self, topic: str) -> int:
+        """How many partitions the topic has."""
+        return len(self.topic(topic).partitions)
+
+    def add(self, partition: TopicPartition, header: BatchHeader, body: Buffer, label: str) -> Batch:
+        """Takes a batch as `RecordColumns.batches` makes it; `label` names its first record in errors."""
+        return self._engine.accumulator.add(partition, header, body, label)
+
+    def close(self, timeout: float = _CLOSE_S) -> None:
+        """Stores what was sent, for so many seconds at most, and ends. Raises as `flush` does."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self.flush(timeout)
+        finally:
+            self._end()
+
+    def abandon(self) -> None:
+        """Ends without waiting: what is under way may or may not be stored."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._end()
+
+    def _end(self) -> None:
+        self._thread.run(self._engine.close())
+        self._thread.end()
+
+    def _find(self, topic: str, wanted: int = 1) -> Topic:
+        if self._is_closed:
+            raise UsageError("this producer is closed: make a new one")
+        with self._finding:
+            return self._thread.run(self._engine.topic(topic, wanted))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """After an error of the application what was sent is stored all the same, but only its own error is raised."""
+        try:
+            self.close()
+        except KafkaError:
+            if kind is None:
+                raise
+
+
+def parse(config: Mapping[str, object] | ProducerConfig | None, settings: Mapping[str, object]) -> ProducerConfig:
+    if isinstance(config, ProducerConfig):
+        return config
+    if config is not None and settings:
+        raise UsageError("give settings as one mapping or as keywords, not both")
+    return ProducerConfig.parse(config) if config is not None else ProducerConfig.from_keywords(**settings)
+
+
+async def open_engine(config: ProducerConfig) -> Engine:
+    engine = Engine(config)
+    engine.start()
+    return engine

@@ -1,0 +1,453 @@
+"""Batches to the leaders of their partitions, each stored once and in order (Kafka's Sender and TransactionManager).
+
+Several requests are under way on a connection. When a batch fails, its partition waits until all of its batches are
+answered; what has failed is then sent again, one batch at a time and with the numbers it had, until it is stored or its
+time is up. A broker knows the numbers, so what it has already is not stored twice.
+
+A broker that does not know a producer takes its batches from any number on. So the first batch goes alone, a
+partition's batches go to one broker at a time, and a new connection is used when all of the old one's have failed:
+otherwise a later batch could be stored without those before it, which would then be taken for stored.
+
+A batch that is given up leaves a gap in the numbers of its partition, which a broker does not accept. So the next
+batches are numbered anew, under a new producer id (KIP-360). Batches behind the gap were refused for being out of
+order, hence not stored: they can be numbered anew as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Iterable
+from functools import partial
+
+from equipoise.client.agreement import error_from
+from equipoise.client.cluster import Cluster, Leader, Node
+from equipoise.client.lines import Backoff, Purpose
+from equipoise.client.network import AsyncConnection
+from equipoise.client.offsets import PASSING
+from equipoise.client.producer.accumulator import Accumulator, Queue
+from equipoise.client.producer.config import ACKS, ProducerConfig
+from equipoise.client.producer.delivery import Batch
+from equipoise.member.partitions import TopicPartition
+from equipoise.settings import INT_MAX
+from equipoise.wire.apis.k00_produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from equipoise.wire.apis.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
+from equipoise.wire.records.batch import HEADER_SIZE
+from equipoise.wire.records.build import close_batch, frame_batch
+
+log = logging.getLogger(__name__)
+
+_WITHOUT_IDS = 12  # the newest version of Produce that has topics by name
+_MAX_SEQUENCE = 2**31 - 1
+_REPEATED = PASSING | {
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+}
+_MOVED = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+_STORED = {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}
+_OUT_OF_ORDER = {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
+_NEVER = float("inf")
+_LOOK_S = 0.5  # at deadlines, when nothing else happens
+
+
+class Identity:
+    """A producer id, and the next sequence number of each partition."""
+
+    def __init__(self, producer_id: int, producer_epoch: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self._sequences: dict[TopicPartition, int] = {}
+
+    def take(self, batch: Batch) -> int:
+        sequence = self._sequences.get(batch.partition, 0)
+        self._sequences[batch.partition] = (sequence + batch.count) & _MAX_SEQUENCE
+        return sequence
+
+
+class Sender:
+    """Everything here runs on one loop; `wake` may be called by any thread."""
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        self._is_woken = False
+        self.accumulator = Accumulator(config, self.wake)
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._in_flight: dict[int, int] = {}  # requests by node
+        self._connections: dict[int, AsyncConnection] = {}
+        self._connecting: dict[int, asyncio.Task[None]] = {}
+        self._identity: Identity | None = None
+        self._gaps: set[TopicPartition] = set()  # behind which batches are numbered anew
+        self._asking: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._main: asyncio.Task[None] | None = None
+        self.unseen: EquipoiseError | None = None  # the first failure that nobody watches
+        cluster.watchers.append(self._news.set)
+
+    def start(self) -> None:
+        self._main = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """What is still under way is given up."""
+        working = self._main, self._asking, *self._tasks, *self._connecting.values()
+        tasks = [task for task in working if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        closed = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the producer was closed before the record was stored")
+        for queue in self.accumulator.busy():
+            for batch in [*queue.under_way, *queue.failed, *queue.waiting]:
+                self._conclude(batch, closed)
+
+    def wake(self) -> None:
+        """One crossing of threads for all batches that begin before the sender looks."""
+        if not self._is_woken:
+            self._is_woken = True
+            self._loop.call_soon_threadsafe(self._news.set)
+
+    async def flush(self) -> None:
+        """Returns when every batch there is now has its fate."""
+        for batch in self.accumulator.flush():
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            batch.when_done(0, partial(_release, waiter))
+            await waiter
+
+    # -- the loop
+
+    async def _run(self) -> None:
+        while True:
+            self._news.clear()
+            self._is_woken = False
+            try:
+                pause = self._look()
+            except Exception:  # a bug of ours: records would wait for ever, in silence
+                log.exception("batches could not be sent")
+                pause = _LOOK_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._news.wait()
+
+    def _look(self) -> float:
+        """Sends what is due. Returns the seconds until something may be, if nothing happens before."""
+        now = time.monotonic()
+        due = now + _LOOK_S
+        by_node: dict[int, list[Batch]] = {}
+        for queue in self.accumulator.busy():
+            self._expire(queue, now)
+            at = self._due(queue, now)
+            if at > now:
+                due = min(due, at)
+            elif (node_id := self._node(queue)) is not None and self._can_send(node_id):
+                by_node.setdefault(node_id, []).append(self._take(queue, node_id))
+        for node_id, batches in by_node.items():
+            for portion in self._portions(batches):
+                self._send(node_id, portion)
+        return max(due - now, 0.0) if not self._has_more(now) else 0.0
+
+    def _has_more(self, now: float) -> bool:
+        """Whether a partition has another batch for a request that may be sent at once."""
+        return any(
+            self._due(queue, now) <= now and (node_id := self._node(queue)) is not None and self._can_send(node_id)
+            for queue in self.accumulator.busy()
+        )
+
+    def _due(self, queue: Queue, now: float) -> float:
+        """When the partition's next batch may go."""
+        if queue.failed:
+            return _NEVER if queue.under_way else queue.retry_at
+        if not queue.waiting or (queue.under_way and not self._may_follow(queue)):
+            return _NEVER
+        return now if self.accumulator.is_ready(queue, now) else queue.waiting[0].ready_at
+
+    def _may_follow(self, queue: Queue) -> bool:
+        """Whether a batch may go while others are under way. What is sent again goes alone. What was numbered under an
+        old id may have to be sent again, and nothing behind it may overtake it. So a new id goes alone as well, until
+        the broker has stored a batch under it."""
+        if queue.under_way[-1].is_repeated:
+            return False
+        return not self._config.enable_idempotence or queue.known_as is self._identity
+
+    def _node(self, queue: Queue) -> int | None:
+        """The leader, unless batches are still under way to the one before."""
+        leader = self._cluster.leader(queue.partition)
+        if leader is None:
+            self._cluster.request_refresh()
+            return None
+        return None if queue.under_way and queue.node_id != leader.node_id else leader.node_id
+
+    def _can_send(self, node_id: int) -> bool:
+        if self._config.enable_idempotence and self._identity is None:
+            self._ask_identity()
+            return False
+        connection, in_flight = self._connections.get(node_id), self._in_flight.get(node_id, 0)
+        if connection is None or connection.is_closed:
+            if not in_flight and node_id not in self._connecting:
+                self._connecting[node_id] = asyncio.create_task(self._connect(node_id))
+            return False
+        return in_flight < self._config.max_in_flight_requests_per_connection
+
+    async def _connect(self, node_id: int) -> None:
+        try:
+            self._connections[node_id] = await self._cluster.connection(node_id, Purpose.PRODUCE)
+        except EquipoiseError as error:
+            self._note(error, node_id)
+            self._cluster.request_refresh()
+            await asyncio.sleep(self._backoff.pause(1))
+        finally:
+            del self._connecting[node_id]
+            self._news.set()
+
+    def _take(self, queue: Queue, node_id: int) -> Batch:
+        """The next batch, numbered; from now on it is under way."""
+        if queue.failed:
+            batch = next(batch for batch in queue.failed if not batch.is_passed_over)
+            queue.failed.remove(batch)
+            batch.is_repeated = True
+        else:
+            batch = self.accumulator.take(queue)
+        if batch.header is None:
+            batch.header, batch.body = close_batch(batch.rows, self._config.codec)
+        if batch.identity is None and self._identity is not None:
+            batch.identity, batch.sequence = self._identity, self._identity.take(batch)
+        queue.under_way.append(batch)
+        queue.node_id = node_id
+        return batch
+
+    def _portions(self, batches: list[Batch]) -> Iterable[list[Batch]]:
+        """Requests of at most max.request.size, or of one batch."""
+        portion: list[Batch] = []
+        size = 0
+        for batch in batches:
+            more = HEADER_SIZE + len(batch.body)
+            if portion and size + more > self._config.max_request_size:
+                yield portion
+                portion, size = [], 0
+            portion.append(batch)
+            size += more
+        yield portion
+
+    # -- a request
+
+    def _send(self, node_id: int, batches: list[Batch]) -> None:
+        self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
+        task = asyncio.create_task(self._produce(node_id, self._connections[node_id], batches))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _produce(self, node_id: int, connection: AsyncConnection, batches: list[Batch]) -> None:
+        try:
+            request = self._request(batches)
+            if request.acks == 0:
+                await connection.tell(request, _WITHOUT_IDS)
+                answer = None
+            else:
+                timeout = self._config.request_timeout_ms / 1000
+                answer = await connection.send(request, ProduceResponse, timeout, newest=_WITHOUT_IDS)
+        except EquipoiseError as error:
+            for batch in batches:
+                self._fail(batch, error)
+            self._cluster.request_refresh()
+        else:
+            self._take_answer(batches, answer)
+        finally:
+            self._in_flight[node_id] -= 1
+            self._news.set()
+
+    def _request(self, batches: list[Batch]) -> ProduceRequest:
+        topics: dict[str, TopicProduceData] = {}
+        for batch in batches:
+            name, number = batch.partition
+            topic = topics.setdefault(name, TopicProduceData(name=name, partition_data=[]))
+            topic.partition_data.append(PartitionProduceData(index=number, records=memoryview(_framed(batch))))
+        timeout = min(self._config.request_timeout_ms, INT_MAX)
+        return ProduceRequest(acks=ACKS[self._config.acks], timeout_ms=timeout, topic_data=list(topics.values()))
+
+    def _take_answer(self, batches: list[Batch], answer: ProduceResponse | None) -> None:
+        if answer is None:
+            for batch in batches:
+                self._store(batch)
+            return
+        nodes = {one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints}
+        found = {TopicPartition(t.name, one.index): one for t in answer.responses for one in t.partition_responses}
+        for batch in batches:
+            one = found.get(batch.partition)
+            if one is None:
+                self._fail(batch, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer lacks the partition"))
+            else:
+                self._judge(batch, one, nodes)
+
+    def _judge(self, batch: Batch, answer: PartitionProduceResponse, nodes: dict[int, Node]) -> None:
+        code = answer.error_code
+        if code in _STORED:
+            batch.base_offset, batch.append_time = answer.base_offset, answer.log_append_time_ms
+            self._store(batch)
+            return
+        error = error_from(code, answer.error_message or f"{batch.partition} was refused")
+        if code in _OUT_OF_ORDER and self._config.enable_idempotence:
+            self._fail_out_of_order(batch, error)
+        elif code in _REPEATED:
+            self._learn(batch, answer, nodes)
+            self._fail(batch, error)
+        else:
+            self._give_up(batch, _refused(batch, error))
+
+    def _learn(self, batch: Batch, answer: PartitionProduceResponse, nodes: dict[int, Node]) -> None:
+        """The new leader, where the old one tells it (KIP-951); else it is asked for."""
+        hint = answer.current_leader
+        if hint is not None and hint.leader_id >= 0:
+            leader = Leader(hint.leader_id, hint.leader_epoch)
+            if self._cluster.learn_leader(batch.partition, leader, nodes.get(hint.leader_id)):
+                self._queue(batch).retry_at = 0.0
+                return
+        if answer.error_code in _MOVED:
+            self._cluster.request_refresh()
+
+    # -- fates
+
+    def _queue(self, batch: Batch) -> Queue:
+        return self.accumulator.queues[batch.partition]
+
+    def _store(self, batch: Batch) -> None:
+        queue = self._queue(batch)
+        queue.under_way.remove(batch)
+        queue.known_as = batch.identity
+        queue.failures = 0
+        queue.retry_at = 0.0
+        for passed in [one for one in queue.failed if one.is_passed_over]:
+            queue.failed.remove(passed)
+            self._conclude(passed, None)
+        self._conclude(batch, None)
+        if not queue.failed and not queue.under_way:
+            self._gaps.discard(batch.partition)
+
+    def _fail(self, batch: Batch, error: EquipoiseError) -> None:
+        """It will be sent again."""
+        queue = self._queue(batch)
+        queue.under_way.remove(batch)
+        batch.failure = error
+        queue.failed.append(batch)
+        queue.failed.sort(key=lambda one: one.number)
+        if not queue.under_way:
+            queue.failures += 1
+            queue.retry_at = time.monotonic() + self._backoff.pause(queue.failures)
+
+    def _fail_out_of_order(self, batch: Batch, error: EquipoiseError) -> None:
+        """Behind a gap it is not stored, and is numbered anew. Behind one that failed it is not stored either: it is
+        sent again. If it is out of order though it was sent again, alone, the broker was killed and
+        remembers only the last batch it had of us, and finds those before it out of order instead of known. They are
+        passed over: where the broker has, or takes, one that is behind them, it has them too."""
+        self._fail(batch, error)
+        if batch.partition in self._gaps:
+            batch.identity, batch.sequence = None, -1
+            return
+        if not batch.is_repeated:
+            return
+        batch.is_passed_over = True
+        queue = self._queue(batch)
+        if all(one.is_passed_over for one in queue.failed):
+            failed, queue.failed = queue.failed, []
+            self._leave_gap(batch.partition)
+            for one in failed:
+                self._conclude(one, _refused(one, error))
+
+    def _give_up(self, batch: Batch, error: EquipoiseError) -> None:
+        queue = self._queue(batch)
+        if batch in queue.under_way:
+            queue.under_way.remove(batch)
+        if batch.identity is not None:
+            self._leave_gap(batch.partition)
+        self._conclude(batch, error)
+
+    def _leave_gap(self, partition: TopicPartition) -> None:
+        self._gaps.add(partition)
+        self._identity = None
+
+    def _expire(self, queue: Queue, now: float) -> None:
+        for batch in [one for one in (*queue.failed, *list(queue.waiting)[:1]) if one.deadline < now]:
+            if batch in queue.failed:
+                queue.failed.remove(batch)
+            elif queue.waiting and queue.waiting[0] is batch:
+                self.accumulator.take(queue)
+            why = batch.failure or self._cluster.last_failure or "its leader was not found"
+            late = f"not stored within {self._config.delivery_timeout_ms} ms (delivery.timeout.ms): {why}"
+            self._give_up(batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{_words(batch)} {late}"))
+
+    def _conclude(self, batch: Batch, error: EquipoiseError | None) -> None:
+        if error is not None and not batch.is_watched and self.unseen is None:
+            self.unseen = error
+        self.accumulator.release(batch)
+        batch.conclude(error)
+
+    # -- who we are
+
+    def _ask_identity(self) -> None:
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._find_identity())
+
+    async def _find_identity(self) -> None:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=INT_MAX)
+        failures = 0
+        while self._identity is None:
+            try:
+                answer = await self._cluster.ask(request, InitProducerIdResponse)
+                if not answer.error_code:
+                    self._identity = Identity(answer.producer_id, answer.producer_epoch)
+                    break
+                self._note(error_from(answer.error_code, "the cluster gives no producer id"))
+            except EquipoiseError as error:
+                self._note(error)
+            failures += 1
+            await asyncio.sleep(self._backoff.pause(failures))
+        self._news.set()
+
+    def _note(self, error: EquipoiseError, node_id: int | None = None) -> None:
+        """Every batch that waits for an id, or for this node, will say why, if its time runs out."""
+        for queue in self.accumulator.busy():
+            leader = self._cluster.leader(queue.partition)
+            if node_id is None or (leader is not None and leader.node_id == node_id):
+                for batch in (*queue.failed, *list(queue.waiting)):
+                    batch.failure = error
+
+
+def _release(waiter: asyncio.Future[None], *_: object) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def _framed(batch: Batch) -> bytearray:
+    assert batch.header is not None
+    header = batch.header
+    if isinstance(batch.identity, Identity):
+        header = header._replace(
+            producer_id=batch.identity.producer_id,
+            producer_epoch=batch.identity.producer_epoch,
+            base_sequence=batch.sequence,
+        )
+    return frame_batch(header, batch.body)
+
+
+def _refused(batch: Batch, error: EquipoiseError) -> KafkaError:
+    code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+    remedy = ""
+    if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+        remedy = f", {len(batch.body)} bytes: raise max.message.bytes of the topic"
+        remedy += " or lower batch.size" if batch.count > 1 else ""
+    return KafkaError(code, f"{_words(batch)} not stored: {error}{remedy}")
+
+
+def _words(batch: Batch) -> str:
+    more = f" and {batch.count - 1} more" if batch.count > 1 else ""
+    return f"{batch.label}{more}, for {batch.partition},"
