@@ -107,6 +107,40 @@ def test_what_is_there_after_a_deadline_is_sent_though_it_is_less_than_min_bytes
     assert values_in(fetched(reader.receive())) == [b"little"]
 
 
+@pytest.mark.parametrize("min_bytes", [2500, 3000, 1_000_000])
+def test_min_bytes_that_whole_batches_cannot_reach_are_not_waited_for(client: RawClient, min_bytes: int) -> None:
+    """Kafka fills up to the limit with a cut batch: three of 1,070 bytes count as the 3,000 asked for."""
+    create_topic(client)
+    for _ in range(3):
+        append(client, bytes(1000))
+    limits = {"partition_max_bytes": 3000, "max_bytes": 3000}
+    answer = fetch(client, max_wait_ms=LONG_WAIT, min_bytes=min_bytes, **limits)
+    assert values_in(answer) == [bytes(1000)] * 2
+
+
+def test_bytes_count_to_the_limit_of_their_partition_and_no_further(broker: Broker, connect: Connect) -> None:
+    reader, writer = connect(broker), connect(broker)
+    create_topic(writer, partitions=2)
+    for _ in range(3):
+        append(writer, bytes(1000))
+    offsets = {("t", 0): 0, ("t", 1): 0}
+    park(broker, reader, fetch_request(offsets, max_wait_ms=LONG_WAIT, min_bytes=3000, partition_max_bytes=2000))
+    append(writer, bytes(800), partition=1)
+    assert parked_calls(broker) == 1
+    append(writer, bytes(800), partition=1)
+    answer = partitions_of(reader.receive())
+    assert [len(values_in(data)) for data in answer.values()] == [1, 2]
+
+
+def test_who_reads_an_older_segment_does_not_wait_for_more_of_it(client: RawClient) -> None:
+    """It never comes; Kafka answers at once, too (DelayedFetch)."""
+    create_topic(client, configs={"internal.segment.bytes": "2500"})
+    for _ in range(5):
+        append(client, bytes(1000))
+    answer = fetch(client, max_wait_ms=LONG_WAIT, min_bytes=1_000_000)
+    assert values_in(answer) == [bytes(1000)] * 2
+
+
 @pytest.mark.parametrize("options", [{"max_wait_ms": 0}, {"max_wait_ms": LONG_WAIT, "min_bytes": 0}])
 def test_a_fetch_that_does_not_want_to_wait_is_answered_at_once(client: RawClient, options: dict[str, int]) -> None:
     create_topic(client)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from equipoise.broker import Broker
+from equipoise.log.directory import DataDirectory, TopicRecord
 from equipoise.wire.apis.k03_metadata import MetadataRequest
 from equipoise.wire.apis.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from equipoise.wire.errors import ErrorCode
@@ -23,7 +24,7 @@ from tests.broker.calls import (
 )
 from tests.broker.conftest import Connect, Start, eventually
 from tests.broker.rawclient import RawClient
-from tests.broker.test_topic_configs import DYNAMIC_TOPIC, SET, change, value_of
+from tests.broker.test_topic_configs import DEFAULT, DYNAMIC_TOPIC, SET, change, value_of
 from tests.broker.test_topics import grow, partition_count
 
 
@@ -185,3 +186,17 @@ def test_a_topic_deleted_while_it_is_compacted_harms_nobody(start: Start, connec
             append(client, bytes(100), key=b"%d" % (number % 2))
         assert delete_topic(client, "t") == ErrorCode.NONE
     assert append(client, b"alive", topic="other") == 0
+
+
+def test_segments_smaller_than_kafka_allows_are_kept_from_an_older_version(
+    start: Start, connect: Connect, tmp_path: Path
+) -> None:
+    directory = DataDirectory(tmp_path)
+    directory.save_topics([TopicRecord("t", bytes(range(16)), 1, {"segment.bytes": "1500", "retention.ms": "-1"})])
+    directory.close()
+    client = connect(start(data=tmp_path))
+    for _ in range(3):
+        append(client, bytes(1000))
+    assert len(list((tmp_path / "t-0").glob("*.log"))) == 3
+    assert value_of(client, "retention.ms") == ("-1", DYNAMIC_TOPIC)
+    assert value_of(client, "segment.bytes") == ("1073741824", DEFAULT)

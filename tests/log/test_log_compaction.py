@@ -31,7 +31,16 @@ from equipoise.log.config import LogConfig
 from equipoise.log.disk import PartitionFiles
 from equipoise.log.partition import PartitionLog
 from equipoise.log.segment import Segment
-from equipoise.wire.records.batch import HEADER_SIZE, Codec, crc_of, iter_headers, read_header, validate, write_header
+from equipoise.wire.records.batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    Codec,
+    crc_of,
+    iter_headers,
+    read_header,
+    validate,
+    write_header,
+)
 from equipoise.wire.records.build import Record
 from equipoise.wire.records.read import read_all
 
@@ -551,3 +560,94 @@ def test_a_leftover_of_an_earlier_attempt_is_overwritten(disk: Medium) -> None:
     log.compact(NOW)
     assert texts(read_log(log)) == ["9"]
     assert isinstance(log._files, PartitionFiles)
+
+
+def headers_read(log: PartitionLog, offset: int, max_bytes: int = ALL) -> list[BatchHeader]:
+    views = log.read(offset, max_bytes, log.high_watermark)
+    return [header for view in views for _, header in iter_headers(view)]
+
+
+def overwritten(log: PartitionLog) -> None:
+    """Segments that lose some of their records, the last of them, or all; the active one has something to read."""
+    for number in range(200):
+        set_key(log, f"key-{number % 5}", str(number))
+    for number in range(30):
+        set_key(log, "other", str(number))
+    compacted(log)
+    set_key(log, "active", "value")
+
+
+@pytest.mark.parametrize("max_bytes", [1, 150, 500, ALL])
+def test_no_batch_without_records_is_served(medium: Medium, max_bytes: int) -> None:
+    """As on Kafka, which drops them. kafka-go takes an answer that has batches, but no record, for the beginning."""
+    log = medium.open(COMPACT)
+    overwritten(log)
+    for offset in range(log.log_end_offset):
+        found = headers_read(log, offset, max_bytes)
+        assert found, f"nothing at {offset}, though there is something behind it"
+        assert all(header.record_count for header in found)
+    assert [record.key for record in read_log(log, max_bytes)][-3:] == [b"key-4", b"other", b"active"]
+
+
+def test_compacted_segments_end_where_the_next_begin(disk: Medium) -> None:
+    """Also after a start: a gap would be a segment that is lost."""
+    log = disk.open(COMPACT)
+    overwritten(log)
+    for _ in range(2):
+        segments = log._segments
+        assert [one.end_offset for one in segments[:-1]] == [one.base_offset for one in segments[1:]]
+        log.close()
+        log = disk.open(COMPACT)
+    assert [record.key for record in read_log(log)][-1] == b"active"
+
+
+def test_where_nothing_else_is_left_a_reader_is_told_where_the_log_ends(medium: Medium) -> None:
+    """The active segment may be empty, after a write that failed: the end must be reached all the same."""
+    log = medium.open(dataclasses.replace(COMPACT, delete_retention_ms=0))
+    for number in range(20):
+        set_key(log, "k", None if number == 19 else "value")
+    compacted(log, NOW)
+    set_key(log, "dirt", None)
+    compacted(log, NOW + 1)
+    set_key(log, "dirt", None)
+    compacted(log, NOW + 2)
+    assert headers_read(log, 0)[-1].last_offset + 1 <= log.high_watermark
+    offset = 0
+    while offset < log.high_watermark:
+        offset = headers_read(log, offset)[-1].last_offset + 1
+
+
+def test_a_producers_last_batch_stays_and_is_not_served_first(medium: Medium) -> None:
+    log = medium.open(COMPACT)
+    append(log, batch(values("a"), producer_id=9, epoch=0, sequence=0))
+    append(log, batch(values("a"), producer_id=9, epoch=0, sequence=1))
+    for number in range(10):
+        set_key(log, "a", str(number))
+    compacted(log)
+    bare = [header for header in bare_headers(log) if header.producer_id == 9]
+    assert [(header.base_offset, header.record_count, header.base_sequence) for header in bare] == [(1, 0, 1)]
+    assert headers_read(log, 0)[0].record_count == 1
+
+
+def bare_headers(log: PartitionLog) -> list[BatchHeader]:
+    return [header for segment in log._segments for _, header in segment.headers()]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_a_batch_with_more_keys_than_memory_is_done_in_several_passes(
+    medium: Medium, monkeypatch: pytest.MonkeyPatch, codec: Codec
+) -> None:
+    monkeypatch.setattr(compaction_module, "_MAX_KEYS", 7)
+    log = medium.open(COMPACT)
+    keys = [f"key-{number % 30}" for number in range(60)]
+    append(log, batch([(key.encode(), b"%d" % number) for number, key in enumerate(keys)], codec=codec))
+    roll(log)
+    expected = state(read_log(log))
+    passes = 0
+    while log.begin_compaction(NOW) is not None:
+        log._is_compacting = False
+        log.compact(NOW)
+        assert state(read_log(log)) == expected
+        passes += 1
+    assert passes > 6
+    assert offsets(read_log(log)) == list(range(30, 60))
