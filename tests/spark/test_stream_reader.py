@@ -57,12 +57,12 @@ def test_a_batch_after_the_other(reader: StreamReader, broker: Broker) -> None:
     start = reader.initialOffset()
     assert reader.initialOffset() == start
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    assert ranges(reader, start, end) == [OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 10)]
+    assert ranges(reader, start, end) == [OffsetRange("t", 0, 0, 10, 0), OffsetRange("t", 1, 0, 10, 0)]
     assert reader.latestOffset(end, ReadAllAvailable()) is end  # nothing new: the very same
     reader.commit(end)
     produce(broker, "t", 2, partitions=1)
     after = reader.latestOffset(end, ReadAllAvailable())
-    assert ranges(reader, end, after) == [OffsetRange("t", 0, 10, 12)]
+    assert ranges(reader, end, after) == [OffsetRange("t", 0, 10, 12, 0)]
     report = reader.reportLatestOffset()
     assert report is not None
     assert report["to"] == {"t": {"0": 12, "1": 10}}

@@ -242,10 +242,18 @@ def renew(broker: Broker, partitions: int) -> None:
         admin.create_topic("t", partitions)
 
 
+def aged(engine: Engine) -> Engine:
+    """With a checkpoint as an older release wrote it: nothing in it tells the group, epochs or ids of topics."""
+    known = [json.loads(one) for one in engine.log]
+    assert all({"group", "epochs", "ids"} <= one.keys() for one in known)
+    engine.log = [json.dumps({k: v for k, v in one.items() if k not in ("group", "epochs", "ids")}) for one in known]
+    return engine
+
+
 def test_partitions_that_are_gone(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     first = Engine(broker.bootstrap_servers, startingOffsets="earliest")
     first.batch()
-    first.stop()
+    aged(first).stop()
     renew(broker, 2)
     with pytest.raises(UsageError, match=r"t-2, t-3 is not there any more.*set failOnDataLoss to false"):
         to_the_end(broker, first)
@@ -259,11 +267,48 @@ def test_partitions_that_are_gone(broker: Broker, caplog: pytest.LogCaptureFixtu
     again.stop()
 
 
-def test_a_topic_made_anew(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("count", [4, 400])
+def test_a_topic_made_anew_is_known_by_its_id(broker: Broker, caplog: pytest.LogCaptureFixture, count: int) -> None:
+    """However far it reaches: records up to the old place would be passed over in silence."""
+    fill(broker)
+    first = Engine(broker.bootstrap_servers, startingOffsets="latest")
+    first.batch()
+    first.stop()
+    renew(broker, PARTITIONS)
+    produce(broker, "t", count, partitions=PARTITIONS)
+    with pytest.raises(UsageError, match="topic t was deleted and created anew since the query has read it"):
+        to_the_end(broker, first)
+    again = Engine(broker.bootstrap_servers, first, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        until("all is read", lambda: len(again.records()) == count, again.batch)
+        again.batch()
+    assert caplog.text.count("created anew") == 1
+    assert sorted(again.read) == whole(0, count // PARTITIONS)
+    again.stop()
+    caplog.clear()
+    later = Engine(broker.bootstrap_servers, again)
+    later.batch()
+    assert "created anew" not in caplog.text
+    later.stop()
+
+
+def test_a_topic_made_anew_while_it_is_read(broker: Broker) -> None:
+    """Nothing of it is left out; what is read before the metadata tells of it comes twice."""
+    fill(broker)
+    engine = Engine(broker.bootstrap_servers, startingOffsets="earliest", failOnDataLoss="false")
+    engine.batch()
+    engine.read.clear()
+    renew(broker, PARTITIONS)
+    produce(broker, "t", 400, partitions=PARTITIONS)
+    until("all is read", lambda: len(set(engine.records())) == 400, engine.batch)
+    engine.stop()
+
+
+def test_a_topic_made_anew_by_a_checkpoint_without_ids(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     fill(broker)
     first = Engine(broker.bootstrap_servers, startingOffsets="earliest")
     first.batch()
-    first.stop()
+    aged(first).stop()
     renew(broker, PARTITIONS)
     produce(broker, "t", 12, partitions=PARTITIONS)
     with pytest.raises(UsageError, match="t-0 ends at 3, before offset 10 where the query stands"):

@@ -21,21 +21,30 @@ class Commits:
         self._group = group
         self._pause_ends = 0.0
 
-    def send(self, offsets: Mapping[TopicPartition, int], metadata: str, *, at_once: bool) -> None:
+    def send(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        metadata: str,
+        epochs: Mapping[TopicPartition, int],
+        *,
+        at_once: bool,
+    ) -> None:
         """Those that the group does not know yet. `at_once`: also if commits were refused a moment ago."""
         new = {one: at for one, at in offsets.items() if self.known.get(one) != at}
         if not new or not (at_once or time.monotonic() >= self._pause_ends):
             return
         self.known |= new
-        task = asyncio.create_task(self._send(new, metadata))
+        committed = {one: OffsetAndMetadata(at, metadata, epochs.get(one, -1)) for one, at in new.items()}
+        task = asyncio.create_task(self._send(committed))
         self.under_way.add(task)
         task.add_done_callback(self.under_way.discard)
 
-    async def _send(self, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
-        error = await self._group.commit({one: OffsetAndMetadata(at, metadata) for one, at in offsets.items()})
+    async def _send(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        error = await self._group.commit(offsets)
         if error is not None:
             self._pause_ends = time.monotonic() + _PAUSE_SECONDS
-            self.known = {one: at for one, at in self.known.items() if offsets.get(one) != at}
+            refused = {one: at.offset for one, at in offsets.items()}
+            self.known = {one: at for one, at in self.known.items() if refused.get(one) != at}
 
     async def settle(self, seconds: float) -> bool:
         """Whether none is under way any more, after so long at most."""

@@ -7,8 +7,8 @@ alone. Spark compares offsets as text: keys are in order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from equipoise.member.partitions import TopicPartition
@@ -25,6 +25,8 @@ class SourceOffset:
 
     `seen`: how many partitions each topic had when the query began; those that came later are read from their start.
     `group`: of the query, "" if it has none; None in checkpoints that were written before offsets said so.
+    `epochs`: of the leaders that told where partitions end. `ids`: of the topics, in hexadecimal. Where they are not
+    known, nothing can be checked.
     """
 
     to: Offsets = field(default_factory=dict)
@@ -33,6 +35,8 @@ class SourceOffset:
     batch: int = -1
     seen: Mapping[str, int] = field(default_factory=dict)
     group: str | None = None
+    epochs: Offsets = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_initial(self) -> bool:
@@ -58,6 +62,8 @@ class SourceOffset:
             batch=given.get("batch", -1),
             seen=given.get("seen", {}),
             group=given.get("group"),
+            epochs=_flat(given.get("epochs", {})),
+            ids=given.get("ids", {}),
         )
 
     def json(self) -> Json:
@@ -70,7 +76,20 @@ class SourceOffset:
             given["from"] = _nested(self.since)
         if self.seen:
             given["seen"] = dict(sorted(self.seen.items()))
+        if self.epochs:
+            given["epochs"] = _nested(self.epochs)
+        if self.ids:
+            given["ids"] = dict(sorted(self.ids.items()))
         return given
+
+    def epoch(self, partition: TopicPartition, at: int) -> int:
+        """Of the leader by whose word the partition stands at this place; -1: not known, or it stands elsewhere."""
+        return self.epochs.get(partition, -1) if self.to.get(partition) == at else -1
+
+    def without(self, topics: Collection[str]) -> SourceOffset:
+        """Of topics that were made anew no place has a meaning any more."""
+        to = {one: at for one, at in self.to.items() if one.topic not in topics}
+        return replace(self, to=to, since={}, ids={name: id_ for name, id_ in self.ids.items() if name not in topics})
 
     def ranges(self, before: SourceOffset) -> dict[TopicPartition, tuple[int, int]]:
         """What is to be read between the offset `before` and this one; UsageError if that is not known."""

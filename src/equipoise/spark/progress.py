@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from equipoise.client.config import LATEST
+from equipoise.client.leader_epochs import LogPosition
 from equipoise.client.lines import Purpose
 from equipoise.member.partitions import TopicPartition, listed
 from equipoise.spark.admission import Patience, available, share
@@ -20,6 +21,7 @@ from equipoise.spark.offsets import INITIAL, SourceOffset
 from equipoise.spark.options import SourceOptions
 from equipoise.spark.session import Offsets, Session
 from equipoise.spark.shared import Shared
+from equipoise.spark.truncation import Truncations, loss_of_topics, made_anew, told, topic_ids
 from equipoise.spark.whole import Whole
 from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
@@ -41,6 +43,8 @@ class Progress:
         self._patience = Patience(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
         self._goal: Offsets | None = None  # of a query that reads what is there and ends
         self._absent: set[TopicPartition] = set()  # those whose end was waited for in vain
+        self._truncations = Truncations(session)
+        self._made_anew: dict[str, str] = {}  # topics that were told of, and the ids that they have no more
         self._query = uuid.uuid4().hex  # of a query that begins; one that goes on has it from the checkpoint
         self._start = INITIAL
 
@@ -64,8 +68,9 @@ class Progress:
         deadline = time.monotonic() + _LONG_POLL_SECONDS
         while True:
             is_settled = self.parts.is_settled
+            start = await self._of_these_topics(start)
             positions = await self.parts.positions(start)
-            ends = await self._ends(positions)
+            ends = await self._ends(positions, start)
             positions = await self.parts.ready(positions, deadline - time.monotonic())
             sizes = available(positions, ends)
             is_enough = bool(sizes) and self._is_enough(sum(sizes.values()))
@@ -100,9 +105,28 @@ class Progress:
     def _is_enough(self, size: int) -> bool:
         return self._goal is not None or self._patience.is_enough(size, time.monotonic_ns() // 1_000_000)
 
-    async def _ends(self, positions: Offsets) -> Offsets:
+    async def _of_these_topics(self, start: SourceOffset) -> SourceOffset:
+        """Without places in topics that were deleted and created anew meanwhile: the same offset is another record."""
+        anew = await made_anew(self._session, start.ids)
+        new = {name for name in anew if self._made_anew.get(name) != start.ids[name]}
+        if new:
+            self._report_loss(loss_of_topics(new), " with the first record of the new one")
+            self._made_anew |= {name: start.ids[name] for name in new}
+            self.parts.forget_topics(new)
+        return start.without(anew) if anew else start
+
+    async def _check_epochs(self, positions: Offsets, start: SourceOffset) -> None:
+        places = {one: LogPosition(at, self.parts.epoch(start, one, at)) for one, at in positions.items()}
+        for one, truncation in await self._truncations.find(places):
+            at = positions[one] if truncation.divergent is None else truncation.divergent.offset
+            self._report_loss(told(one, truncation), f" from {at}, with what stands there now")
+            positions[one] = at
+            self.parts.move(one, at)
+
+    async def _ends(self, positions: Offsets, start: SourceOffset) -> Offsets:
         ends = await self._latest(positions)
         self.ends = dict(ends)
+        await self._check_epochs(positions, start)
         for one, at in ends.items():
             if at < positions[one]:
                 self._lost(one, positions, at)
@@ -156,6 +180,8 @@ class Progress:
             batch=start.batch + 1,
             seen=self.parts.seen(),
             group=self._options.consumer.group_id or "",
+            epochs={one: epoch for one in ends if (epoch := self._session.epochs.get(one, -1)) >= 0},
+            ids=topic_ids(self._session, {one.topic for one in ends}),
         )
 
     # -- waiting

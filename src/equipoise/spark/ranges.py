@@ -21,12 +21,16 @@ _TASKS_PER_CORE = 2
 
 
 class OffsetRange(NamedTuple):
-    """The records of a partition from offset `start` up to, but not with, offset `end`."""
+    """The records of a partition from offset `start` up to, but not with, offset `end`.
+
+    `epoch`: of the leader by whose word they were there; -1: not known. A record of a later epoch has taken the place
+    of one of them."""
 
     topic: str
     partition: int
     start: int
     end: int
+    epoch: int = -1
 
     @property
     def size(self) -> int:

@@ -232,6 +232,8 @@ class _Reading:
                     chunk.check(pos, header)
         except KafkaError as error:
             raise KafkaError(error.code, f"{cursor.partition}, fetched from offset {first}: {error.message}") from None
+        if batches and 0 <= cursor.range.epoch < batches[-1][1].partition_leader_epoch:
+            self._replaced(cursor, batches[-1][1].partition_leader_epoch)
         cursor.position, cursor.is_dry = chunk.next_offset, False
         self._leaders.record_bytes[cursor.partition] = chunk.size / max(1, chunk.next_offset - first)
         return [Part(cursor.partition, first, end, chunk.data, batches)] if batches else []
@@ -272,6 +274,18 @@ class _Reading:
         go_on = earliest if cursor.position < earliest < cursor.range.end else cursor.range.end
         self._lose(cursor, go_on, f"the log holds [{earliest}, {latest}) only, the rest was deleted or never there")
         return None
+
+    def _replaced(self, cursor: _Cursor, epoch: int) -> None:
+        """Where the batch was planned, an earlier leader had other records (KIP-320): these are lost."""
+        told = (
+            f"{cursor.range}: a leader of epoch {epoch} has written over records of epoch {cursor.range.epoch}, which "
+            "were there when the batch was planned, and are lost"
+        )
+        if self._options.fail_on_data_loss:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{told}; set failOnDataLoss to false to read what is there"
+            )
+        log.warning("%s; failOnDataLoss is false, so what stands there now is read", told)
 
     def _lose(self, cursor: _Cursor, go_on: int, reason: str) -> None:
         """By failOnDataLoss the records up to `go_on` are an error, or left out."""

@@ -35,6 +35,7 @@ class Session:
             self.thread.end()
             raise
         self.lookup = OffsetLookup(self.cluster, config)
+        self.epochs: dict[TopicPartition, int] = {}  # of the leaders that told the latest offsets last
 
     async def _open(self) -> Cluster:
         cluster = Cluster(self.config)
@@ -112,6 +113,8 @@ class Session:
 
     async def ends(self, partitions: Iterable[TopicPartition], which: int) -> Offsets:
         found = await self.lookup.list_offsets(dict.fromkeys(partitions, which))
+        if which == LATEST:
+            self.epochs |= {partition: one.leader_epoch for partition, one in found.items()}
         return {partition: one.offset for partition, one in found.items()}
 
     def resolve(

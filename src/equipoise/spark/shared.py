@@ -30,6 +30,8 @@ class Shared:
         self._group = Group(session)
         self._group.join(options.choice)
         self._positions: Offsets = {}  # of owned partitions, where the next batch begins
+        self._epochs: dict[TopicPartition, int] = {}  # of the leaders by whose word they stand there; -1: not known
+        self._made_anew: set[str] = set()  # topics in which no earlier place has a meaning
         self._commits = Commits(self._group)
         self._seen: dict[str, int] | None = None  # not known yet
 
@@ -47,7 +49,9 @@ class Shared:
         """The batch that ended at `start` is in Spark's commit log: commits it, and gives up what others wait for."""
         group = self._group
         self._forget()
-        self._positions |= {one: start.to[one] for one in group.busy.keys() & self._positions.keys() if one in start.to}
+        ended = {one: start.to[one] for one in group.busy.keys() & self._positions.keys() if one in start.to}
+        self._positions |= ended
+        self._epochs |= {one: start.epoch(one, at) for one, at in ended.items()}
         self._commit(start, at_once=bool(group.busy))
         if group.is_giving_up:
             await self._commits.settle(_HAND_OVER_SECONDS)
@@ -59,7 +63,7 @@ class Shared:
         self._positions = {one: at for one, at in self._positions.items() if one in held}
 
     def _commit(self, start: SourceOffset, *, at_once: bool) -> None:
-        self._commits.send(self._positions, token(start), at_once=at_once)
+        self._commits.send(self._positions, token(start), self._epochs, at_once=at_once)
 
     async def positions(self, start: SourceOffset) -> Offsets:
         """Where the next batch begins, of each partition owned now and not wanted by others."""
@@ -89,7 +93,7 @@ class Shared:
     async def _begin(self, fresh: Owned, start: SourceOffset) -> None:
         """Finds where newly assigned partitions begin: the group knows, or the checkpoint, or startingOffsets."""
         generation = self._group.member.generation_id
-        found = await self._group.fetch(fresh)
+        found = self._meaningful(await self._group.fetch(fresh), start)
         _tell_of_copies(found, start)
         begun = _begun(found, fresh, start)
         begun |= await self._initial(sorted(fresh - begun.keys()))
@@ -97,6 +101,7 @@ class Shared:
             return  # they may have been with others meanwhile
         self._group.fresh -= fresh
         self._positions |= begun
+        self._epochs |= {one: _epoch(one, at, found, start) for one, at in begun.items()}
         self._commits.known = {one: at for one, at in self._commits.known.items() if one not in fresh}
         self._commits.known |= {
             one: at.offset for one, at in found.items() if own_batch(at.metadata, start.query) is not None
@@ -108,9 +113,17 @@ class Shared:
         self._commit(start, at_once=True)
         await self._commits.settle(_HAND_OVER_SECONDS)
 
+    def _meaningful(self, found: Found, start: SourceOffset) -> Found:
+        """Without what this query has committed in a topic that is another one now."""
+        return {
+            one: at
+            for one, at in found.items()
+            if one.topic not in self._made_anew or own_batch(at.metadata, start.query) is None
+        }
+
     async def _initial(self, partitions: list[TopicPartition]) -> Offsets:
         """Partitions that came after the query began are read from their first record on."""
-        seen = self._seen or {}
+        seen = {name: count for name, count in (self._seen or {}).items() if name not in self._made_anew}
         old = [one for one in partitions if one.partition < seen.get(one.topic, 0)]
         begun = await self._session.resolving(self._options.starting, old, {})
         return begun | await self._session.ends([one for one in partitions if one not in begun], EARLIEST)
@@ -123,6 +136,18 @@ class Shared:
         """To where it goes on after a loss; the next commit says so."""
         if partition in self._positions:
             self._positions[partition] = at
+            self._epochs[partition] = -1
+
+    def epoch(self, start: SourceOffset, partition: TopicPartition, at: int) -> int:
+        return self._epochs.get(partition, -1) if self._positions.get(partition) == at else -1
+
+    def forget_topics(self, topics: set[str]) -> None:
+        """Made anew: their partitions begin again, by what others have committed, or with their first record."""
+        self._made_anew |= topics
+        old = {one for one in self._positions if one.topic in topics}
+        self._positions = {one: at for one, at in self._positions.items() if one not in old}
+        self._commits.known = {one: at for one, at in self._commits.known.items() if one not in old}
+        self._group.fresh |= self._group.owned & old
 
     # -- topics
 
@@ -171,6 +196,14 @@ def _begun(found: Found, fresh: Owned, start: SourceOffset) -> Offsets:
         elif at is not None:
             begun[one] = at.offset
     return begun
+
+
+def _epoch(one: TopicPartition, at: int, found: Found, start: SourceOffset) -> int:
+    """By the group's commit, or by the checkpoint: whichever says that it stands there."""
+    committed = found.get(one)
+    if committed is not None and committed.offset == at and committed.leader_epoch >= 0:
+        return committed.leader_epoch
+    return start.epoch(one, at)
 
 
 def _tell_of_copies(found: Found, start: SourceOffset) -> None:

@@ -26,6 +26,8 @@ from equipoise.spark.progress import Progress
 from equipoise.spark.ranges import OffsetRange, ReadTask, plan
 from equipoise.spark.reading import read
 from equipoise.spark.session import Session
+from equipoise.spark.truncation import loss_of_topics, made_anew
+from equipoise.wire.errors import UsageError
 
 log = logging.getLogger(__name__)
 
@@ -90,11 +92,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Json, end: Json) -> list[ReadTask]:
         before, until = SourceOffset.parse(start), SourceOffset.parse(end)
         check_own(until, self._options)  # Spark begins with a batch that was under way, before it asks for another
-        found = [OffsetRange(*one, *bounds) for one, bounds in until.ranges(before).items()]
+        found = [OffsetRange(*one, *bounds, until.epochs.get(one, -1)) for one, bounds in until.ranges(before).items()]
         if until != self._planned:
+            self._check_topics(until)
             told = ", ".join(map(str, found)) or "nothing"
             log.warning("batch %d was under way when the query ended, and is read again: %s", until.batch, told)
         return plan(found, self._options, self._columns)
+
+    def _check_topics(self, end: SourceOffset) -> None:
+        """A batch that is read again is of the topics that there were: in others its offsets mean nothing."""
+        session = Session(self._options.consumer)
+        try:
+            anew = session.run(made_anew(session, end.ids), "the topics of the batch that was under way")
+        finally:
+            session.close()
+        if anew and self._options.fail_on_data_loss:
+            raise UsageError(f"{loss_of_topics(anew)}; set failOnDataLoss to false to go on with what is there")
+        if anew:
+            log.warning("%s; going on with what stands at these offsets now", loss_of_topics(anew))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)

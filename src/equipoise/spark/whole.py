@@ -41,7 +41,7 @@ class Whole:
     async def finished(self, start: SourceOffset) -> None:
         """The batch that ended at `start` is in Spark's commit log."""
         if self._options.group_mode is not None and self._commits is not None:
-            self._commits.send(start.to, token(start), at_once=start.batch != self._last)
+            self._commits.send(start.to, token(start), start.epochs, at_once=start.batch != self._last)
         self._last = start.batch
 
     async def positions(self, start: SourceOffset) -> Offsets:
@@ -88,6 +88,12 @@ class Whole:
 
     def move(self, partition: TopicPartition, at: int) -> None:
         """To where it goes on after a loss: `must_record` sees to it."""
+
+    def epoch(self, start: SourceOffset, partition: TopicPartition, at: int) -> int:
+        return start.epoch(partition, at)
+
+    def forget_topics(self, topics: set[str]) -> None:
+        """Made anew: a partition without a place is read from its first record on."""
 
     def seen(self) -> dict[str, int]:
         return {}
