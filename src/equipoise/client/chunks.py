@@ -11,7 +11,7 @@ import numpy as np
 from equipoise.wire.apis.k01_fetch import AbortedTransaction
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import BatchHeader, check_crc, check_readable, iter_headers
-from equipoise.wire.records.read import read_pairs
+from equipoise.wire.records.scan import scan, unpack
 
 _CONTROL_KEY = Struct(">hh")  # version and type of a control record
 _ABORT = 0
@@ -59,7 +59,8 @@ class Chunk:
         check_crc(self.data, pos, header)
 
     def _is_abort(self, pos: int, header: BatchHeader) -> bool:
-        ((key, _), *_) = read_pairs(self.data, pos, header) or [(None, None)]
+        first = next(scan(unpack(self.data[pos:], header), header), None)
+        key = None if first is None else first.key
         return key is not None and len(key) >= _CONTROL_KEY.size and _CONTROL_KEY.unpack_from(key)[1] == _ABORT
 
 

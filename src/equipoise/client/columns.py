@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.client.chunks import together
-from equipoise.client.records import Batch, ConsumerRecord, Source, Undecodable, choose, read
+from equipoise.client.fetched import HEAVY, Load
+from equipoise.client.records import Batch, ConsumerRecord, Source, Undecodable, choose, one_by_one
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.arrow import SCHEMA as RECORD_SCHEMA
-from equipoise.wire.records.arrow import as_column, decode_batches
+from equipoise.wire.records.arrow import as_column, decode_batches, decode_slices
 
 # Behind the module above, which says what is missing where these are.
 import numpy as np  # isort: skip
@@ -24,16 +25,43 @@ SCHEMA = pa.schema([("topic", _TOPIC), ("partition", pa.int32()), *RECORD_SCHEMA
 _GROUP_BYTES = 4 << 20  # decoded together: enough to spread numpy's costs, and little enough for the processor's cache
 
 
+More = Iterator[tuple[pa.RecordBatch, int] | Undecodable]  # columns, and the bytes held for them
+
+
 class Slice:
     """A chunk as a range of rows in columns that it may share with other chunks; taken from the front."""
 
-    __slots__ = ("at", "bad", "columns", "end")
+    __slots__ = ("at", "bad", "columns", "end", "more", "size")
 
-    def __init__(self, columns: pa.RecordBatch, at: int, end: int, bad: Undecodable | None) -> None:
+    def __init__(
+        self,
+        columns: pa.RecordBatch,
+        at: int,
+        end: int,
+        bad: Undecodable | None,
+        more: More | None = None,
+    ) -> None:
         self.columns = columns
         self.at = at
         self.end = end
         self.bad = bad
+        self.more = more
+        self.size = columns.nbytes * (end - at) // max(columns.num_rows, 1)
+
+    @property
+    def is_done(self) -> bool:
+        """If it is not, there is something at hand, perhaps after the next rows were decoded."""
+        return self.at >= self.end and not self.go_on()
+
+    def go_on(self) -> bool:
+        for found in self.more or ():
+            if isinstance(found, Undecodable):
+                self.bad = found
+            elif found[0].num_rows:
+                self.columns, self.size = found
+                self.at, self.end = 0, self.columns.num_rows
+                return True
+        return False
 
 
 class _Part(NamedTuple):
@@ -53,45 +81,54 @@ class Columns:
 
     def take(self, max_records: int) -> pa.Table | None:
         parts: list[_Part] = []
-        left = max_records
-        while left > 0:
+        left, load = max_records, Load()
+        while left > 0 and not load.is_full:
             turns = self._fetched.turns(left, _GROUP_BYTES, raises=left == max_records)
             if not turns:
                 break
-            self._decode(turns)
-            for turn in turns:
-                part = self._take_from(turn, left)
-                left -= part.end - part.begin
-                _append(parts, part)
+            load.unfinished.clear()
+            for turn in self._decode(turns):
+                if load.takes(turn):
+                    part = self._take_from(turn, left, load)
+                    left -= part.end - part.begin
+                    _append(parts, part)
         return _table(parts)
 
-    def _take_from(self, turn: Turn, limit: int) -> _Part:
+    def _take_from(self, turn: Turn, limit: int, load: Load) -> _Part:
         decoded = turn.chunk.decoded
         assert isinstance(decoded, Slice)
-        begin = decoded.at
+        columns, begin = decoded.columns, decoded.at
         end = min(decoded.end, begin + limit)
         if not limit:
-            return _Part(decoded.columns, begin, begin)
+            return _Part(columns, begin, begin)
+        load.add(decoded.size)
         decoded.at = end
-        reached = decoded.columns["offset"][end - 1].as_py() + 1 if end > begin else turn.position
-        is_kept = self._fetched.advance(turn, reached, end == decoded.end, decoded.bad)
-        return _Part(decoded.columns, begin, end if is_kept else begin)
+        reached = columns["offset"][end - 1].as_py() + 1 if end > begin else turn.position
+        is_done = decoded.is_done
+        if not is_done:
+            load.unfinished.append(turn.tracked)
+        is_kept = self._fetched.advance(turn, reached, is_done, decoded.bad)
+        return _Part(columns, begin, end if is_kept else begin)
 
     # -- decoding
 
-    def _decode(self, turns: Sequence[Turn]) -> None:
-        """Gives each chunk its columns, if it has none yet."""
+    def _decode(self, turns: Sequence[Turn]) -> Sequence[Turn]:
+        """Gives each chunk its columns, if it has none yet; only the first, if one is broken, or all are too much
+        together. Returns those that have them."""
         new = [turn for turn in turns if not isinstance(turn.chunk.decoded, Slice)]
+        if not new:
+            return turns
         chosen = [choose(turn.chunk, turn.position, self._check_crcs) for turn in new]
         try:
             self._decode_together(new, chosen)
-        except (KafkaError, UsageError):  # one is broken, or all are too large together
-            for turn in new:
-                self._decode_alone(turn)
+        except (KafkaError, UsageError):
+            self._decode_alone(new[0], *chosen[0])
+        for turn in new:
+            if isinstance(turn.chunk.decoded, Slice) and turn.chunk.decoded.size > HEAVY:
+                self._fetched.opened(turn)
+        return [turn for turn in turns if isinstance(turn.chunk.decoded, Slice)]
 
     def _decode_together(self, turns: Sequence[Turn], chosen: Sequence[tuple[list[Batch], Undecodable | None]]) -> None:
-        if not turns:
-            return
         data, begins = together([turn.chunk for turn in turns])
         order = sorted(range(len(turns)), key=begins.__getitem__)
         turns, chosen = [turns[at] for at in order], [chosen[at] for at in order]
@@ -121,11 +158,33 @@ class Columns:
             self._topics.append(topic)
         return found
 
-    def _decode_alone(self, turn: Turn) -> None:
-        """By way of records, which tells good from bad one by one."""
-        (reading,) = read([Source(turn.tracked.partition, turn.chunk, turn.position)], self._check_crcs)
-        records = reading.take_all()
-        turn.chunk.decoded = Slice(_from_records(records), 0, len(records), reading.bad)
+    def _decode_alone(self, turn: Turn, batches: Sequence[Batch], bad: Undecodable | None) -> None:
+        """In slices; where a batch is broken, by way of records, which tells good from bad one by one."""
+        turn.chunk.decoded = found = Slice(_from_records([]), 0, 0, None, self._slices(turn, batches, bad))
+        found.go_on()
+
+    def _slices(self, turn: Turn, batches: Sequence[Batch], bad: Undecodable | None) -> More:
+        reached = turn.position
+        for number, batch in enumerate(batches):
+            try:
+                for columns, size in decode_slices(turn.chunk.data, [batch], turn.position):
+                    rows = np.array([columns.num_rows], np.int64)
+                    reached = columns["offset"][-1].as_py() + 1 if columns.num_rows else reached
+                    yield self._with_partitions(columns, [turn], rows), size
+            except KafkaError:
+                source = Source(turn.tracked.partition, turn.chunk, reached)
+                yield from _by_records(source, batches[number:], bad)
+                return
+        if bad is not None:
+            yield bad
+
+
+def _by_records(source: Source, batches: Sequence[Batch], bad: Undecodable | None) -> More:
+    for piece in one_by_one(source, batches, bad):
+        if isinstance(piece, Undecodable):
+            yield piece
+        else:
+            yield _from_records(piece.cut(slice(piece.begin, piece.end))), piece.size
 
 
 def _from_records(records: Iterable[ConsumerRecord]) -> pa.RecordBatch:

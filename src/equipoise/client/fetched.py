@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _TOGETHER_BYTES = 4 << 20  # decoded together, see `read`
 _JOIN_UP_TO = 256 << 10  # of several answers: more is decoded where it stands
+HEAVY = 1 << 20  # bytes held for a chunk that is decoded: from there on they are counted
+_MOST_HELD = 256 << 20  # for all of them, before another chunk is decoded
+_MOST_TAKEN = 128 << 20  # of what was decoded, in one poll
 
 
 class Turn(NamedTuple):
@@ -29,6 +32,25 @@ class Turn(NamedTuple):
     chunk: Chunk
     epoch: int
     position: int
+
+
+class Load:
+    """What one poll has taken: not more than there is room for. `unfinished`: partitions whose chunk is not done, so
+    that in this round nothing can be taken of the next one."""
+
+    def __init__(self) -> None:
+        self.unfinished: list[Tracked] = []
+        self._size = 0
+
+    def add(self, size: int) -> None:
+        self._size += size
+
+    @property
+    def is_full(self) -> bool:
+        return self._size >= _MOST_TAKEN
+
+    def takes(self, turn: Turn) -> bool:
+        return not self.is_full and (not self.unfinished or turn.tracked not in self.unfinished)
 
 
 class Fetched:
@@ -42,17 +64,20 @@ class Fetched:
         self._check_crcs = config.check_crcs
         self._columns: Columns | None = None
         self._has_made_room = False
+        self._open: list[tuple[Tracked, Chunk]] = []  # what is decoded, not done, and heavy
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
         """Up to so many records, none if there are none. Raises what is the matter with a partition, in its turn."""
         taken: list[ConsumerRecord] = []
-        while len(taken) < max_records:
+        load = Load()
+        while len(taken) < max_records and not load.is_full:
             turns = self.turns(max_records - len(taken), _TOGETHER_BYTES, raises=not taken)
             if not turns:
                 break
-            self._decode(turns)
-            for turn in turns:
-                taken += self._take_from(turn, max_records - len(taken))
+            load.unfinished.clear()
+            for turn in self._decode(turns):
+                if load.takes(turn):
+                    taken += self._take_from(turn, max_records - len(taken), load)
         self._signal_room()
         return taken
 
@@ -66,21 +91,56 @@ class Fetched:
         self._signal_room()
         return table
 
-    def _decode(self, turns: Sequence[Turn]) -> None:
-        """Gives each chunk its records, if it has none yet."""
+    def _decode(self, turns: Sequence[Turn]) -> Sequence[Turn]:
+        """Gives each chunk its records, if it has none yet; or only some of them, if all would be too much. Returns
+        those that have them."""
         new = [turn for turn in turns if not isinstance(turn.chunk.decoded, Reading)]
+        if not new:
+            return turns
         sources = [Source(turn.tracked.partition, turn.chunk, turn.position) for turn in new]
-        for turn, reading in zip(new, read(sources, self._check_crcs), strict=True):
+        for turn, reading in zip(new, read(sources, self._check_crcs), strict=False):
             turn.chunk.decoded = reading
+            if reading.size > HEAVY:
+                self.opened(turn)
+        return [turn for turn in turns if isinstance(turn.chunk.decoded, Reading)]
 
-    def _take_from(self, turn: Turn, limit: int) -> list[ConsumerRecord]:
+    def _take_from(self, turn: Turn, limit: int, load: Load) -> list[ConsumerRecord]:
         reading = turn.chunk.decoded
         assert isinstance(reading, Reading)
         if not limit:
             return []
+        load.add(reading.size)
         part = reading.take(limit)
         reached = part[-1].offset + 1 if part else turn.position
-        return part if self.advance(turn, reached, reading.is_done, reading.bad) else []
+        is_done = reading.is_done
+        if not is_done:
+            load.unfinished.append(turn.tracked)
+        return part if self.advance(turn, reached, is_done, reading.bad) else []
+
+    # -- what is decoded takes room
+
+    def opened(self, turn: Turn) -> None:
+        """It holds HEAVY bytes or more."""
+        self._open.append((turn.tracked, turn.chunk))
+
+    def _affordable(self, ready: list[Tracked]) -> list[Tracked]:
+        """Of those that are ready, none that is still to be decoded, if too much is held for others that are not done.
+        What is paused or held may lie for ever: it is decoded again when its time comes."""
+        held = 0
+        still_open = []
+        for tracked, chunk in self._open:
+            if not tracked.chunks or tracked.chunks[0] is not chunk:
+                continue
+            if tracked.is_ready:
+                held += chunk.decoded.size  # type: ignore[attr-defined]
+                still_open.append((tracked, chunk))
+            else:
+                chunk.decoded = None
+        self._open = still_open
+        if held < _MOST_HELD:
+            return ready
+        openers = [tracked for tracked, _ in still_open]
+        return [tracked for tracked in ready if tracked in openers]
 
     # -- turns
 
@@ -93,6 +153,8 @@ class Fetched:
         positions = self._positions
         with positions.lock:
             ready = [tracked for tracked in positions.ready.values() if tracked.is_ready]
+            if self._open:
+                ready = self._affordable(ready)
             if not ready or not (ready[0].chunks or raises):
                 return []
             if ready[0].chunks:

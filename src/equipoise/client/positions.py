@@ -19,6 +19,7 @@ from equipoise.member.partitions import TopicPartition, listed
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
 from equipoise.wire.schema import ZERO_UUID
 
+MAX_OFFSET = 2**63 - 1  # behind a record there nothing can be: neither fetched nor committed
 BY_POLICY = 0  # in place of a timestamp: auto.offset.reset decides
 
 
@@ -150,7 +151,13 @@ class Tracked:
 
     @property
     def is_fetchable(self) -> bool:
-        return self.position is not None and not self.is_paused and self.failure is None and not self.in_flight
+        return (
+            self.position is not None
+            and not self.is_paused
+            and self.failure is None
+            and not self.in_flight
+            and self.fetch_offset <= MAX_OFFSET
+        )
 
     @property
     def may_have_data(self) -> bool:
@@ -220,7 +227,11 @@ class Positions:
         """All that are known, as they are committed: with the epoch by which the next owner can check them."""
         with self.lock:
             found = {key: one.log_position for key, one in self.tracked.items()}
-        return {key: OffsetAndMetadata(one.offset, "", one.leader_epoch) for key, one in found.items() if one}
+        return {
+            key: OffsetAndMetadata(one.offset, "", one.leader_epoch)
+            for key, one in found.items()
+            if one is not None and one.offset <= MAX_OFFSET
+        }
 
     def needs_position(self) -> dict[TopicPartition, int]:
         """Those for which a committed offset is to be looked up, or a reset to be asked for; with their epochs."""
@@ -235,6 +246,8 @@ class Positions:
         """With the leader epoch of the last record before it, the position is checked before it is read from."""
         if offset < 0:
             raise UsageError(f"offset {offset} of {partition} is negative: offsets begin at 0")
+        if offset > MAX_OFFSET:
+            raise UsageError(f"offset {offset} of {partition} is too large: offsets end at {MAX_OFFSET}")
         with self.lock:
             self._move(self._find(partition), offset, leader_epoch)
         self.on_change()

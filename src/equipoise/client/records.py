@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, islice, repeat
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from equipoise.client.chunks import Chunk, together
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader
-from equipoise.wire.records.read import read_headers, read_readable
-from equipoise.wire.records.rows import Flags, Rows, Spans, cut, read_rows
+from equipoise.wire.records.lanes import Bytes
+from equipoise.wire.records.read import read_headers, read_some
+from equipoise.wire.records.rows import ROW_BYTES, Flags, Rows, Spans, cut, read_at_once, read_slices
 
 Batch = tuple[int, BatchHeader]
 Headers = tuple[tuple[str, bytes | None], ...]
 _FEW = 40  # records: for fewer, numpy's calls cost more than they save
+_PIECE_BYTES = 4 << 20  # of records that are made one by one
+_RECORD_BYTES = 200  # that a record takes besides its key and value
 
 
 class ConsumerRecord(NamedTuple):
@@ -72,62 +75,148 @@ class Source(NamedTuple):
     position: int
 
 
-class Reading:
-    """A chunk's records, handed out from the front. `bad`: why they end before the chunk does."""
+class Piece(NamedTuple):
+    """Records of a chunk that are at hand: `cut` makes those from `begin` to `end`. `size`: bytes held for them."""
 
-    def __init__(self, cut: Cut, begin: int, end: int, bad: Undecodable | None) -> None:
+    cut: Cut
+    begin: int
+    end: int
+    size: int
+
+
+Pieces = Iterator[Piece | Undecodable]
+
+
+class Reading:
+    """A chunk's records, handed out from the front, piece by piece: too many could come of it at once.
+
+    `bad`: why they end before the chunk does; it is known when `is_done`. `size`: bytes held for the piece at hand."""
+
+    def __init__(self, piece: Piece, bad: Undecodable | None, more: Pieces | None = None) -> None:
         self.bad = bad
-        self._cut = cut
-        self._at, self._end = begin, end
+        self._cut, self._at, self._end, self.size = piece
+        self._more = more
+
+    @classmethod
+    def of(cls, pieces: Pieces) -> Self:
+        made = cls(_NONE, None, pieces)
+        made._go_on()
+        return made
 
     @property
     def is_done(self) -> bool:
-        return self._at >= self._end
+        return self._at >= self._end and (self._more is None or not self._go_on())
+
+    def _go_on(self) -> bool:
+        self._cut, self._at, self._end, self.size = _NONE  # the last piece goes before the next comes
+        for piece in self._more or ():
+            if isinstance(piece, Undecodable):
+                self.bad = piece
+            elif piece.begin < piece.end:
+                self._cut, self._at, self._end, self.size = piece
+                return True
+        return False
 
     def take(self, limit: int) -> list[ConsumerRecord]:
+        """Perhaps fewer, though it is not done."""
         at, self._at = self._at, min(self._end, self._at + limit)
         return self._cut(slice(at, self._at))
 
-    def take_all(self) -> list[ConsumerRecord]:
-        return self.take(self._end - self._at)
+
+_NONE = Piece(lambda which: [], 0, 0, 0)
 
 
 def read(sources: Sequence[Source], check_crcs: bool) -> list[Reading]:
-    """Each chunk's records. They are looked for together: numpy's calls cost the same for a thousand as for ten."""
+    """Each chunk's records. They are looked for together: numpy's calls cost the same for a thousand as for ten.
+
+    If that cannot be, because one is broken or all are too much together, only the first is read."""
     chosen = [choose(one.chunk, one.position, check_crcs) for one in sources]
-    if sum(header.record_count for batches, _ in chosen for _, header in batches) >= _FEW:
+    records = sum(header.record_count for batches, _ in chosen for _, header in batches)
+    if records >= _FEW or len(sources) > 1:
         try:
-            return _Rows(sources, [batches for batches, _ in chosen]).readings([bad for _, bad in chosen])
+            return _together(sources, chosen)
         except (KafkaError, UsageError):
-            if len(sources) > 1:  # one is broken, or all are too large together
-                return [reading for one in sources for reading in read([one], check_crcs)]
-    return [_one_by_one(one, *what) for one, what in zip(sources, chosen, strict=True)]
+            if len(sources) > 1:
+                return read(sources[:1], check_crcs)
+    one_way = _slices if records >= _FEW else one_by_one
+    return [Reading.of(one_way(sources[0], *chosen[0]))]
+
+
+def _together(sources: Sequence[Source], chosen: Sequence[tuple[list[Batch], Undecodable | None]]) -> list[Reading]:
+    whole, begins = together([one.chunk for one in sources])
+    batches, first = [], []
+    for one, (mine, _), begin in zip(sources, chosen, begins, strict=True):
+        batches += [(begin + pos, header) for pos, header in mine]
+        first += [one.position] * len(mine)
+    data, rows, counts = read_at_once(whole, batches, first)
+    of_batch = counts.tolist()
+    found = _Rows(data, rows, _epochs(batches, of_batch))
+    size = (ROW_BYTES * len(rows.offset) + (len(data) if len(data) != len(whole) else 0)) // len(sources)
+    each = iter(of_batch)
+    ends = list(accumulate(sum(islice(each, len(mine))) for mine, _ in chosen))
+    return [
+        Reading(Piece(partial(found.cut, one.partition), begin, end, size), bad)
+        for one, begin, end, (_, bad) in zip(sources, [0, *ends], ends, chosen, strict=False)
+    ]
+
+
+def _slices(source: Source, batches: Sequence[Batch], bad: Undecodable | None) -> Pieces:
+    """Batch by batch, and never too many records at once; from where one is broken, one by one, which tells where."""
+    reached = source.position
+    for number, batch in enumerate(batches):
+        epoch = batch[1].partition_leader_epoch
+        try:
+            for data, rows in read_slices(source.chunk.data, [batch], source.position):
+                count = len(rows.offset)
+                found = _Rows(data, rows, [epoch] * count)
+                reached = int(rows.offset[-1]) + 1 if count else reached
+                yield Piece(partial(found.cut, source.partition), 0, count, ROW_BYTES * count + len(data))
+        except KafkaError:
+            yield from one_by_one(source._replace(position=reached), batches[number:], bad)
+            return
+    if bad is not None:
+        yield bad
+
+
+def one_by_one(source: Source, batches: Sequence[Batch], bad: Undecodable | None) -> Pieces:
+    found: list[ConsumerRecord] = []
+    size = 0
+    for pos, header in batches:
+        kind, epoch, reached = int(header.is_log_append_time), header.partition_leader_epoch, header.base_offset
+        try:
+            for records in read_some(source.chunk.data, pos, header):
+                mine = [
+                    _record(
+                        (*source.partition, one.offset, one.timestamp, kind, one.key, one.value, one.headers, epoch)
+                    )
+                    for one in records
+                    if one.offset >= source.position
+                ]
+                found += mine
+                reached = records[-1].offset + 1 if records else reached
+                size += sum(_RECORD_BYTES + len(one.key or b"") + len(one.value or b"") for one in mine)
+                if size > _PIECE_BYTES:
+                    yield Piece(found.__getitem__, 0, len(found), size)
+                    found, size = [], 0
+        except KafkaError as error:
+            bad = Undecodable(max(source.position, reached), header.last_offset + 1, error)
+            break
+    yield Piece(found.__getitem__, 0, len(found), size)
+    if bad is not None:
+        yield bad
 
 
 class _Rows:
     """Where the parts of all records stand. Records are made when they are handed out: a few hundred at a time stay
     in the processor's cache, thousands do not."""
 
-    def __init__(self, sources: Sequence[Source], chosen: Sequence[Sequence[Batch]]) -> None:
-        self._sources = sources
-        whole, begins = together([one.chunk for one in sources])
-        batches, first = [], []
-        for one, mine, begin in zip(sources, chosen, begins, strict=True):
-            batches += [(begin + pos, header) for pos, header in mine]
-            first += [one.position] * len(mine)
-        data, self._rows, counts = read_rows(whole, batches, first)
+    def __init__(self, data: Bytes, rows: Rows, epochs: list[int]) -> None:
         self._data = data.data
-        self._headers = _headers(self._data, self._rows)
-        of_batch = counts.tolist()
-        self._epochs = _epochs(batches, of_batch)
-        each = iter(of_batch)
-        self._ends = list(accumulate(sum(islice(each, len(mine))) for mine in chosen))
+        self._rows = rows
+        self._headers = _headers(self._data, rows)
+        self._epochs = epochs
 
-    def readings(self, bad: Sequence[Undecodable | None]) -> list[Reading]:
-        ranges = zip(self._sources, [0, *self._ends], self._ends, bad, strict=False)
-        return [Reading(partial(self._cut, one.partition), begin, end, why) for one, begin, end, why in ranges]
-
-    def _cut(self, partition: TopicPartition, which: slice) -> list[ConsumerRecord]:
+    def cut(self, partition: TopicPartition, which: slice) -> list[ConsumerRecord]:
         if which.start == which.stop:
             return []
         rows = cut(self._rows, which)
@@ -177,20 +266,3 @@ def _epochs(batches: Sequence[Batch], counts: Sequence[int]) -> list[int]:
     for (_, header), count in zip(batches, counts, strict=True):
         epochs += [header.partition_leader_epoch] * count
     return epochs
-
-
-def _one_by_one(source: Source, batches: Sequence[Batch], bad: Undecodable | None) -> Reading:
-    found: list[ConsumerRecord] = []
-    for pos, header in batches:
-        records, error = read_readable(source.chunk.data, pos, header)
-        kind, epoch = int(header.is_log_append_time), header.partition_leader_epoch
-        found += [
-            _record((*source.partition, one.offset, one.timestamp, kind, one.key, one.value, one.headers, epoch))
-            for one in records
-            if one.offset >= source.position
-        ]
-        if error is not None:
-            offset = records[-1].offset + 1 if records else header.base_offset
-            bad = Undecodable(max(source.position, offset), header.last_offset + 1, error)
-            break
-    return Reading(found.__getitem__, 0, len(found), bad)

@@ -15,7 +15,7 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.arrow import as_column, gather, gather_headers
 from equipoise.wire.records.batch import BatchHeader, Codec
 from equipoise.wire.records.lanes import Bytes, Ints
-from equipoise.wire.records.rows import Rows, cut, read_rows
+from equipoise.wire.records.rows import Rows, TooMuchError, cut, read_at_once, read_slices
 
 _MOST_ROWS = 32_768  # in one record batch: Spark takes 5,000 to 20,000 best, and much larger ones badly
 _MOST_PACKED = 1 << 20  # bytes of compressed batches in one go: many times as many may come of them
@@ -71,14 +71,14 @@ def _pieces(part: Part) -> Iterator[Part]:
 
 def _decode(parts: Sequence[Part], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     try:
-        decoded = _read(parts)
+        for decoded in _read(parts):
+            arrays = [_COLUMNS[name](decoded) for name in columns]
+            batch = pa.RecordBatch.from_arrays(arrays, schema=_schema(columns))
+            for at in range(0, batch.num_rows, _MOST_ROWS):
+                yield batch.slice(at, _MOST_ROWS)
     except KafkaError as error:
         ranges = ", ".join(f"{part.partition} from offset {part.first} on" for part in parts)
         raise KafkaError(error.code, f"{ranges}: {error.message}") from None
-    arrays = [_COLUMNS[name](decoded) for name in columns]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=_schema(columns))
-    for at in range(0, batch.num_rows, _MOST_ROWS):
-        yield batch.slice(at, _MOST_ROWS)
 
 
 @cache
@@ -86,7 +86,17 @@ def _schema(columns: tuple[str, ...]) -> pa.Schema:
     return arrow_schema(columns)
 
 
-def _read(parts: Sequence[Part]) -> _Decoded:
+def _read(parts: Sequence[Part]) -> Iterator[_Decoded]:
+    """All of them at once; if that is too much, as millions of records may come of a few kilobytes, in slices."""
+    try:
+        yield _read_together(parts)
+    except TooMuchError:
+        for part in parts:
+            for bytes_, rows in read_slices(part.data, part.batches, part.first):
+                yield _clip(_Decoded(bytes_, rows, [part], np.array([len(rows.offset)])))
+
+
+def _read_together(parts: Sequence[Part]) -> _Decoded:
     data: memoryview | bytes = parts[0].data
     if len(parts) > 1:
         data = b"".join([part.data for part in parts])
@@ -97,7 +107,7 @@ def _read(parts: Sequence[Part]) -> _Decoded:
         owners += [index] * len(part.batches)
         shift += len(part.data)
     is_from_start = all(header.base_offset >= at for (_, header), at in zip(batches, first, strict=True))
-    bytes_, rows, found = read_rows(data, batches, None if is_from_start else first)
+    bytes_, rows, found = read_at_once(data, batches, None if is_from_start else first)
     counts = np.bincount(owners, weights=found, minlength=len(parts)).astype(np.int64)
     return _clip(_Decoded(bytes_, rows, parts, counts))
 

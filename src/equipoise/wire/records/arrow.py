@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from equipoise.wire.errors import UsageError
@@ -18,7 +18,7 @@ try:
     from numpy.typing import NDArray
 
     from equipoise.wire.records.lanes import Bytes, field_starts, lengths
-    from equipoise.wire.records.rows import Batches, Flags, Rows, Spans, cut, read_rows
+    from equipoise.wire.records.rows import Batches, Flags, Rows, Spans, cut, read_at_once, read_rows, read_slices
 except ImportError as error:
     raise UsageError(f"Arrow columns need numpy and pyarrow ({error}): pip install 'equipoise[arrow]'") from None
 
@@ -65,10 +65,19 @@ def decode(
 def decode_batches(buf: Buffer, batches: Batches, first: Sequence[int]) -> tuple[pa.RecordBatch, list[int]]:
     """The records of these batches, of each from its `first` offset on, and how many there are of each.
 
-    What the caller has chosen is not looked at again: CRCs, control batches, transactions.
+    What the caller has chosen is not looked at again: CRCs, control batches, transactions. TooMuchError: more than
+    is decoded in one go; `decode_slices` does it in several.
     """
-    data, rows, counts = read_rows(buf, batches, first)
+    data, rows, counts = read_at_once(buf, batches, first)
     return _columns(data, rows, headers=True), counts.tolist()
+
+
+def decode_slices(buf: Buffer, batches: Batches, first: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """The records of these batches from offset `first` on, a bounded number at a time, however many there are; and the
+    bytes that are held for those."""
+    for data, rows in read_slices(buf, batches, first):
+        columns = _columns(data, rows, headers=True)
+        yield columns, columns.nbytes + len(data)
 
 
 def _columns(data: Bytes, rows: Rows, headers: bool) -> pa.RecordBatch:

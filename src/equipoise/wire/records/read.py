@@ -5,6 +5,8 @@ Every byte may be hostile: what is not a record raises KafkaError(CORRUPT_MESSAG
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from equipoise.wire.errors import KafkaError
 from equipoise.wire.records.batch import (
     HEADER_SIZE,
@@ -19,6 +21,7 @@ from equipoise.wire.records.batch import (
 from equipoise.wire.records.build import Record
 from equipoise.wire.records.codecs import DECOMPRESSED_LIMIT, decompress
 
+_SOME = 1000
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
@@ -38,14 +41,25 @@ def read_records(buf: Buffer, pos: int, header: BatchHeader, *, limit: int = DEC
     return records
 
 
-def read_readable(buf: Buffer, pos: int, header: BatchHeader) -> tuple[list[Record], KafkaError | None]:
-    """The records of the batch up to the first that cannot be read; and why it cannot, if there is one."""
-    records: list[Record] = []
-    try:
-        _read_batch(records, buf, pos, header, DECOMPRESSED_LIMIT)
-    except KafkaError as error:
-        return records, error
-    return records, None
+def read_some(buf: Buffer, pos: int, header: BatchHeader) -> Iterator[list[Record]]:
+    """The records of the batch, a few at a time, up to the first that cannot be read: then KafkaError says why."""
+    data = _unpacked(buf, pos, header, DECOMPRESSED_LIMIT)
+    at, done = 0, 0
+    while done < header.record_count:
+        records: list[Record] = []
+        error = None
+        try:
+            at = _read_into(records, data, header, at, done, min(_SOME, header.record_count - done))
+        except IndexError:
+            error = _bad(done + len(records), header, f"runs past the {len(data)} bytes of the batch")
+        except KafkaError as found:
+            error = found
+        yield records
+        if error is not None:
+            raise error
+        done += len(records)
+    if at != len(data):
+        raise corrupt(f"{len(data) - at} bytes are left after the batch's {header.record_count} records")
 
 
 def read_headers(data: bytes, count: int) -> tuple[tuple[str, bytes | None], ...]:
@@ -62,9 +76,9 @@ def read_headers(data: bytes, count: int) -> tuple[tuple[str, bytes | None], ...
 def _read_batch(records: list[Record], buf: Buffer, pos: int, header: BatchHeader, limit: int) -> None:
     data = _unpacked(buf, pos, header, limit)
     try:
-        end = _read_into(records, data, header)
+        end = _read_into(records, data, header, 0, 0, header.record_count)
     except IndexError:
-        raise _bad(records, header, f"runs past the {len(data)} bytes of the batch") from None
+        raise _bad(len(records), header, f"runs past the {len(data)} bytes of the batch") from None
     if end != len(data):
         raise corrupt(f"{len(data) - end} bytes are left after the batch's {header.record_count} records")
 
@@ -112,12 +126,13 @@ def check_room(header: BatchHeader, size: int) -> None:
         raise corrupt(f"record_count {header.record_count} is more than {size} bytes of records can hold")
 
 
-def _read_into(records: list[Record], data: bytes, header: BatchHeader) -> int:
-    """Appends each record, so that a failure can name the one; returns where the last ends."""
+def _read_into(records: list[Record], data: bytes, header: BatchHeader, pos: int, done: int, count: int) -> int:
+    """Appends each record, so that a failure can name the one; returns where the last ends.
+
+    `count` of them, the first at `pos`, behind `done` others."""
     base_offset, last_delta = header.base_offset, header.last_offset_delta
     append_time = header.max_timestamp if header.is_log_append_time else None
-    pos = 0
-    for _ in range(header.record_count):
+    for _ in range(count):
         length, pos = varint(data, pos)
         end = pos + length
         timestamp, pos = varint(data, pos + 1)  # 1: the attributes, which have no meaning yet
@@ -125,14 +140,16 @@ def _read_into(records: list[Record], data: bytes, header: BatchHeader) -> int:
         delta, pos = varint(data, pos)
         key, pos = _sized(data, pos)
         value, pos = _sized(data, pos)
-        count, pos = varint(data, pos)
-        headers, pos = _headers(data, pos, count) if count else ((), pos)
+        headers_count, pos = varint(data, pos)
+        headers, pos = _headers(data, pos, headers_count) if headers_count else ((), pos)
         if pos != end:
-            raise _bad(records, header, f"is declared {length} bytes long, its fields take {length + pos - end}")
+            raise _bad(
+                done + len(records), header, f"is declared {length} bytes long, its fields take {length + pos - end}"
+            )
         if not 0 <= delta <= last_delta:
-            raise _bad(records, header, f"has offset delta {delta}, outside the batch's 0 to {last_delta}")
+            raise _bad(done + len(records), header, f"has offset delta {delta}, outside the batch's 0 to {last_delta}")
         if not _INT64_MIN <= timestamp <= _INT64_MAX:
-            raise _bad(records, header, f"has timestamp {timestamp}, which needs more than 64 bits")
+            raise _bad(done + len(records), header, f"has timestamp {timestamp}, which needs more than 64 bits")
         records.append(tuple.__new__(Record, (base_offset + delta, timestamp, key, value, headers)))
     return pos
 
@@ -194,5 +211,5 @@ def long_varint(data: bytes | memoryview, pos: int) -> tuple[int, int]:
     return (zigzag >> 1) ^ -(zigzag & 1), pos
 
 
-def _bad(records: list[Record], header: BatchHeader, what: str) -> KafkaError:
-    return corrupt(f"record {len(records)} of {header.record_count} {what}")
+def _bad(number: int, header: BatchHeader, what: str) -> KafkaError:
+    return corrupt(f"record {number} of {header.record_count} {what}")

@@ -6,21 +6,25 @@ object per record. Needs numpy, which is an optional extra.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.wire.errors import UsageError
+from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Buffer, Codec, corrupt
-from equipoise.wire.records.codecs import DECOMPRESSED_LIMIT, decompress, decompress_into
+from equipoise.wire.records.codecs import DECOMPRESSED_LIMIT, decompress, decompress_into, expand
 from equipoise.wire.records.lanes import Bytes, Ints, field_starts, lengths, varints
 from equipoise.wire.records.read import check_room
 
 _CHUNK = 16 * 1024  # rows whose positions and numbers stay in the processor's cache
 _COLUMN_LIMIT = 2**31 - 1  # Arrow's binary columns count their bytes in 32 bits
 _FIRST_GUESS = 8  # times the compressed size: the room made ready for what it expands to
+# A few kilobytes may hold tens of millions of records. What is read in one go takes at most so much:
+MOST_ROWS = 1 << 18
+MOST_BYTES = 64 << 20  # of records, expanded
+ROW_BYTES = 70  # that a row takes in `Rows`
 
 Batches = Sequence[tuple[int, BatchHeader]]
 Flags = NDArray[np.bool_]
@@ -54,14 +58,54 @@ class Rows(NamedTuple):
     timestamp_type: NDArray[np.int32]
 
 
-def read_rows(buf: Buffer, batches: Batches, first: Sequence[int] | None = None) -> tuple[Bytes, Rows, Ints]:
+class TooMuchError(UsageError):
+    """More than is read in one go: `read_slices` reads it in several."""
+
+
+def read_at_once(buf: Buffer, batches: Batches, first: Sequence[int] | None = None) -> tuple[Bytes, Rows, Ints]:
+    """As `read_rows`, but TooMuchError if these are more than MOST_ROWS records or MOST_BYTES of them."""
+    if sum(header.record_count for _, header in batches) > MOST_ROWS:
+        raise TooMuchError(f"more than {MOST_ROWS} records")
+    return read_rows(buf, batches, first, most=MOST_BYTES)
+
+
+def read_slices(buf: Buffer, batches: Batches, first: int) -> Iterator[tuple[Bytes, Rows]]:
+    """The same from offset `first` on, never more than MOST_ROWS of them at once, batch by batch: what one batch
+    expands to, at most DECOMPRESSED_LIMIT bytes, is all that is held."""
+    for pos, header in batches:
+        if not header.record_count:
+            continue
+        data, chain = _one(buf, pos, header)
+        left = header.record_count
+        while left:
+            count = min(MOST_ROWS, left)
+            left -= count
+            some = chain._replace(records=np.array([count]))
+            rows = _place(_read_rows(data, some, is_whole=not left), some)
+            chain = chain._replace(begin=rows.end[-1:].copy())
+            yield data, rows if rows.offset[0] >= first else cut(rows, rows.offset >= first)
+
+
+def _one(buf: Buffer, pos: int, header: BatchHeader) -> tuple[Bytes, _Chains]:
+    """The bytes in which a batch's records stand, without a second copy of what is large."""
+    begin, end = pos + HEADER_SIZE, pos + header.size
+    if header.codec is not Codec.NONE:
+        buf = expand(header.codec, memoryview(buf)[begin:end], limit=DECOMPRESSED_LIMIT)
+        begin, end = 0, len(buf)
+    chain = np.array([_entry(header, begin, end)], np.int64)
+    return np.frombuffer(buf, np.uint8), _Chains(*chain.T.copy())
+
+
+def read_rows(
+    buf: Buffer, batches: Batches, first: Sequence[int] | None = None, *, most: int = _COLUMN_LIMIT
+) -> tuple[Bytes, Rows, Ints]:
     """The records of these batches of `buf`; of each batch, if `first` is given, only those from that offset on.
 
     Returns the bytes in which they stand, where each of their parts does, and how many there are of each batch.
     CRCs are the caller's affair. Raises KafkaError(CORRUPT_MESSAGE) for bytes that are no records, UsageError where
-    a column of them could pass 2 GiB.
+    a column of them could pass 2 GiB, TooMuchError where compressed ones take more than `most` bytes.
     """
-    data, chains = _join(buf, batches)
+    data, chains = _join(buf, batches, most)
     counts = np.array([header.record_count for _, header in batches], np.int64)
     rows = _place(_read_rows(data, chains), chains)
     if first is None or all(header.base_offset >= at for (_, header), at in zip(batches, first, strict=True)):
@@ -73,10 +117,10 @@ def read_rows(buf: Buffer, batches: Batches, first: Sequence[int] | None = None)
     return data, cut(rows, keep), np.bincount(batch_of_row[keep], minlength=len(batches))
 
 
-def _join(buf: Buffer, batches: Batches) -> tuple[Bytes, _Chains]:
+def _join(buf: Buffer, batches: Batches, most: int) -> tuple[Bytes, _Chains]:
     """The bytes in which all records stand, and where each batch's do: `buf` itself if none is compressed."""
     if any(header.codec is not Codec.NONE for _, header in batches):
-        data, spans = _expand(memoryview(buf), batches)
+        data, spans = _expand(memoryview(buf), batches, most)
     else:
         _check_size(len(buf))
         data = np.frombuffer(buf, np.uint8)
@@ -102,22 +146,33 @@ def _entry(header: BatchHeader, begin: int, end: int) -> tuple[int, ...]:
     )
 
 
-def _expand(view: memoryview, batches: Batches) -> tuple[Bytes, list[tuple[int, int]]]:
+def _expand(view: memoryview, batches: Batches, most: int) -> tuple[Bytes, list[tuple[int, int]]]:
     """All records one after the other in fresh bytes, decompressed straight to their place."""
     guess = _FIRST_GUESS * sum(header.size for _, header in batches)
-    arena, used = np.empty(min(guess, _COLUMN_LIMIT), np.uint8), 0
+    arena, used = np.empty(min(guess, most), np.uint8), 0
     spans = []
     for pos, header in batches:
         packed = view[pos + HEADER_SIZE : pos + header.size]
         size = decompress_into(header.codec, packed, arena.data[used : used + DECOMPRESSED_LIMIT])
         if size is None:
-            whole = decompress(header.codec, packed, limit=DECOMPRESSED_LIMIT)
+            whole = _expand_one(header.codec, packed, most - used)
             size = len(whole)
             arena = np.concatenate((arena[:used], np.frombuffer(whole, np.uint8), np.empty(used + size, np.uint8)))
         spans.append((used, used + size))
         used += size
         _check_size(used)
+        if used > most:
+            raise TooMuchError(f"more than {most} bytes of records")
     return arena, spans
+
+
+def _expand_one(codec: Codec, packed: memoryview, room: int) -> bytes:
+    try:
+        return decompress(codec, packed, limit=min(room, DECOMPRESSED_LIMIT))
+    except KafkaError as error:
+        if room >= DECOMPRESSED_LIMIT:
+            raise
+        raise TooMuchError(error.message) from None  # or corrupt, which shows when it is read alone
 
 
 def _check_size(size: int) -> None:
@@ -128,7 +183,8 @@ def _check_size(size: int) -> None:
         )
 
 
-def _read_rows(data: Bytes, chains: _Chains) -> Rows:
+def _read_rows(data: Bytes, chains: _Chains, *, is_whole: bool = True) -> Rows:
+    """`is_whole`: these are all records of their batches, else the first few."""
     starts = field_starts(data, chains.begin, chains.records) if len(chains.records) else chains.begin
     n = len(starts)
     rows = Rows(
@@ -145,7 +201,7 @@ def _read_rows(data: Bytes, chains: _Chains) -> Rows:
     )
     for at in range(0, n, _CHUNK):
         _read_chunk(data, starts[at : at + _CHUNK], cut(rows, slice(at, at + _CHUNK)))
-    if n and (rows.end[np.cumsum(chains.records) - 1] != chains.end).any():
+    if is_whole and n and (rows.end[np.cumsum(chains.records) - 1] != chains.end).any():
         raise corrupt("the lengths of a batch's records do not add up to the batch's length")
     return rows
 
