@@ -15,6 +15,7 @@ from equipoise.wire.errors import UsageError
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+_LONGEST_LABEL = 64  # letters between two dots
 
 Rows = dict[str, dataclasses.Field[Any]]
 
@@ -53,6 +54,12 @@ def parse_values(given: Mapping[str, object], rows: Rows, aliases: Iterable[str]
             raise UsageError(f"unknown setting {name!r}{nearest(name, [*rows, *aliases], document)}")
         values[rows[name].name] = parse_value(name, value, rows[name])
     return values
+
+
+def is_host(text: str) -> bool:
+    """Whether it can be looked for: Python's own error for a host that cannot is a UnicodeError, of its codec."""
+    labels = text.removesuffix(".").split(".")
+    return text.isprintable() and (":" in text or all(0 < len(label) < _LONGEST_LABEL for label in labels))
 
 
 def nearest(name: str, known: Iterable[str], document: str) -> str:

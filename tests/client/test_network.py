@@ -10,6 +10,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client.agreement import KafkaConnectionError, parse_bootstrap_servers
+from equipoise.client.connection import Connection
 from equipoise.client.network import AsyncConnection
 from equipoise.server_process import free_port
 from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -255,6 +256,17 @@ def test_nobody_listening_is_said_in_one_line() -> None:
     port = free_port()
     with pytest.raises(KafkaConnectionError, match=rf"^cannot connect to 127\.0\.0\.1:{port}: .*; is a broker listen"):
         run(AsyncConnection.connect("127.0.0.1", port))
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64, "a\x00b", "\x1b[2J..", "a\udcff"])
+def test_a_host_that_cannot_be_is_one_that_cannot_be_reached(host: str) -> None:
+    """Brokers say where others are. Python's own error is a UnicodeError, which nobody expects of a connection."""
+    with pytest.raises(KafkaConnectionError, match="cannot connect to ") as caught:
+        run(AsyncConnection.connect(host, 9092, timeout=SECONDS))
+    assert str(caught.value).isprintable()
+    with pytest.raises(KafkaConnectionError) as again:
+        Connection(host, 9092)
+    assert str(again.value).isprintable()
 
 
 def test_a_peer_that_is_silent_from_the_start() -> None:

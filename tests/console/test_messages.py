@@ -59,6 +59,22 @@ def test_a_slip_is_one_line(command: Command, arguments: str, told: str) -> None
     check_line(command(*arguments.split()), told)
 
 
+@pytest.mark.parametrize("host", ["a..b", ".", "x" * 64, "a\udcff", "é..", "a\nb"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "topics list --bootstrap-servers",
+        "history --bootstrap-servers",
+        "run a:b --set source.format=equipoise --bootstrap-servers",
+        "serve --memory --listen",
+        "zookeeper explain g --zookeeper",
+    ],
+)
+def test_hosts_that_are_none(command: Command, monkeypatch: pytest.MonkeyPatch, arguments: str, host: str) -> None:
+    monkeypatch.setattr("equipoise.console.zookeeper._SESSION_MS", 300)
+    check_line(command(*arguments.split(), f"{host}:9092"), "")
+
+
 def test_files_that_cannot_be_read(command: Command, tmp_path: Path) -> None:
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\x00\xff\xfe")

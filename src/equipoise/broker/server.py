@@ -24,6 +24,7 @@ from equipoise.broker.receiving import Receiving
 from equipoise.broker.topics import LEADER_EPOCH, Partition, Topic, Topics
 from equipoise.broker.turns import Turns
 from equipoise.log.flusher import Flusher
+from equipoise.settings import is_host
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader
 
@@ -225,6 +226,6 @@ class Server:
 def parse_address(text: str) -> tuple[str, int]:
     """HOST:PORT, also [::1]:9092 and with a `PLAINTEXT://` before it."""
     host, separator, port = text.rpartition("://")[2].rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65535:
+    if not separator or (host and not is_host(host)) or not port.isdigit() or int(port) > 65535:
         raise UsageError(f"{text!r} is no address: write HOST:PORT, for instance 127.0.0.1:9092")
     return host.strip("[]"), int(port)

@@ -10,6 +10,7 @@ from importlib.metadata import version as installed_version
 from struct import Struct
 from typing import NamedTuple, TypeVar
 
+from equipoise.settings import is_host
 from equipoise.wire.apis import APIS
 from equipoise.wire.apis.headers import decode_response_header, encode_request_header
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -109,11 +110,15 @@ class Agreement:
 
 
 def address_of(host: str, port: int) -> str:
+    """For messages: a host may be what a broker says of another."""
+    host = printable(host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def cannot_connect(address: str, error: OSError) -> KafkaConnectionError:
-    return KafkaConnectionError(f"cannot connect to {address}: {error.strerror or error}; is a broker listening there?")
+def cannot_connect(address: str, error: OSError | ValueError) -> KafkaConnectionError:
+    """ValueError: the host is none that could be looked for, as a label of 64 letters."""
+    why = (error.strerror or error) if isinstance(error, OSError) else "this is no name of a host"
+    return KafkaConnectionError(f"cannot connect to {address}: {why}; is a broker listening there?")
 
 
 def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
@@ -121,7 +126,7 @@ def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
     addresses = []
     for part in text.split(","):
         host, separator, port = part.strip().rpartition(":")
-        if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        if not separator or not is_host(host) or not port.isdigit() or not 0 < int(port) < 65536:
             raise UsageError(f"{part!r} is no server: write HOST:PORT, for instance 127.0.0.1:9092")
         addresses.append((host.strip("[]"), int(port)))
     return addresses

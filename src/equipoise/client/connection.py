@@ -103,7 +103,7 @@ class Connection:
     def _connect(self, host: str, port: int) -> socket.socket:
         try:
             connected = socket.create_connection((host, port), self.timeout)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise cannot_connect(self.address, error) from None
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connected

@@ -104,7 +104,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
                 transport, connection = await loop.create_connection(lambda: cls(address, client_id), host, port)
         except TimeoutError:
             raise KafkaConnectionError(f"cannot connect to {address} within {timeout:g} s") from None
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise cannot_connect(address, error) from None
         if receive_buffer >= 0:
             wire = transport.get_extra_info("socket")

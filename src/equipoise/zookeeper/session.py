@@ -6,6 +6,7 @@ import logging
 
 from kazoo.client import KazooClient
 
+from equipoise.settings import is_host
 from equipoise.wire.errors import UsageError
 
 # Back soon after a connection is lost: the session runs out meanwhile.
@@ -47,6 +48,8 @@ def open_client(hosts: str, session_timeout_ms: int, connection_timeout_ms: int 
     attempts = _Attempts()
     options = {"connection_retry": dict(_RECONNECT), "logger": _logger(attempts)}
     try:
+        if not all(is_host(host.rpartition(":")[0] or host) for host in hosts.partition("/")[0].split(",")):
+            raise ValueError(hosts)
         client = KazooClient(hosts, timeout=session_timeout_ms / 1000, **options)
     except ValueError:
         raise UsageError(f"zookeeper.connect={hosts}: write HOST:PORT, several with commas, then /CHROOT") from None
