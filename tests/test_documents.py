@@ -9,13 +9,17 @@ from pathlib import Path
 
 import click
 
-from equipoise.broker.config import rows
-from equipoise.broker.handlers import HANDLERS
+from equipoise.broker.config import BrokerConfig, rows
+from equipoise.broker.fetch_sessions import MAX_PARTITIONS_OF_ALL
+from equipoise.broker.handlers import HANDLERS, k75_describe_topic_partitions
 from equipoise.broker.topic_config import NO_EFFECT, TOPIC_ROWS
+from equipoise.broker.topics import MAX_ELEMENTS, MAX_NEW_PARTITIONS, SPARE_ELEMENTS
 from equipoise.client.config import rows as consumer_settings
 from equipoise.client.producer.config import rows as producer_settings
 from equipoise.console.main import app
 from equipoise.settings import kafka_name, render
+from equipoise.wire.compiler import LONGEST_MESSAGE
+from equipoise.wire.primitives import LONGEST_STRING
 from equipoise.wire.schema import version_range
 
 ROOT = Path(__file__).parent.parent
@@ -37,6 +41,40 @@ def test_supported_lists_the_apis_and_versions_that_are_served() -> None:
 def test_supported_lists_the_settings_with_their_defaults() -> None:
     listed = [(name, default) for name, default, _ in table("SUPPORTED.md", "Broker settings")]
     assert listed == [(name, render(row.default) or "(empty)") for name, row in rows().items()]
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    config = BrokerConfig()
+    of_partitions = f"{SPARE_ELEMENTS}, and 4 for each partition of the broker"
+    supported = [limit for _, limit in table("SUPPORTED.md", "Limits")]
+    assert supported == [
+        str(MAX_ELEMENTS),
+        of_partitions,
+        str(LONGEST_STRING),
+        str(MAX_NEW_PARTITIONS),
+        str(k75_describe_topic_partitions.PAGE),
+        str(MAX_PARTITIONS_OF_ALL),
+    ]
+    one = [limit for _, limit, _ in table("docs/limits.md", "Of one request")]
+    assert one == [
+        f"{config.socket_request_max_bytes} (`socket.request.max.bytes`)",
+        str(MAX_ELEMENTS),
+        of_partitions,
+        f"{LONGEST_STRING}, as in Kafka",
+        f"{MAX_NEW_PARTITIONS}, as in Kafka",
+        str(LONGEST_MESSAGE),
+        f"{config.request_receive_timeout_ms} ms (`request.receive.timeout.ms`)",
+    ]
+    together = [re.split(r"[ ,]", limit)[0] for _, limit, _ in table("docs/limits.md", "Of all connections together")]
+    assert together == [
+        str(config.queued_max_request_bytes),
+        str(config.max_connections),
+        str(config.max_in_flight_requests_per_connection),
+        "1",
+        str(config.max_partitions),
+        str(config.max_incremental_fetch_session_cache_slots),
+        str(MAX_PARTITIONS_OF_ALL),
+    ]
 
 
 def test_supported_lists_the_topic_configs() -> None:

@@ -16,6 +16,7 @@ MB = 1_000_000
 class Meter:
     def __init__(self, pid: int) -> None:
         self._proc = Path(f"/proc/{pid}")
+        self._most = 0
         self._loop = self._proc / "task" / str(pid) / "schedstat"  # the loop runs in the main thread
 
     def loop_seconds(self) -> float:
@@ -35,10 +36,17 @@ class Meter:
 
     def peak(self) -> int:
         """The most that was resident since `forget_peak`."""
-        return self._status("VmHWM")
+        now = self._status("VmHWM")
+        self._most = max(self._most, now)
+        return now
 
     def forget_peak(self) -> None:
+        self.peak()
         (self._proc / "clear_refs").write_text("5")
+
+    def most_ever(self) -> int:
+        self.peak()
+        return self._most
 
     def _status(self, name: str) -> int:
         for line in (self._proc / "status").read_text().splitlines():

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from equipoise.broker.config import BrokerConfig
 from equipoise.wire.apis.headers import encode_request_header
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -302,6 +303,16 @@ def test_an_attack_is_not_noticed_by_others(
     assert scene.control.revocations == 0, "no rebalance was anybody's due"
     assert beats.p99_held < P99_HELD_S, figures
     assert taken <= ATTACKS[attack], figures
+
+
+def test_memory_is_within_the_sum_that_is_documented(scene: Scene) -> None:
+    """docs/limits.md: after all attacks, each of which had a hundred connections at most."""
+    config = BrokerConfig()
+    busy = 100 * (4 * MB + 2 * MB)
+    kept = 80 * MB + 20_000 * 5_500  # of sessions and partitions
+    whole = 40 * MB + config.queued_max_request_bytes + config.socket_request_max_bytes + busy + kept
+    assert scene.meter.most_ever() < whole
+    assert scene.meter.resident() < 40 * MB + kept + 100 * MB, "what strangers sent is gone with them"
 
 
 @pytest.mark.soak

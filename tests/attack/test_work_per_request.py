@@ -19,6 +19,7 @@ from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from tests.attack.meter import MB, Meter, Probe
 from tests.attack.requests import Attack, Drawing, World, served_versions
 from tests.broker.calls import append, create_topic
@@ -47,14 +48,18 @@ class Target:
         topics = ["many", *(f"t{number}" for number in range(200))]
         groups = [f"g{number}" for number in range(200)]
         with RawClient(self.served.address) as client:
-            ids = [create_topic(client, "many", PARTITIONS), *(create_topic(client, name) for name in topics[1:])]
+            ids = [create_topic(client, "many", PARTITIONS)]
+            rows = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in topics[1:]]
+            ids += [topic.topic_id for topic in client.call(CreateTopicsRequest(topics=rows)).topics]
             create_topic(client, "compacted", configs={"cleanup.policy": "compact"})
             for _ in range(3):
                 append(client, b"x" * 100, topic="many")
             for group in groups:
-                rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
-                topic = OffsetCommitRequestTopic(name="many", partitions=rows)
-                client.call(OffsetCommitRequest(group_id=group, topics=[topic]), 8)
+                partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+                topic = OffsetCommitRequestTopic(name="many", partitions=[partition])
+                client.send(OffsetCommitRequest(group_id=group, topics=[topic]), 8)
+            for _ in groups:
+                client.receive()
         return World(topics, ids, PARTITIONS, groups)
 
     def measure(self, attack: Attack) -> tuple[float, int]:

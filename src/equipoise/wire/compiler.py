@@ -44,7 +44,7 @@ _BOUND_COUNT = [
     "if left < 0: raise Fault(-left, 0, 'elements too many')",
 ]
 _NULL, _NULL_IN_TAG = -1, 0  # what stands for a struct that is null; 1 stands before one that is not
-_LONGEST_MESSAGE = 1000  # characters; it may quote a name as long as a string can be, and must still be one
+LONGEST_MESSAGE = 1000  # characters; it may quote a name as long as a string can be, and must still be one
 _SHORT_UVARINTS = [bytes((n,)) for n in range(128)]
 
 
@@ -398,7 +398,7 @@ class _Encoding(_Source):
         if type == "records":
             self.records()
         else:
-            cut = f"[:{_LONGEST_MESSAGE}]" if source.endswith(".error_message") else ""
+            cut = f"[:{LONGEST_MESSAGE}]" if source.endswith(".error_message") else ""
             self.emit(f"b = v{cut}.encode()" if type == "string" else "b = v")
             self.length("len(b)", "h" if type == "string" else "i")
             self.emit("w(b)")

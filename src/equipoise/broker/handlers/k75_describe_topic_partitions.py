@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 VERSIONS = "0"
-_PAGE = 2000
+PAGE = 2000
 
 
 def handle(server: Server, request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopicPartitionsResponse:
-    left = min(max(request.response_partition_limit, 1), _PAGE)
+    left = min(max(request.response_partition_limit, 1), PAGE)
     response = DescribeTopicPartitionsResponse(topics=[])
     for name, first in _asked(server, request, call):
         if left == 0:
