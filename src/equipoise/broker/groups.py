@@ -271,6 +271,11 @@ class Groups:
             self._create()
         return self._shards
 
+    @property
+    def opened(self) -> list[Shard]:
+        """What there is, without opening anything."""
+        return [shard.core for shard in self._shards]
+
     def _create(self) -> None:
         config = self._server.config
         size = str(config.offsets_topic_segment_bytes)

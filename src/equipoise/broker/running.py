@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 from equipoise.broker import descriptors
 from equipoise.broker.clock import LoopClock
 from equipoise.broker.config import BrokerConfig
+from equipoise.broker.inspect import Groups, Topics
 from equipoise.broker.server import Server, parse_address
 from equipoise.log.directory import DataDirectory, MemoryDirectory
 from equipoise.log.partition import Flush
@@ -89,16 +90,19 @@ class Broker:
             producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
 
     Without `data` everything is kept in memory and gone afterwards. `settings` are Kafka's broker settings by name.
+    `topics` are created at the start, with so many partitions, where they are not there yet: `{"orders": 6}`.
     """
 
     def __init__(
         self,
         settings: Mapping[str, object] | None = None,
         *,
+        topics: Mapping[str, int] | None = None,
         data: str | Path | None = None,
         listen: str = "127.0.0.1:0",
     ) -> None:
         self._config = BrokerConfig.parse(settings or {})
+        self._wanted_topics = dict(topics or {})
         self._address = parse_address(listen)
         self._data = data
         self._thread: threading.Thread | None = None
@@ -119,6 +123,16 @@ class Broker:
         if self._server is None:
             raise RuntimeError("the broker is not running: use `with Broker() as broker:` or call start()")
         return self._server
+
+    @property
+    def groups(self) -> Groups:
+        """Every group by its id: state, members with their partitions, and why it rebalanced."""
+        return Groups(self)
+
+    @property
+    def topics(self) -> Topics:
+        """Every topic by its name."""
+        return Topics(self)
 
     def start(self) -> Self:
         self._started.clear()
@@ -167,6 +181,9 @@ class Broker:
         await run_server(self._config, directory, self._address, self._ready, self._stopping)
 
     def _ready(self, server: Server) -> None:
+        for name, count in self._wanted_topics.items():
+            if server.topics.get(name) is None:
+                server.topics.create_at_once(name, count)
         self._server = server
         self._started.set()
 

@@ -279,6 +279,10 @@ class Topics:
             self._by_folded_name[folded(topic.name)] = topic.name
         return (step for topic, count in planned for step in self._add(topic, count))
 
+    def create_at_once(self, name: str, count: int) -> None:
+        """For who starts the broker: nobody else waits for the loop yet."""
+        _do(self.create([self.plan(name, count, {}, {})]))
+
     def create_internal(self, name: str, count: int, configs: dict[str, str]) -> Topic:
         """With the configs that the broker needs for what belongs to it."""
         planned = self._plan(name, count, configs)

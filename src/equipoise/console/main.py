@@ -31,7 +31,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON o
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="equipoise", message="%(prog)s %(version)s")
+@click.version_option(package_name="equipoise", message="equipoise %(version)s")
 def app() -> None:
     """Consumer groups you can see, test and trust."""
 

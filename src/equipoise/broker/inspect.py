@@ -1,0 +1,132 @@
+"""What a running broker holds, for tests and for the curious: topics, groups, members, rebalances. Copies, taken on the
+broker's loop, so that nothing changes under the reader."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from equipoise.coordinator.group import Group, Member
+from equipoise.coordinator.journal import Rebalance
+from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from equipoise.wire.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from equipoise.broker.running import Broker
+    from equipoise.broker.server import Server
+    from equipoise.broker.topics import Topic
+
+_SETTLING_S = 5.0  # in which the journal of a rebalance that has just ended is written, also on a busy machine
+_LOOK_AGAIN_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    member_id: str
+    client_id: str
+    host: str
+    group_instance_id: str | None
+    partitions: frozenset[tuple[str, int]]  # topic and number; empty where its protocol is not the consumer's
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    group_id: str
+    state: str  # as DescribeGroups says it: Empty, PreparingRebalance, CompletingRebalance, Stable
+    generation_id: int
+    protocol: str | None
+    members: list[MemberDescription]
+    rebalances: list[Rebalance]  # the last hundred, each with its cause, phases and moves; the newest last
+
+    @property
+    def owners(self) -> dict[tuple[str, int], str]:
+        """The client id of each partition's owner."""
+        return {partition: member.client_id for member in self.members for partition in member.partitions}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    name: str
+    partitions: int
+    configs: dict[str, str]
+    end_offsets: list[int]  # of each partition: how many records were written to it
+
+
+class Groups(Mapping[str, GroupDescription]):
+    """`broker.groups["billing"]`. KeyError: there is no such group."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def __getitem__(self, group_id: str) -> GroupDescription:
+        until = time.monotonic() + _SETTLING_S
+        while not self._broker.call(lambda server: _is_settled(server, group_id)) and time.monotonic() < until:
+            time.sleep(_LOOK_AGAIN_S)
+        return self._broker.call(lambda server: _describe(_find(server, group_id)))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._broker.call(lambda server: [name for shard in server.groups.opened for name in shard.groups]))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Topics(Mapping[str, TopicDescription]):
+    """`broker.topics["orders"]`. KeyError: there is no such topic. The broker's own are there too."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def __getitem__(self, name: str) -> TopicDescription:
+        return self._broker.call(lambda server: _describe_topic(server, name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._broker.call(lambda server: [topic.name for topic in server.topics]))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _find(server: Server, group_id: str) -> Group:
+    for shard in server.groups.opened:
+        if group_id in shard.groups:
+            return shard.groups[group_id]
+    raise KeyError(group_id)
+
+
+def _is_settled(server: Server, group_id: str) -> bool:
+    return not _find(server, group_id).journal.has_unsettled
+
+
+def _describe(group: Group) -> GroupDescription:
+    is_consumers = group.protocol_type == PROTOCOL_TYPE
+    members = [_describe_member(member, is_consumers) for member in group.members.values()]
+    rebalances = [copy(entry) for entry in group.journal.entries]
+    return GroupDescription(
+        group.group_id, group.state.value, group.generation_id, group.protocol_name, members, rebalances
+    )
+
+
+def _describe_member(member: Member, is_consumer: bool) -> MemberDescription:
+    partitions = _partitions(member.assignment) if is_consumer else frozenset()
+    host = member.client_host.lstrip("/")
+    return MemberDescription(member.member_id, member.client_id, host, member.group_instance_id, partitions)
+
+
+def _partitions(assignment: bytes) -> frozenset[tuple[str, int]]:
+    try:
+        found = decode_assignment(assignment).assigned_partitions if assignment else {}
+    except ProtocolError:
+        return frozenset()
+    return frozenset((topic, number) for topic, numbers in found.items() for number in numbers)
+
+
+def _describe_topic(server: Server, name: str) -> TopicDescription:
+    topic: Topic | None = server.topics.get(name)
+    if topic is None:
+        raise KeyError(name)
+    ends = [partition.log.high_watermark for partition in topic.partitions]
+    return TopicDescription(topic.name, len(topic.partitions), dict(topic.configs), ends)
