@@ -39,10 +39,15 @@ def settled(broker: Broker, client: RawClient, clock: StandingClock) -> str:
     """The only member of a Stable group, whose initial delay has passed: its id."""
     member_id: str = client.call(join()).member_id
     client.send(join(member_id))
+    eventually(lambda: broker.call(is_parked), "the join waits for the initial delay")
     advance(broker, clock, 3_000)
     assert client.receive().error_code == ErrorCode.NONE
     assert client.call(sync(member_id)).error_code == ErrorCode.NONE
     return member_id
+
+
+def is_parked(server: Any) -> bool:
+    return bool(server.groups.shard_of("g").core.groups["g"].joined)
 
 
 @pytest.mark.parametrize("by", JUMPS)
@@ -113,7 +118,7 @@ def test_the_journal_has_wall_times_and_true_lengths(start: Start, connect: Conn
     client = connect(broker)
     member_id: str = client.call(join()).member_id
     client.send(join(member_id))
-    eventually(lambda: broker.call(lambda server: server.groups.shard_of("g").core.groups["g"].joined), "it is parked")
+    eventually(lambda: broker.call(is_parked), "the join waits for the initial delay")
     jump(broker, clock, by)
     advance(broker, clock, 3_000)
     assert client.receive().error_code == ErrorCode.NONE
