@@ -130,6 +130,7 @@ def test_topics_that_cannot_be_saved_leave_the_old_ones(tmp_path: Path, monkeypa
 
 def test_partitions_lie_in_directories_named_as_kafka_names_them(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path, flush="never")
+    directory.save_topics([topic("my.topic-1")])
     log = directory.open_log("my.topic-1", 0, CONFIG)
     assert log.name == "my.topic-1-0"
     assert not (tmp_path / "my.topic-1-0").exists()

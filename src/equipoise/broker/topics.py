@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.topic_config import effective, log_config, stored
 from equipoise.log.config import LogConfig
-from equipoise.log.directory import TopicRecord
+from equipoise.log.inventory import TopicRecord
 from equipoise.log.partition import PartitionLog
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Codec

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from equipoise.console.check import check
 from equipoise.console.edge import FAILED, INTERRUPTED, at_a_terminal, fail, log_warnings, missing_package
 from equipoise.console.history import history
 from equipoise.console.options import Whole, choose, file_option, parse_pairs
@@ -36,6 +37,7 @@ def app() -> None:
     """Consumer groups you can see, test and trust."""
 
 
+app.add_command(check)
 app.add_command(history)
 app.add_command(run_command)
 app.add_command(zookeeper)

@@ -4,45 +4,46 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Thread
-from typing import NamedTuple
+from typing import Any
 from uuid import uuid4
 
 from equipoise.log.config import LogConfig
-from equipoise.log.disk import DELETED, Disk, PartitionFiles, read_json, write_json
+from equipoise.log.disk import DELETED, Disk, PartitionFiles, put_aside, read_json, write_json
 from equipoise.log.faults import remedy
+from equipoise.log.inventory import PARTITION, TOPICS, Inventory, TopicRecord, some
 from equipoise.log.memory import MemoryFiles
 from equipoise.log.partition import Flush, PartitionLog
 from equipoise.log.recovery import recover
+from equipoise.log.roster import Enrolled, Roster
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 _log = logging.getLogger(__name__)
 _FORMAT = 1
-_LOCK = ".lock"
-_META = "meta.json"
-_TOPICS = "topics.json"
+LOCK = ".lock"
+META = "meta.json"
 _PRODUCER_IDS = "producer-ids.json"
 _PRODUCER_IDS_A_BLOCK = 1000  # as in Kafka; a crash loses the rest of a block
-_PARTITION = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>[0-9]+)")
-
-
-class TopicRecord(NamedTuple):
-    """What is kept of a topic beside its records."""
-
-    name: str
-    topic_id: bytes
-    partitions: int
-    configs: dict[str, str]
+_NO_IDS = "or remove it: ids then begin above those in the logs"
 
 
 def _new_cluster_id() -> str:
     return urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()
+
+
+def parse_meta(content: dict[str, Any]) -> tuple[int, int, str]:
+    return int(content["format"]), int(content["node_id"]), str(content["cluster_id"])
+
+
+def topics_content(topics: Collection[TopicRecord], deleting: Collection[str] = ()) -> dict[str, object]:
+    rows = [[name, id_.hex(), *rest] for name, id_, *rest in topics]
+    return {"topics": rows, "deleting": sorted(deleting)}
 
 
 class DataDirectory:
@@ -58,10 +59,12 @@ class DataDirectory:
         self._remover: Thread | None = None
         self._lock = _lock(path)
         try:
-            self.cluster_id = self._read_meta(node_id)
-            self._topics, self._deleting = self._read_topics()
-            self._next_id: int = (read_json(path / _PRODUCER_IDS) or {"next": 0})["next"]
+            found = Inventory(path)
+            self.cluster_id = self._read_meta(node_id, is_new=not found.topics)
+            self._topics, self._deleting = found.topics, found.deleting
+            self._next_id = read_json(path / _PRODUCER_IDS, lambda content: int(content["next"]), _NO_IDS)
             self._ids_end = self._next_id
+            self._orphans = self._look_round(found)
             self._hide(frozenset(self._deleting))
             self._start_remover()
         except UsageError:
@@ -71,28 +74,50 @@ class DataDirectory:
             os.close(self._lock)
             raise _unusable(path, error) from error
 
-    def _read_meta(self, node_id: int) -> str:
+    def _read_meta(self, node_id: int, *, is_new: bool) -> str:
         """The cluster's id. Refuses the directory of another node or of another format."""
-        found = read_json(self.path / _META)
+        found = read_json(self.path / META, parse_meta, "or remove it: the cluster then has a new id")
         if found is None:
-            found = {"format": _FORMAT, "cluster_id": _new_cluster_id(), "node_id": node_id}
-            write_json(self.path / _META, found, durable=True)
-        if found["format"] != _FORMAT:
+            found = _FORMAT, node_id, _new_cluster_id()
+            if not is_new:
+                _log.error("%s is missing: the cluster has a new id, %s", self.path / META, found[2])
+            write_json(
+                self.path / META, {"format": found[0], "cluster_id": found[2], "node_id": found[1]}, durable=True
+            )
+        written_format, owner, cluster_id = found
+        if written_format != _FORMAT:
             raise UsageError(
-                f"{self.path} has format {found['format']}, this version reads {_FORMAT}: "
+                f"{self.path} has format {written_format}, this version reads {_FORMAT}: "
                 "use the version that wrote it, or choose another directory"
             )
-        if found["node_id"] != node_id:
+        if owner != node_id:
             raise UsageError(
-                f"{self.path} belongs to node {found['node_id']}, not {node_id}: "
-                f"start with node.id={found['node_id']}, or choose another directory"
+                f"{self.path} belongs to node {owner}, not {node_id}: "
+                f"start with node.id={owner}, or choose another directory"
             )
-        return str(found["cluster_id"])
+        return cluster_id
 
-    def _read_topics(self) -> tuple[list[TopicRecord], set[str]]:
-        found = read_json(self.path / _TOPICS) or {"topics": [], "deleting": []}
-        topics = [TopicRecord(name, bytes.fromhex(id_), *rest) for name, id_, *rest in found["topics"]]
-        return topics, set(found["deleting"])
+    def _look_round(self, found: Inventory) -> set[str]:
+        """Refuses to start without records that were there. The names of directories that belong to no topic."""
+        missing = [path.name for path in found.missing()]
+        if missing:
+            raise UsageError(
+                f"{self.path}: the directories of {len(missing)} partitions with records are missing "
+                f"({some(missing)}): restore them, or accept the loss by making them anew, empty (mkdir)"
+            )
+        orphans = [path.name for path in found.orphans()]
+        if orphans:
+            _log.error(
+                "%s: %d directories with records belong to no topic (%s): they are left alone, and put aside when a "
+                "topic needs the name. If topics.json is an old copy, restore the newest",
+                self.path,
+                len(orphans),
+                some(orphans),
+            )
+        self._roster = Roster(self.path, self._disk.faults)
+        if found.topics:
+            self._roster.begin(one for one in found.enrolled() if (self.path / one.name).is_dir())
+        return set(orphans)
 
     def load_topics(self) -> list[TopicRecord]:
         return list(self._topics)
@@ -101,11 +126,10 @@ class DataDirectory:
         """Of a topic that is left out no record may come back, even if a crash forestalls `delete_topics`."""
         names = {topic.name for topic in topics}
         deleting = (self._deleting | {topic.name for topic in self._topics}) - names
-        rows = [[name, id_.hex(), *rest] for name, id_, *rest in topics]
-        self._write(_TOPICS, {"topics": rows, "deleting": sorted(deleting)})
+        self._write(TOPICS, topics_content(topics, deleting))
         self._topics, self._deleting = list(topics), deleting
 
-    def _write(self, name: str, content: object) -> None:
+    def _write(self, name: str, content: Mapping[str, object]) -> None:
         try:
             write_json(self.path / name, content, durable=True)
         except OSError as error:
@@ -115,15 +139,24 @@ class DataDirectory:
     def open_log(self, topic: str, partition: int, config: LogConfig) -> PartitionLog:
         """The partition's log, recovered if need be. A new one takes no room on disk before its first record."""
         name = f"{topic}-{partition}"
-        if not _PARTITION.fullmatch(name):
+        if not PARTITION.fullmatch(name):
             raise UsageError(f"{topic!r} is no topic name: 1 to 249 of letters, digits, '.', '_' and '-'")
-        files = PartitionFiles(self.path / name, self._disk)
+        files = PartitionFiles(self.path / name, self._disk, partial(self._enroll, topic, name))
         try:
+            if name in self._orphans:
+                self._orphans.discard(name)
+                _log.error("%s: records of another topic of this name are kept in %s", name, put_aside(files.path))
             log = PartitionLog(name, config, files, *recover(files, config), flush=self._flush)
         except OSError as error:
             raise _unusable(files.path, error) from error
         self._logs[topic, partition] = log
         return log
+
+    def _enroll(self, topic: str, name: str) -> None:
+        """On any thread, when the partition's directory is durable."""
+        found = next((one for one in self._topics if one.name == topic), None)
+        if found is not None:
+            self._roster.add(Enrolled(found.topic_id.hex(), name, str(found.partitions)))
 
     def delete_topics(self, topics: Collection[str]) -> None:
         """Takes the partitions out of sight at once; a thread then removes them, however big they are."""
@@ -134,7 +167,7 @@ class DataDirectory:
 
     def _hide(self, topics: Collection[str]) -> None:
         for path in list(self.path.iterdir()):
-            found = _PARTITION.fullmatch(path.name)
+            found = PARTITION.fullmatch(path.name)
             if found and found["topic"] in topics:
                 PartitionFiles(path).delete()
         self._deleting.difference_update(topics)
@@ -151,12 +184,19 @@ class DataDirectory:
 
     def next_producer_id(self) -> int:
         """An id never given before, not even by a process that crashed."""
+        if self._next_id is None:
+            self._next_id = self._ids_end = self._unused_producer_id()
         if self._next_id == self._ids_end:
             end = self._ids_end + _PRODUCER_IDS_A_BLOCK
             self._write(_PRODUCER_IDS, {"next": end})
             self._ids_end = end
         self._next_id += 1
         return self._next_id - 1
+
+    def _unused_producer_id(self) -> int:
+        """Where no file says which is next: above all that the logs know, or two producers would pass for one."""
+        highest = max((log.producers.highest_id() for log in self._logs.values()), default=-1)
+        return (highest // _PRODUCER_IDS_A_BLOCK + 1) * _PRODUCER_IDS_A_BLOCK
 
     def close(self) -> None:
         """Closes all logs and gives the directory free."""
@@ -208,6 +248,15 @@ def _unusable(path: Path, error: OSError) -> UsageError:
     return UsageError(f"cannot use {path}: {error.strerror or error}; mend it, or choose another directory")
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a process owns the directory now."""
+    try:
+        os.close(_lock(path))
+    except UsageError:
+        return True
+    return False
+
+
 def _lock(path: Path) -> int:
     """A descriptor that keeps other processes out until it is closed, or until this process ends."""
     try:
@@ -216,7 +265,7 @@ def _lock(path: Path) -> int:
         raise UsageError("this system cannot lock a data directory: keep the data in memory") from None
     try:
         path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise _unusable(path, error) from error
     try:

@@ -8,10 +8,12 @@ import logging
 import mmap
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
+
+from crc32c import crc32c
 
 from equipoise.log.faults import Faults, ShortageError, shortage
 from equipoise.log.medium import Checkpoint, Replacement, Storage, TailNotCutError
@@ -33,6 +35,15 @@ fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 PRODUCERS = "producers.json"
 CHECKPOINT = "checkpoint.json"
 DELETED = "~deleted"  # no topic's name can hold a tilde
+ASIDE = ".damaged"
+SEGMENTS = "[0-9]" * 20 + ".log"
+_CHECKSUM = "crc32c"
+
+Content = TypeVar("Content")
+
+
+def as_it_is(content: dict[str, Any]) -> dict[str, Any]:
+    return content
 
 
 class Disk:
@@ -238,11 +249,23 @@ def _sync_closed_file(path: Path) -> None:
         os.close(fd)
 
 
-def write_json(path: Path, content: object, *, durable: bool) -> None:
-    """Replaces a file as a whole. What can be rebuilt need not be durable: JSON that is torn is noticed."""
+def put_aside(path: Path) -> Path:
+    """Gives a file or directory that is in the way a name under which nothing of ours is looked for."""
+    target = path.with_name(path.name + ASIDE)
+    number = 1
+    while target.exists():
+        number += 1
+        target = path.with_name(f"{path.name}.{number}{ASIDE}")
+    path.rename(target)
+    sync_directory(path.parent)
+    return target
+
+
+def write_json(path: Path, content: Mapping[str, object], *, durable: bool) -> None:
+    """Replaces a file as a whole. What can be rebuilt need not be durable: what is torn is noticed."""
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(content, file, separators=(",", ":"))
+        file.write(_dump({**content, _CHECKSUM: _checksum(content)}))
         file.flush()
         if durable:
             os.fsync(file.fileno())
@@ -251,7 +274,7 @@ def write_json(path: Path, content: object, *, durable: bool) -> None:
         sync_directory(path.parent)
 
 
-def write_note(path: Path, content: object, faults: Faults) -> None:
+def write_note(path: Path, content: Mapping[str, object], faults: Faults) -> None:
     """Writes what only saves time at the next start."""
     try:
         write_json(path, content, durable=False)
@@ -259,22 +282,36 @@ def write_note(path: Path, content: object, faults: Faults) -> None:
         faults.report(error, f"{path} not written, the next start will take longer")
 
 
-def read_json(path: Path) -> Any:
-    """The content of a file, None if there is none. Raises UsageError if it is damaged."""
+def _dump(content: Mapping[str, object]) -> str:
+    return json.dumps(content, separators=(",", ":"))
+
+
+def _checksum(content: Mapping[str, object]) -> int:
+    return crc32c(_dump(content).encode())
+
+
+def read_json(path: Path, parse: Callable[[dict[str, Any]], Content], remedy: str = "") -> Content | None:
+    """What `parse` makes of a file's content, None if there is no file. Raises UsageError if it is damaged."""
     try:
-        return json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
+        stated = content.pop(_CHECKSUM, None)  # None: written before there were checksums, or by hand
+        if stated not in (None, _checksum(content)):
+            raise ValueError(f"its checksum is wrong; if it was edited by hand, remove {_CHECKSUM!r} from it")
+        return parse(content)
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise UsageError(f"{path} is damaged ({error}): restore it, or move the directory away") from None
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        why = error if isinstance(error, ValueError) else "it is not what it should be"
+        rest = remedy or "or move the directory away"
+        raise UsageError(f"{path} is damaged ({why}): restore it, {rest}") from None
 
 
-def read_note(path: Path) -> Any:
+def read_note(path: Path, parse: Callable[[dict[str, Any]], Content]) -> Content | None:
     """The content of a file that `write_note` wrote, None if it cannot be had."""
     try:
-        return read_json(path)
+        return read_json(path, parse)
     except UsageError as error:
-        _log.warning("not used: %s", error)
+        _log.warning("not used, and made anew: %s", error)
         return None
 
 
@@ -290,10 +327,11 @@ class DiskSyncTask:
     ) -> None:
         self.end_offset = end_offset
         self.sealed = [(segment, segment.size) for segment in finished]
-        self.notes: dict[Path, object] = {seal_path(_file_of(s.storage).path): s.seal() for s in finished}
+        self.notes: dict[Path, Mapping[str, object]] = {seal_path(_file_of(s.storage).path): s.seal() for s in finished}
         self._files = files
         self._to_sync: list[_Descriptor | Path] = []
         self._directories: set[Path] = set()
+        self._enrolls = False
         for segment in written:
             self._add(_file_of(segment.storage))
 
@@ -303,6 +341,7 @@ class DiskSyncTask:
         self._to_sync.append(storage.descriptor or storage.path)
         storage.unsynced = False
         if storage.created:
+            self._enrolls = True
             storage.created = False
             self._directories |= {storage.path.parent, storage.path.parent.parent}
 
@@ -316,6 +355,8 @@ class DiskSyncTask:
         for directory in list(self._directories):
             sync_directory(directory)
             self._directories.remove(directory)
+        if self._enrolls:
+            self._files.enroll()
         for path, content in self.notes.items():
             write_note(path, content, self._files.disk.faults)
 
@@ -330,9 +371,11 @@ class PartitionFiles:
 
     volatile = False
 
-    def __init__(self, path: Path, disk: Disk | None = None) -> None:
+    def __init__(self, path: Path, disk: Disk | None = None, enroll: Callable[[], None] = lambda: None) -> None:
+        """`enroll` is called, on any thread, when the directory is durable."""
         self.path = path
         self.disk = disk or Disk()
+        self.enroll = enroll
         self.deleted = False
 
     @property

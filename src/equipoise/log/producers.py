@@ -67,6 +67,10 @@ class Producers:
             known = self._producers.get(header.producer_id)
             self._producers[header.producer_id] = _after(known, header, header.max_timestamp)
 
+    def highest_id(self) -> int:
+        """-1 if there is none."""
+        return max(self._producers, default=-1)
+
     def expire(self, now: int, after_ms: int) -> None:
         """Forgets who has not been seen for `after_ms`."""
         self._producers = {id_: p for id_, p in self._producers.items() if now - p.last_seen < after_ms}

@@ -17,8 +17,9 @@ from equipoise.client import Admin
 from equipoise.client.admin import TopicDescription
 from equipoise.client.connection import Connection, error_from
 from equipoise.coordinator.placement import partition_for
-from equipoise.log.directory import DataDirectory, TopicRecord
+from equipoise.log.directory import DataDirectory
 from equipoise.log.disk import write_json
+from equipoise.log.inventory import TopicRecord
 from equipoise.proving.tools import Listening
 from equipoise.wire.apis.k00_produce import (
     PartitionProduceData,
