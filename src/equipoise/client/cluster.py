@@ -15,6 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from equipoise.client.agreement import KafkaConnectionError, Response, error_from, parse_bootstrap_servers
+from equipoise.client.complaints import Complaint, Complaints
 from equipoise.client.config import ConsumerConfig
 from equipoise.client.hedging import PATIENCE_S, first_answer, while_in_charge
 from equipoise.client.lines import Address, Backoff, Line, Lines, Purpose
@@ -90,6 +91,9 @@ class Cluster:
         self._is_asked = self._is_urgent = False
         self._news = asyncio.Event()  # that one of the two was set
         self._last_attempt = 0.0
+        self._unreachable = Complaint(self._tell_unreachable)
+        self._missing = Complaints(self._tell_missing)
+        self._leaderless = Complaints(self._tell_leaderless)
         self._awaited: list[asyncio.Future[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -100,6 +104,9 @@ class Cluster:
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
+        self._unreachable.end()
+        self._missing.keep(set())
+        self._leaderless.keep(set())
         self._lines.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for waiter in self._awaited:
@@ -203,6 +210,30 @@ class Cluster:
         mine = list(partitions)
         return await while_in_charge(ask(), look, PATIENCE_S, PATIENCE_S)
 
+    # -- what is amiss for long
+
+    def _tell_unreachable(self, seconds: float) -> str:
+        servers = self.config.bootstrap_servers
+        cause = str(self.last_failure or "they take connections and do not answer")
+        stop = "" if cause.endswith("?") else "."
+        return (
+            f"no broker of bootstrap.servers={servers} has answered for {seconds:.0f} s: {cause}{stop} Check the "
+            "address, and that a broker runs there; this client goes on trying"
+        )
+
+    def _tell_missing(self, topic: str, seconds: float) -> str:
+        why = ", and the broker does not create it by itself" if self.config.allow_auto_create_topics else ""
+        return (
+            f"topic {topic!r} does not exist at {self.config.bootstrap_servers}{why}: create it, or check its name; "
+            f"it has been waited for {seconds:.0f} s, and is waited for"
+        )
+
+    def _tell_leaderless(self, partition: str, seconds: float) -> str:
+        return (
+            f"{partition} has had no leader for {seconds:.0f} s, and cannot be read: are the brokers that hold its "
+            "replicas running?"
+        )
+
     # -- the task that keeps it fresh
 
     async def _keep_fresh(self) -> None:
@@ -210,6 +241,7 @@ class Cluster:
         while True:
             await self._until_due(unsettled)
             awaited, self._awaited = self._awaited, []
+            self._unreachable.begin()
             try:
                 is_settled = await self._refresh()
             except EquipoiseError as error:
@@ -223,6 +255,7 @@ class Cluster:
                 is_settled = False
             else:
                 self.last_failure = None
+                self._unreachable.end()
                 _release(awaited)
             unsettled = 0 if is_settled else unsettled + 1
 
@@ -253,6 +286,7 @@ class Cluster:
             raise KafkaConnectionError("the cluster has no brokers yet")
         self._learn_nodes(answer)
         is_settled = self._learn_topics(answer.topics)
+        self._complain(answer.topics)
         self.on_metadata(self.topics, wanted)
         for watcher in self.watchers:
             watcher()
@@ -277,6 +311,17 @@ class Cluster:
             is_settled &= self._learn_leaders(name, topic, known_leaders if is_same else {})
         self._names = {info.topic_id: name for name, info in self.topics.items()}
         return is_settled
+
+    def _complain(self, topics: list[MetadataResponseTopic]) -> None:
+        self._missing.keep({topic.name for topic in topics if topic.name} - self.topics.keys() - self.errors.keys())
+        self._leaderless.keep({str(one) for one in self._without_leader(topics)})
+
+    def _without_leader(self, topics: list[MetadataResponseTopic]) -> Iterable[TopicPartition]:
+        for topic in topics:
+            for one in topic.partitions:
+                partition = TopicPartition(topic.name or "", one.partition_index)
+                if one.leader_id == NO_LEADER and partition not in self._leaders:
+                    yield partition
 
     def _note_error(self, topic: str, code: int) -> bool:
         if code in _LASTING:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from equipoise.client.cluster import Cluster, Snapshot, Wanted
 from equipoise.client.committed import Committed, Found
+from equipoise.client.complaints import Complaint, Complaints
 from equipoise.client.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.client.fetcher import Fetcher
 from equipoise.client.leader_epochs import LogPosition
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 _LOOK_AGAIN_S = 0.01
+_UNMATCHED_S = 10.0  # a pattern may be there before its topics
 
 
 class Engine:
@@ -50,6 +52,8 @@ class Engine:
         self._seen: tuple[object, ...] = ()
         self._shared: Owned = NOTHING  # assigned by the group, as far as the application knows
         self._being_told: Owned = NOTHING  # newly assigned ones: sought in by a listener, but not read yet
+        self._unmatched = Complaint(self._tell_unmatched, _UNMATCHED_S)
+        self._absent = Complaints(self._tell_absent)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -58,6 +62,8 @@ class Engine:
         self._task = asyncio.create_task(self._keep_positions())
 
     async def close(self) -> None:
+        self._unmatched.end()
+        self._absent.keep(set())
         if self.membership is not None:
             self.membership.close()
         if self._task is not None:
@@ -70,8 +76,29 @@ class Engine:
         for error in self.cluster.errors.values():  # a topic that may not be read, or cannot be: waiting is no help
             self.failure = error
             self._wake()
+        self._absent.keep({str(one) for one in self.positions.assigned() if _is_absent(one, topics)})
         if self.membership is not None:
             self.membership.learn(topics, wanted)
+            self._look_for_matches()
+
+    def _look_for_matches(self) -> None:
+        with self.group.lock:
+            subscription = self.member.subscription
+            self._unmatched.set(subscription.pattern is not None and not subscription.topics)
+
+    def _tell_unmatched(self, seconds: float) -> str:
+        found = self.member.subscription.pattern
+        pattern = "" if found is None else found.pattern
+        return (
+            f"no topic at {self.config.bootstrap_servers} has matched the pattern {pattern!r} for {seconds:.0f} s: "
+            f"check it; topics are looked for every metadata.max.age.ms ({self.config.metadata_max_age_ms} ms)"
+        )
+
+    def _tell_absent(self, partition: str, seconds: float) -> str:
+        return (
+            f"{partition} is assigned, but its topic has had fewer partitions for {seconds:.0f} s: check the number; "
+            "partitions are counted from 0"
+        )
 
     # -- the group
 
@@ -235,6 +262,7 @@ class Engine:
 
     def unsubscribe(self) -> None:
         self.assign(frozenset())
+        self._loop.call_soon_threadsafe(self._unmatched.end)
         if self.membership is not None:
             self.membership.act(lambda member, now: member.unsubscribe(now))
 
@@ -254,6 +282,11 @@ class Engine:
     def trouble(self) -> str:
         """For errors: why nothing came."""
         return str(self.cluster.last_failure or "the cluster is reachable, the one that was asked did not answer")
+
+
+def _is_absent(partition: TopicPartition, topics: Snapshot) -> bool:
+    topic = topics.get(partition.topic)
+    return topic is not None and partition.partition >= topic.partitions
 
 
 def too_late(what: str, seconds: float, engine: Engine) -> KafkaError:

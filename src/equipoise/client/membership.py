@@ -15,8 +15,9 @@ from collections.abc import Callable
 from functools import partial
 
 from equipoise.assignors import Assignor, Topic, assignor_named
-from equipoise.client.agreement import address_of
+from equipoise.client.agreement import address_of, error_from
 from equipoise.client.cluster import Cluster, Snapshot, Wanted
+from equipoise.client.complaints import Complaint
 from equipoise.client.config import ConsumerConfig
 from equipoise.client.hedging import while_in_charge
 from equipoise.client.lines import Purpose
@@ -79,6 +80,8 @@ class Membership:
         self._tasks: set[asyncio.Task[None]] = set()
         self._wanted: Wanted = frozenset()
         self._is_closed = False
+        self._lost = Complaint(self._tell_lost)
+        self._why_lost = ""
 
     def act(self, act: Callable[[Member, int], Step]) -> None:
         """An input to the member, from any thread."""
@@ -132,9 +135,22 @@ class Membership:
             return
         try:
             self.act(lambda member, now: member.answered(request, response, now))
+            self._note_coordinator(response)
         except Exception:  # a bug of ours: the member must not wait for ever for an answer that has come
             log.exception("the answer to %s could not be taken in", type(request).__name__)
             self.act(lambda member, now: member.failed(request, now))
+
+    def _note_coordinator(self, response: Message) -> None:
+        if isinstance(response, FindCoordinatorResponse):
+            found = response.coordinators[0] if response.coordinators else response
+            self._why_lost = str(error_from(found.error_code, found.error_message or "the brokers name none"))
+            self._lost.set(bool(found.error_code) and not self._is_closed)
+
+    def _tell_lost(self, seconds: float) -> str:
+        return (
+            f"group {self.member.config.group_id} has had no coordinator for {seconds:.0f} s: {self._why_lost}. Is "
+            "__consumer_offsets readable, and are there brokers enough for offsets.topic.replication.factor?"
+        )
 
     async def ask(self, request: Message, coordinator: Node | None, timeout: float) -> Message:
         """The coordinator's answer; any broker's if there is none. KafkaConnectionError: also if another broker is the
@@ -182,6 +198,7 @@ class Membership:
 
     def close(self) -> None:
         self._is_closed = True
+        self._lost.end()
         self._arm(None)
         for task in self._tasks:
             task.cancel()

@@ -1,0 +1,120 @@
+"""What a user is told who has mistyped a port, a topic or a pattern: after a few seconds, then rarely."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import socket
+import time
+
+import pytest
+
+from equipoise.broker import Broker
+from equipoise.client import Admin, Consumer, complaints, engine
+from equipoise.client.complaints import Complaint
+from equipoise.server_process import free_port
+from tests.client.fakes import TOPIC, FakeCluster
+from tests.client.reader import Reader, run
+from tests.client.test_fetcher_moves import play
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for seconds here."""
+    monkeypatch.setattr(complaints, "FIRST_S", 0.3)
+    monkeypatch.setattr(engine, "_UNMATCHED_S", 0.5)
+
+
+def poll_until(consumer: Consumer, caplog: pytest.LogCaptureFixture, words: str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not re.search(words, caplog.text):
+        assert time.monotonic() < end, caplog.text
+        assert consumer.poll(0.05) == []
+
+
+def test_a_wrong_port_is_told_once_with_address_cause_and_remedy(caplog: pytest.LogCaptureFixture) -> None:
+    port = free_port()
+    with Consumer(bootstrap_servers=f"127.0.0.1:{port}", group_id="g") as consumer:
+        consumer.subscribe("orders")
+        poll_until(consumer, caplog, "has answered")
+        time.sleep(0.5)
+        consumer.poll(0.1)
+    (warned,) = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert re.fullmatch(
+        rf"no broker of bootstrap\.servers=127\.0\.0\.1:{port} has answered for \d+ s: cannot connect to "
+        rf"127\.0\.0\.1:{port}: .*refused; is a broker listening there\? Check the address, and that a broker runs "
+        "there; this client goes on trying",
+        warned.getMessage(),
+    )
+
+
+def test_a_port_where_nobody_answers_is_told_too(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with Consumer(bootstrap_servers=address, group_id="g") as consumer:
+            consumer.subscribe("orders")
+            poll_until(consumer, caplog, f"no broker of bootstrap.servers={address} has answered for .* do not answer")
+
+
+def test_a_topic_that_does_not_exist_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with Broker({"auto.create.topics.enable": "false"}) as broker:
+        address = broker.bootstrap_servers
+        with Consumer(bootstrap_servers=address, group_id="g") as consumer:
+            consumer.subscribe(["ordres"])
+            poll_until(consumer, caplog, f"topic 'ordres' does not exist at {address}, and the broker does not create")
+            with Admin(address) as admin:
+                admin.create_topic("ordres", 1)
+            end = time.monotonic() + PATIENCE_S
+            while not consumer.assignment() and time.monotonic() < end:
+                consumer.poll(0.05)
+            assert consumer.assignment()
+        assert caplog.text.count("does not exist") == 1
+
+
+def test_a_pattern_that_matches_nothing_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with Broker() as broker, Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="g") as consumer:
+        consumer.subscribe(pattern="^ordres-.*")
+        poll_until(consumer, caplog, r"no topic at .* has matched the pattern '\^ordres-\.\*' for \d+ s")
+
+
+def test_a_partition_that_a_topic_does_not_have_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with Broker() as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topic("orders", 3)
+        with Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+            consumer.assign([("orders", 3)])
+            poll_until(consumer, caplog, "orders-3 is assigned, but its topic has had fewer partitions")
+
+
+def test_a_partition_without_a_leader_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(fake: FakeCluster, mine: Reader) -> None:
+        fake.leaders[0] = (-1, 0)
+        mine.assign(TOPIC, [0])
+        await mine.until(lambda: "t-0 has had no leader" in caplog.text)
+        fake.leaders[0] = (1, 1)
+        await mine.take(1)
+
+    play(main, FakeCluster())
+
+
+def test_what_passes_is_not_told_and_what_lasts_rarely(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(complaints, "AGAIN_S", 0.05)
+
+    async def main() -> None:
+        complaint = Complaint(lambda seconds: "amiss", 0.5)
+        complaint.begin()
+        complaint.end()
+        await asyncio.sleep(0.6)
+        assert not caplog.records
+        complaint.begin()
+        complaint.begin()
+        await asyncio.sleep(1.0)
+        complaint.end()
+        assert 2 <= len(caplog.records) <= 6  # after 0.5, 0.05, 0.1, 0.2
+
+    run(main())
