@@ -42,6 +42,8 @@ _SMALL_PIECE = 4096  # cheaper to copy than to send as a buffer of its own
 _MAX_GROWTH = 1 << 22  # of a frame's buffer at a time: zeros take time, too
 _PRODUCE = 0
 _HEARTBEAT = 12
+_OF_CROWDS = (b"\0\x0b", b"\0\x0d", b"\0\x0e")  # JoinGroup, LeaveGroup, SyncGroup: thousands may come together
+_WORTH_COUNTING_S = 0.00001  # more than a heartbeat takes
 
 
 class Call:
@@ -119,6 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         self._read_paused = False
         self._is_starved = False  # the budget has no room for `_frame`
         self._is_queued = False  # its next turn is in `server.turns`
+        self._is_turn = False  # this is it
         self._next_slice = 0.0  # after a long slice others go first until then
 
     # -- the transport's side
@@ -255,7 +258,9 @@ class Connection(asyncio.BufferedProtocol):
         """Returns the time for which it served."""
         now = self.server.clock.now()
         if self._backlog and not self._is_queued:
-            if self._next_slice and monotonic() < self._next_slice:
+            if (self._next_slice and monotonic() < self._next_slice) or (
+                self.server.turns.is_busy and self._backlog[0][:2] in _OF_CROWDS and not self._is_turn
+            ):
                 self._queue()
             else:
                 self._serve_slice(now)
@@ -276,6 +281,8 @@ class Connection(asyncio.BufferedProtocol):
             ends = monotonic()
         self._corked = False
         self._flush()
+        if ends - began >= _WORTH_COUNTING_S:
+            self.server.turns.spend(ends - began)
         if ends - began >= SLICE_S:
             self._next_slice = ends + (ends - began)
             if self._backlog:
@@ -294,7 +301,9 @@ class Connection(asyncio.BufferedProtocol):
         self._is_queued = False
         if not self._transport.is_closing():
             self._next_slice = 0.0
+            self._is_turn = True
             self._serve_backlog()
+            self._is_turn = False
 
     def _is_full(self) -> bool:
         return (

@@ -8,6 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -53,22 +54,24 @@ class GroupJournal:
 
     def _work_on(self) -> None:
         """For a while, then others have their turn: an assignment of thousands takes long to compare."""
-        assert self._working is not None
-        ends = monotonic() + SLICE_S
-        for _ in self._working:
+        self._work_until(monotonic() + SLICE_S)
+        if self._working is not None:
+            self._server.turns.add(self._work_on)
+
+    def finish(self) -> None:
+        """Writes what is left."""
+        while self._working is not None:
+            self._work_until(inf)
+
+    def _work_until(self, ends: float) -> None:
+        for _ in self._working or ():
             if len(self._rows) >= _PORTION or monotonic() >= ends:
-                self._server.turns.add(self._work_on)
                 break
         else:
             self._working = None
         if self._rows:
             rows, self._rows = self._rows, []
             self._append(rows, self._server.clock.wall_time())
-
-    def finish(self) -> None:
-        """Writes what is left."""
-        while self._working is not None:
-            self._work_on()
 
     def _work(self) -> Iterator[None]:
         while self._events:

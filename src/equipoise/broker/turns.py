@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from equipoise.wire.schema import Message
 
 SLICE_S = 0.005
+_BUSY_S = 0.02
 Asked = TypeVar("Asked")
 Row = TypeVar("Row")
 
@@ -26,19 +27,39 @@ class Turns:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._queue: deque[Callable[[], None]] = deque()
+        self._is_scheduled = False
+        self._spent = 0.0
 
     def add(self, take_turn: Callable[[], None]) -> None:
         self._queue.append(take_turn)
-        if len(self._queue) == 1:
+        if not self._is_scheduled:
+            self._is_scheduled = True
             self._loop.call_soon(self._take)
 
     def _take(self) -> None:
+        """A slice of one, or of several that are short."""
+        ends = monotonic() + SLICE_S
         try:
-            self._queue[0]()
+            while self._queue and monotonic() < ends:
+                self._queue.popleft()()
         finally:
-            self._queue.popleft()
-            if self._queue:
+            self._is_scheduled = bool(self._queue)
+            if self._is_scheduled:
                 self._loop.call_soon(self._take)
+
+    def spend(self, seconds: float) -> None:
+        """What requests that were served when they were read have cost in this turn of the loop."""
+        if not self._spent:
+            self._loop.call_soon(self._begin_turn)
+        self._spent += seconds
+
+    def _begin_turn(self) -> None:
+        self._spent = 0.0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether this turn of the loop has lasted long: who can wait should."""
+        return self._spent >= _BUSY_S
 
     def run(self, call: Call, work: Iterator[object], answer: Callable[[], Message] | None) -> None:
         """Does `work`, which yields wherever it may be interrupted, then answers, unless `work` has seen to that.

@@ -78,9 +78,13 @@ class Member:
         return Who(self.member_id, self.client_id, self.client_host, self.group_instance_id)
 
     def metadata(self, protocol: str | None) -> bytes:
+        if self.protocols and self.protocols[0][0] == protocol:  # most often: a group of thousands is asked one by one
+            return self.protocols[0][1]
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
+        if self.protocols[0][0] in candidates:
+            return self.protocols[0][0]
         return next(name for name, _ in self.protocols if name in candidates)
 
 
@@ -139,13 +143,13 @@ class Group:
         self.leader = self.leader or member.member_id
         self.members[member.member_id] = member
         self.pending_members.discard(member.member_id)
-        self._supporters.update(_names(member.protocols))
+        self._count_supporters(member.protocols, 1)
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
 
     def update(self, member: Member, protocols: Protocols, timeouts: tuple[int, int]) -> None:
-        self._supporters.subtract(_names(member.protocols))
-        self._supporters.update(_names(protocols))
+        self._count_supporters(member.protocols, -1)
+        self._count_supporters(protocols, 1)
         member.protocols = protocols
         member.session_timeout_ms, member.rebalance_timeout_ms = timeouts
 
@@ -167,7 +171,7 @@ class Group:
         if member is None:
             return None
         self.joined -= member.awaiting_join is not None
-        self._supporters.subtract(_names(member.protocols))
+        self._count_supporters(member.protocols, -1)
         if member.group_instance_id is not None:
             self.static_members.pop(member.group_instance_id, None)
         if self.leader == member_id:
@@ -225,6 +229,13 @@ class Group:
         return protocol_type == self.protocol_type and any(
             self._supporters[name] == len(self.members) for name in names
         )
+
+    def _count_supporters(self, protocols: Protocols, change: int) -> None:
+        """A protocol that a client lists twice counts once: a member must not be two supporters."""
+        for name in {name for name, _ in protocols}:
+            self._supporters[name] += change
+            if not self._supporters[name]:
+                del self._supporters[name]
 
     def _candidates(self) -> set[str]:
         """The protocols that every member has."""
@@ -316,11 +327,6 @@ class Group:
             )
             for member in self.members.values()
         ]
-
-
-def _names(protocols: Protocols) -> set[str]:
-    """Each once, also where a client lists one twice: a member must not count as two supporters."""
-    return {name for name, _ in protocols}
 
 
 def _tie_break(name: str) -> int:
