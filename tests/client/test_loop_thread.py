@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from equipoise.client.loop_thread import LoopThread
+from equipoise.wire.errors import UsageError
 
 
 class _Interrupt(BaseException):
@@ -61,3 +62,33 @@ def test_what_takes_too_long_is_ended() -> None:
         thread.run(work(), 0.05)
     assert ended.wait(60)
     thread.end()
+
+
+@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt, _Interrupt])
+def test_a_task_that_tries_to_end_the_loop_ends_itself_alone(
+    end: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    thread = LoopThread("test")
+
+    async def ends() -> None:
+        raise end
+
+    async def works() -> str:
+        await asyncio.sleep(0.001)
+        return "goes on"
+
+    for _ in range(3):
+        with pytest.raises(end):
+            thread.run(ends(), 60)
+        assert thread.run(works(), 60) == "goes on"
+    thread.end()
+    assert caplog.text.count("which goes on") in (0, 3)  # only the first two end a loop
+
+
+def test_a_thread_that_cannot_be_started_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cannot_start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", cannot_start)
+    with pytest.raises(UsageError, match="can't start new thread: raise the limit of processes"):
+        LoopThread("test")

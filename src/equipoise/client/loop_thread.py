@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
+
+from equipoise.wire.errors import UsageError
+
+log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -14,8 +19,21 @@ Result = TypeVar("Result")
 class LoopThread:
     def __init__(self, name: str) -> None:
         self.loop = _new_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
-        self._thread.start()
+        self._is_ending = False
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self.loop.close()
+            raise UsageError(f"{error}: raise the limit of processes (ulimit -u), or free memory") from None
+
+    def _serve(self) -> None:
+        """A loop ends with a SystemExit or KeyboardInterrupt of any task. Heartbeats and whoever waits depend on it."""
+        while not self._is_ending:
+            try:
+                self.loop.run_forever()
+            except BaseException:
+                log.exception("%s: a task has tried to end its loop, which goes on", self._thread.name)
 
     def begin(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
@@ -30,6 +48,7 @@ class LoopThread:
             future.cancel()
 
     def end(self) -> None:
+        self._is_ending = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()

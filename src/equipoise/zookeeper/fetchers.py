@@ -96,8 +96,9 @@ class ConsumerFetcherManager:
         try:
             with self._lock:
                 chunks = self._by_info(reader.poll(0) if self._registry else [])
-        except EquipoiseError as error:
-            log.warning("records cannot be fetched at the moment: %s", error)
+        except Exception as error:
+            is_known = isinstance(error, EquipoiseError)
+            log.warning("records cannot be fetched at the moment: %s", error, exc_info=not is_known)
             chunks = []
         if not chunks and self._reader is reader:
             reader.wait_for_news(_LOOK_AGAIN_S)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
-from kazoo.exceptions import ConnectionClosedError, KazooException, NodeExistsError
+from kazoo.exceptions import ConnectionClosedError, NodeExistsError
 from kazoo.protocol.states import KazooState
 
 from equipoise.wire.errors import ProtocolError, UsageError
@@ -87,7 +87,7 @@ class BrokerRegistration:
                     self._told = ""
             except ConnectionClosedError:
                 return
-            except (KazooException, UsageError) as error:
+            except Exception as error:  # noqa: BLE001  kazoo's, or any: the broker must be found again in the end
                 self._tell(f"the broker is not registered in ZooKeeper as it should be, trying again: {error!r}")
                 time.sleep(_AGAIN_S)
                 self._changed.set()
