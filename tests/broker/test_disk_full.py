@@ -19,6 +19,7 @@ from tests.broker.test_offsets import delete_records
 from tests.broker.test_topic_configs import SET, change
 from tests.broker.test_topics import grow
 from tests.crash.served import RLIM_INFINITY, ServedBroker
+from tests.spec.requests import commit, join
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of another process are set by Linux's prlimit")
 VALUE = bytes(1000)
@@ -142,3 +143,19 @@ def test_a_disk_that_is_really_full(small_disk: Path, tmp_path: Path) -> None:
         with RawClient(served.address) as again:
             assert [record.offset for record in read_partition(again, "kept")] == acknowledged
             assert append(again, b"room again", topic="kept") == len(acknowledged)
+
+
+def test_groups_and_housekeeping_do_not_repeat_what_is_known(tmp_path: Path) -> None:
+    """A full disk with a group at work and topics to compact and to expire: some lines, however long it lasts."""
+    settings = {"log.cleaner.backoff.ms": 5, "log.retention.check.interval.ms": 5, "offsets.topic.num.partitions": 1}
+    with ServedBroker(tmp_path / "data", tmp_path / "log", settings) as served, RawClient(served.address) as client:
+        create_topic(client, configs={"retention.ms": "1"})
+        append(client, b"expired", timestamp=1)
+        append(client, b"a commit before", topic="t")
+        assert client.call(commit({"t": [0]}), 9).topics[0].partitions[0].error_code == ErrorCode.NONE
+        served.limit_file_size(0)
+        for _ in range(50):
+            assert client.call(commit({"t": [0]}), 9).topics[0].partitions[0].error_code != ErrorCode.NONE
+            client.call(join())  # each makes an event for the journal
+        served.limit_file_size(RLIM_INFINITY)
+    assert len(served.log.read_text().splitlines()) <= 6, served.log.read_text()

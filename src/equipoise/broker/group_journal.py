@@ -37,6 +37,7 @@ class GroupJournal:
         self._server = server
         self._events: deque[tuple[Journal | None, Event]] = deque()
         self._dropped = 0  # events, since the last row
+        self._unwritten = 0  # events, since the topic refused them
         self._rows: list[Record] = []
         self._working: Iterator[None] | None = None
 
@@ -105,7 +106,13 @@ class GroupJournal:
             batch = memoryview(build_batch(rows))
             self._server.append(topic.partitions[0], batch, [(0, read_header(batch))], now)
         except KafkaError as error:
-            log.error("%d events of groups could not be written to %s: %s", len(rows), JOURNAL_TOPIC, error)
+            if not self._unwritten:
+                log.error("events of groups cannot be written to %s and are lost: %s", JOURNAL_TOPIC, error)
+            self._unwritten += len(rows)
+        else:
+            if self._unwritten:
+                log.warning("%s is written to again; %d events of groups were lost", JOURNAL_TOPIC, self._unwritten)
+            self._unwritten = 0
 
 
 def event_row(event: Event, ahead: int) -> dict[str, Any]:

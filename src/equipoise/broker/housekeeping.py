@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.broker.clock import Timer
 from equipoise.broker.decoder import let_others_run
-from equipoise.wire.errors import KafkaError
+from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from equipoise.broker.server import Server
@@ -65,7 +65,7 @@ class Housekeeping:
             try:
                 one.enforce_retention(wall_time)
             except (KafkaError, OSError) as error:
-                log.error("%s: retention failed and will be tried again: %s", one.name, error)
+                _tell(one, "retention", error)
 
     def begin_compaction(self) -> None:
         if self._compacting is None or self._compacting.done():
@@ -80,11 +80,18 @@ class Housekeeping:
                 if compaction is not None:
                     await asyncio.to_thread(compaction.run, let_others_run)
                     one.end_compaction(compaction)
-            except Exception as error:
-                is_known = isinstance(error, KafkaError | OSError)
-                log.error("%s: compaction failed and will be tried again: %s", one.name, error, exc_info=not is_known)
+            except Exception as error:  # noqa: BLE001  the other logs have their turn, and this one has it again
+                _tell(one, "compaction", error)
                 if compaction is not None:
                     one.abandon_compaction(compaction)
 
     def _logs(self) -> list[PartitionLog]:
         return [partition.log for topic in self._server.topics for partition in topic.partitions]
+
+
+def _tell(one: PartitionLog, work: str, error: Exception) -> None:
+    """What the disk refuses is told once for all logs, by `log.faults`."""
+    if isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+        return
+    is_known = isinstance(error, KafkaError | OSError)
+    log.error("%s: %s failed and will be tried again: %s", one.name, work, error, exc_info=not is_known)

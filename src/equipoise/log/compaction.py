@@ -19,6 +19,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from equipoise.log.config import LogConfig
+from equipoise.log.faults import is_refusal
 from equipoise.log.medium import Files, Replacement, Storage
 from equipoise.log.segment import Segment, end_mark
 from equipoise.wire.errors import KafkaError
@@ -105,7 +106,10 @@ class Compaction:
             self._survivors = sorted(self._newest.values())
             self._rewrite()
         except OSError as error:
-            _log.warning("compaction stopped, it is tried again later: %s", error)
+            if is_refusal(error):
+                self._files.faults.report(error, f"{self._files.path}: compaction stopped, it is tried again later")
+            else:
+                _log.warning("compaction stopped, it is tried again later: %s", error)
             if self._unfinished is not None:
                 self._unfinished.delete()
         else:

@@ -57,6 +57,11 @@ _KINDS = {
 }
 
 
+def is_refusal(error: OSError) -> bool:
+    """Whether the system has refused something for the moment; otherwise the error tells of what was asked for."""
+    return error.errno in _KINDS
+
+
 def remedy(error: OSError) -> str:
     return _KINDS.get(error.errno or 0, Kind.DISK).remedy
 
