@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,15 +30,9 @@ _FIRST_VERSION_WITH_IDS = 12
 
 def handle(server: Server, request: MetadataRequest, call: Call) -> MetadataResponse | None:
     asking = _Asking(server, request, call)
-    found = asking.find_all()
-    if not asking.planned:
-        return asking.response(found)
-    try:
-        opening = server.topics.create(asking.planned.values())
-    except KafkaError as error:
-        refused: list[Found] = [asking.refuse(one.asked, error) if isinstance(one, _New) else one for one in found]
-        return asking.response(refused)
-    server.turns.run(call, opening, lambda: asking.response(found))
+    if request.topics is None or (call.version == 0 and not request.topics):
+        return asking.response([*server.visible_topics()])
+    server.turns.run(call, asking.steps(request.topics), lambda: asking.response(asking.found))
     return None
 
 
@@ -60,12 +55,30 @@ class _Asking:
         self.call = call
         self.may_create = request.allow_auto_topic_creation and server.config.auto_create_topics_enable
         self.planned: dict[str, Planned] = {}
+        self.found: list[Found] = []
 
-    def find_all(self) -> list[Found]:
-        topics = self.request.topics
-        if topics is None or (self.call.version == 0 and not topics):
-            return [*self.server.visible_topics()]
-        return [self.find(asked) for asked in {(asked.name, asked.topic_id): asked for asked in topics}.values()]
+    def steps(self, topics: list[MetadataRequestTopic]) -> Iterator[None]:
+        for asked in {(asked.name, asked.topic_id): asked for asked in topics}.values():
+            self.found.append(self.find(asked))
+            yield
+        if self.planned:
+            yield from self.create()
+
+    def create(self) -> Iterator[None]:
+        try:
+            self.found = [self.check_again(one) if isinstance(one, _New) else one for one in self.found]
+            yield from self.server.topics.create(self.planned.values())
+        except KafkaError as error:
+            self.found = [self.refuse(one.asked, error) if isinstance(one, _New) else one for one in self.found]
+
+    def check_again(self, new: _New) -> Found:
+        """Another request may have taken the name, while this one was looking for its topics in slices."""
+        try:
+            self.server.topics.check_free(new.topic.name)
+        except KafkaError as error:
+            del self.planned[folded(new.topic.name)]
+            return self.refuse(new.asked, error)
+        return new
 
     def find(self, asked: MetadataRequestTopic) -> Found:
         try:
@@ -90,8 +103,10 @@ class _Asking:
         return _New(asked, planned.topic)
 
     def refuse(self, asked: MetadataRequestTopic, error: KafkaError) -> MetadataResponseTopic:
+        # A topic that another request is just creating will soon be there: the client asks again.
+        being_created = error.code is ErrorCode.TOPIC_ALREADY_EXISTS
         return MetadataResponseTopic(
-            error_code=error.code,
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE if being_created else error.code,
             name=asked.name if self.call.version >= _FIRST_VERSION_WITH_IDS else asked.name or "",
             topic_id=asked.topic_id or ZERO_UUID,
             partitions=[],

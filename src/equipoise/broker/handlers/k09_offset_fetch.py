@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from equipoise.broker.access import Kind, Operation, Resource
@@ -37,13 +38,15 @@ def handle(server: Server, request: OffsetFetchRequest, call: Call) -> None:
         if len(answers) == len(asked):
             call.reply(_response(call.version, answers))
 
-    if not asked:
-        call.reply(_response(call.version, answers))
-    for group in asked:
+    def begin(group: OffsetFetchRequestGroup) -> None:
         if request.require_stable:
-            server.groups.shard_of(group.group_id).after_writes(lambda group=group: answer(group))  # type: ignore[misc]
+            server.groups.shard_of(group.group_id).after_writes(partial(answer, group))
         else:
             answer(group)
+
+    if not asked:
+        call.reply(_response(call.version, answers))
+    server.turns.run(call, map(begin, asked), None)
 
 
 def _fetch(server: Server, asked: OffsetFetchRequestGroup, call: Call) -> OffsetFetchResponseGroup:
