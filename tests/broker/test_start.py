@@ -29,7 +29,7 @@ def refusal(*arguments: str, **options: object) -> str:
 def test_an_occupied_port(broker: Broker, connect: Connect) -> None:
     error = refusal("--memory", "--listen", broker.bootstrap_servers)
     assert f"cannot listen on {broker.bootstrap_servers}" in error
-    assert "address already in use" in error
+    assert "Address already in use" in error
     assert "choose another with --listen" in error
     assert served_apis(connect(broker))
 

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from equipoise.broker import Broker
+from equipoise.wire.errors import UsageError
 from tests.broker.calls import append, create_topic, read_partition
 from tests.broker.rawclient import RawClient
 from tests.crash.served import run_serve
@@ -47,3 +50,15 @@ def test_check_from_a_sound_directory_to_topics_made_anew(tmp_path: Path) -> Non
 def test_check_of_what_is_no_data_directory(tmp_path: Path) -> None:
     status, text = run_check(tmp_path / "nowhere")
     assert (status, "is no directory" in text) == (2, True)
+
+
+def test_a_broker_starts_in_the_same_process_when_the_damage_is_mended(tmp_path: Path) -> None:
+    with Broker(data=tmp_path) as broker, RawClient(broker.bootstrap_servers) as client:
+        create_topic(client)
+        append(client, b"value")
+    checkpoint = tmp_path / "t-0" / "checkpoint.json"
+    checkpoint.write_text("{}")
+    with pytest.raises(UsageError, match=r"checkpoint\.json is damaged"):
+        Broker(data=tmp_path).start()
+    checkpoint.unlink()
+    assert values_of(tmp_path) == [b"value"]

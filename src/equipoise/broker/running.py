@@ -38,7 +38,11 @@ async def run_server(
     stopping: asyncio.Event,
 ) -> None:
     """Serves until `stopping` is set. `ready` is called once connections are accepted."""
-    server = Server(config, directory, LoopClock(asyncio.get_running_loop()))
+    try:
+        server = Server(config, directory, LoopClock(asyncio.get_running_loop()))
+    except BaseException:
+        directory.close()  # whoever mends it starts again, perhaps in this process
+        raise
     try:
         await server.listen(*address)
         ready(server)
