@@ -46,16 +46,19 @@ def put_in_order(directory: Path, tell: Callable[[str], None], *, mend: bool) ->
 
 def _first_offset(path: Path) -> int | None:
     """None if the file does not begin with a good batch: then its name is all there is to go by."""
-    with open(path, "rb") as file:
-        head = file.read(HEADER_SIZE)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        head = os.pread(descriptor, HEADER_SIZE, 0)
         if len(head) < HEADER_SIZE:
             return None
         header = read_header(head)
-        if header.magic != MAGIC or not HEADER_SIZE <= header.size <= path.stat().st_size:
-            return None
         if header.base_offset == int(path.stem):  # as it is but for compacted segments: no need to read more
             return header.base_offset
-        batch = head + file.read(header.size - HEADER_SIZE)
+        if header.magic != MAGIC or not HEADER_SIZE <= header.size <= os.fstat(descriptor).st_size:
+            return None
+        batch = os.pread(descriptor, header.size, 0)
+    finally:
+        os.close(descriptor)
     return header.base_offset if crc_of(batch, 0, header.size) == header.crc else None
 
 

@@ -208,7 +208,7 @@ class Recovery:
     def _look_at_leftovers(self, segments: list[Segment], end_offset: int) -> None:
         """Half-made files, and seals without a segment: left by a deletion, or by a file that has got lost."""
         start = segments[0].base_offset if segments else end_offset
-        for file in sorted(self._path.iterdir()):
+        for file in self._path.iterdir():
             if file.suffix == ".seal" and not file.with_suffix(".log").exists():
                 if file.stem.isdigit() and self._tells_of_loss(file, start, segments):
                     continue
@@ -246,6 +246,8 @@ class Recovery:
             snapshot = (oldest, Producers())
         offset, producers = snapshot
         for segment in segments if self._mend else ():
+            if segment.end_offset <= offset:  # most of them: no need to open their files
+                continue
             for _, header in segment.headers(segment.position_of(offset)):
                 producers.replay(header)
         return producers
