@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from equipoise.console.options import parse_pairs
 from equipoise.wire.errors import UsageError
 from equipoise.wire.text import printable
 
@@ -35,7 +36,10 @@ _LISTED = 20  # groups on the terminal; the report has all
 )
 @click.option("--bootstrap-servers", metavar="HOST:PORT", default="127.0.0.1:9092", show_default=True, help="Brokers.")
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
-def history(group: str | None, since: str | None, out: Path, bootstrap_servers: str, master: str) -> None:
+@click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark; repeatable.")
+def history(
+    group: str | None, since: str | None, out: Path, bootstrap_servers: str, master: str, settings: tuple[str, ...]
+) -> None:
     """Read rebalances and commits back from the broker: who, when, why, and which setting would help.
 
     Works on Equipoise, whose journal knows every reason, and on Apache Kafka, where reasons are concluded from who
@@ -50,10 +54,20 @@ def history(group: str | None, since: str | None, out: Path, bootstrap_servers: 
         raise UsageError(f"equipoise history needs {missing.name}: pip install 'equipoise[spark,plots]'") from None
     if find_spec("matplotlib") is None:  # it draws at the end, after minutes
         raise UsageError("equipoise history needs matplotlib: pip install 'equipoise[spark,plots]'")
+    spark = parse_settings(settings)
     request = Request(bootstrap_servers=bootstrap_servers, group=group, since=parse_since(since, time.time()))
     with Console(stderr=True).status("") as status:
-        found = run(request, out, master, lambda what: status.update(Text(f"{what} ...")))
+        found = run(request, out, master, lambda what: status.update(Text(f"{what} ...")), spark)
     _print(found, out)
+
+
+def parse_settings(given: tuple[str, ...]) -> dict[str, str]:
+    example = "spark.executor.memory=2g"
+    found = parse_pairs("--set", given, example)
+    for name in found:
+        if not name.startswith("spark."):
+            raise UsageError(f"--set {name}: a setting of Spark begins with spark., for instance {example}")
+    return found
 
 
 def parse_since(text: str | None, now: float) -> int | None:

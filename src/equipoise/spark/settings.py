@@ -21,13 +21,38 @@ TUNED = {
 
 
 def tuned(builder: Any) -> Any:
-    """The builder of a SparkSession, with `TUNED` in it."""
+    """The builder of a SparkSession, with `TUNED` in it, and this Python for Spark's processes if nobody names one.
+
+    Without that Spark takes the `python3` of the path, which in an environment that is not activated is another one.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in TUNED.items():
         builder = builder.config(name, value)
     return builder
 
 
-def python_program(directory: Path) -> str:
+def share_python(scratch: Path, named: str | None, executors_path: str | None = None) -> dict[str, str]:
+    """Sets the Python of Spark's processes on a cluster, before its JVM starts; settings of Spark that go with it.
+
+    Spark runs a data source under one name, in the driver and on executors alike (PySpark would take
+    PYSPARK_DRIVER_PYTHON for both). If `named`, the executors' Python, is not here, as in an archive that only they
+    unpack, that name is given without its directory, and either side finds its own on its path.
+    """
+    if named is None or (os.path.isabs(named) and Path(named).exists()):
+        os.environ |= dict.fromkeys(_VARIABLES, named or sys.executable)
+        return {}
+    directory, name = os.path.split(named)
+    python_program(scratch, name)
+    os.environ |= dict.fromkeys(_VARIABLES, name)
+    os.environ["PATH"] = os.pathsep.join([str(scratch), os.environ.get("PATH", os.defpath)])
+    return {"spark.executorEnv.PATH": f"{directory}:{executors_path or _USUAL_PATH}"} if directory else {}
+
+
+_VARIABLES = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
+_USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def python_program(directory: Path, name: str = "python") -> str:
     """For PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON on one machine: this Python, as a script in `directory`.
 
     Spark has its processes import PySpark from a zip, whose sources each of them compiles anew, for a second of CPU:
@@ -35,7 +60,7 @@ def python_program(directory: Path) -> str:
     """
     if os.name != "posix":
         return sys.executable
-    program = directory / "python"
+    program = directory / name
     path, python = shlex.quote(python_path()), shlex.quote(sys.executable)
     program.write_text(f'#!/bin/sh\nPYTHONPATH={path}:$PYTHONPATH exec {python} "$@"\n', encoding="utf-8")
     program.chmod(0o700)

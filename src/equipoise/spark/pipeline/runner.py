@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -23,7 +23,8 @@ from equipoise.spark.pipeline.checks import blame, check, checkpoint_of, load, p
 from equipoise.spark.pipeline.config import OURS, TOPIC, Pipeline
 from equipoise.spark.pipeline.errors import PipelineError, Stopped, explain, explained
 from equipoise.spark.pipeline.progress import Display, Figures
-from equipoise.spark.pipeline.starting import spark_session, wait_for_sources
+from equipoise.spark.pipeline.shipping import shipped
+from equipoise.spark.pipeline.starting import is_one_machine, spark_session, wait_for_sources
 from equipoise.wire.text import printable
 
 _LOOK_S = 0.5
@@ -76,7 +77,7 @@ class _Running:
         name, master = self.pipeline.name, self.plan.master
         with self.console.status(Text(f"starting Spark for {name} on {master} ...")) as status:
             session = spark_session(name, master, self.pipeline.spark, self.tell, self.plan.log, self.stopping)
-            with session as spark:
+            with session as spark, self.modules(spark):
                 try:
                     for number in range(self.plan.members):
                         if not self.stopping.is_set():
@@ -85,6 +86,11 @@ class _Running:
                     self.watch(spark)
                 finally:
                     self.stop(spark)
+
+    def modules(self, spark: Any) -> AbstractContextManager[None]:
+        """On one machine all processes find what is found here."""
+        function = None if is_one_machine(self.plan.master) else self.pipeline.function
+        return nullcontext() if function is None else shipped(spark, function)
 
     # -- queries
 

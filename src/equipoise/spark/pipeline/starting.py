@@ -11,7 +11,6 @@ import importlib
 import logging
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -23,7 +22,7 @@ from typing import IO, Any
 
 from equipoise.java import java_home
 from equipoise.spark.pipeline.errors import PipelineError, Stopped, explained
-from equipoise.spark.settings import TUNED, python_path, python_program
+from equipoise.spark.settings import TUNED, python_path, python_program, share_python
 
 Tell = Callable[[str], None]
 _LOG4J = """status = off
@@ -62,23 +61,44 @@ def spark_session(
         from pyspark.sql import SparkSession
     except ImportError:
         raise PipelineError("Spark is not installed here: pip install 'equipoise[spark]'") from None
-    # Spark's Python processes find the modules that are found here.
-    os.environ |= {"JAVA_HOME": str(java_home(tell)), "PYTHONPATH": python_path()}
+    os.environ["JAVA_HOME"] = str(java_home(tell))
     os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_PANDAS}:FutureWarning")
     warnings.filterwarnings("ignore", _PANDAS, FutureWarning)
     for kind in ("DataFrame", "SQL"):  # these print each error as JSON, with its whole stack
         PySparkLogger.getLogger(f"{kind}QueryContextLogger").disabled = True
     with tempfile.TemporaryDirectory(prefix="equipoise-spark-") as scratch:
-        python = python_program(Path(scratch)) if master.startswith("local") else sys.executable
-        os.environ |= {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
         named: dict[str, Any] = {"spark.master": master, "spark.app.name": name}
-        chosen = named | _settings(master, Path(scratch), log, settings)
+        chosen = named | _settings(master, Path(scratch), log, settings) | _python(master, Path(scratch), settings)
         with _heard(tell), explained():
             session = _started(SparkSession.builder.config(map=chosen), chosen, stopping or threading.Event())
+            if not is_one_machine(master):
+                _register(session)
         try:
             yield session
         finally:
             _ended(session)
+
+
+def is_one_machine(master: str) -> bool:
+    return master.startswith("local")
+
+
+def _python(master: str, scratch: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """Which Python Spark's processes have. On one machine it is this one, and they find the modules that are found
+    here; on a cluster it is the one that executors are said to have, with its own modules."""
+    if is_one_machine(master):
+        program = python_program(scratch)
+        os.environ |= {"PYSPARK_PYTHON": program, "PYSPARK_DRIVER_PYTHON": program, "PYTHONPATH": python_path()}
+        return {}
+    named = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    return share_python(scratch, named, settings.get("spark.executorEnv.PATH"))
+
+
+def _register(session: Any) -> None:
+    """Our source by hand: one that Spark finds by itself does not see what spark.submit.pyFiles has brought."""
+    from equipoise.spark.source import EquipoiseSource
+
+    session.dataSource.register(EquipoiseSource)
 
 
 def _settings(master: str, scratch: Path, log: Path | None, given: Mapping[str, str]) -> dict[str, str]:
