@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -112,3 +114,13 @@ def test_plain_text_may_be_said_and_nothing_else(broker: Broker) -> None:
         UsageError, match=r"security.protocol=SSL: secured clusters \(TLS, SASL\) are not supported yet"
     ):
         Admin(broker.bootstrap_servers, security_protocol="SSL")
+
+
+def test_a_server_that_hangs_is_not_waited_for_while_another_answers(broker: Broker) -> None:
+    """It takes connections, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]},{broker.bootstrap_servers}"
+        began = time.monotonic()
+        with Admin(servers, timeout=60) as admin:
+            assert admin.cluster().brokers
+        assert time.monotonic() - began < 30

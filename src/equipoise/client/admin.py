@@ -51,6 +51,7 @@ _TOPIC_RESOURCE = 2
 _SET_ON_TOPIC = 1
 _FIRST_DELETE_WITH_IDS = 6
 _LOOK_AGAIN_S = 0.02
+_SHORT_S = 2.0  # with a server that does not answer, while there are others
 
 
 class BrokerDescription(NamedTuple):
@@ -231,19 +232,23 @@ class Admin:
         )
 
     def _reach(self, addresses: list[tuple[str, int]]) -> Connection:
-        """The first of the servers that answers."""
-        failures = []
-        for host, port in addresses:
-            try:
-                return self._connection(host, port)
-            except KafkaConnectionError as error:
-                failures.append(str(error))
+        """The first of the servers that answers. One that hangs may not be the only one: all are tried for a short
+        while before any is waited for."""
+        limits = [min(_SHORT_S, self._timeout), self._timeout] if len(addresses) > 1 else [self._timeout]
+        for limit in limits:
+            failures = []
+            for host, port in addresses:
+                try:
+                    return self._connection(host, port, limit)
+                except KafkaConnectionError as error:
+                    failures.append(str(error))
         raise KafkaConnectionError("; ".join(failures))
 
-    def _connection(self, host: str, port: int) -> Connection:
+    def _connection(self, host: str, port: int, setup_timeout: float | None = None) -> Connection:
         known = self._by_address.get((host, port))
         if known is None:
-            known = Connection(host, port, client_id=self._client_id, timeout=self._timeout)
+            known = Connection(host, port, client_id=self._client_id, timeout=setup_timeout or self._timeout)
+            known.timeout = self._timeout
             self._by_address[host, port] = self._open.enter_context(known)
         return known
 

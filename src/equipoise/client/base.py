@@ -217,8 +217,10 @@ class BaseConsumer:
         return getattr(self._listener, callback.kind.value)
 
     def _to_commit(self, offsets: OffsetsToCommit | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        consumed = self._engine.positions.consumed()
-        return consumed if offsets is None else _with_metadata(offsets, consumed)
+        if offsets is None:
+            return self._engine.positions.consumed()
+        bare = [as_partition(one) for one, at in offsets.items() if not isinstance(at, OffsetAndMetadata)]
+        return _with_metadata(offsets, self._engine.positions.consumed(bare) if bare else {})
 
 
 def as_partition(place: object) -> TopicPartition:

@@ -223,10 +223,12 @@ class Positions:
         with self.lock:
             return {key: one.position for key, one in self.tracked.items() if one.position is not None}
 
-    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All that are known, as they are committed: with the epoch by which the next owner can check them."""
+    def consumed(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Of these partitions, or of all, what is known, as it is committed: with the epoch by which the next owner can
+        check it."""
         with self.lock:
-            found = {key: one.log_position for key, one in self.tracked.items()}
+            chosen = self.tracked if partitions is None else [one for one in partitions if one in self.tracked]
+            found = {key: self.tracked[key].log_position for key in chosen}
         return {
             key: OffsetAndMetadata(one.offset, "", one.leader_epoch)
             for key, one in found.items()
