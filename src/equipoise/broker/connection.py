@@ -9,6 +9,7 @@ have cost much are served in turns (`turns.py`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from struct import Struct
@@ -150,10 +151,7 @@ class Connection(asyncio.BufferedProtocol):
         if frame is None:
             return self.server.receive_buffer
         if len(frame) < self._room:
-            try:  # not before now: what was last read into is still exported in `buffer_updated`
-                frame.extend(bytes(self._room - len(frame)))
-            except BufferError:  # somebody has kept it
-                self._frame = frame = frame + bytes(self._room - len(frame))
+            self._frame = frame = _grown(frame, self._room)
         return memoryview(frame)[self._filled :]
 
     def buffer_updated(self, count: int) -> None:
@@ -275,10 +273,10 @@ class Connection(asyncio.BufferedProtocol):
         began = ends = monotonic()
         self._corked = True
         while self._backlog and not self._is_full() and ends - began < SLICE_S:
-            self._serve(self._backlog.popleft(), now)
+            if self._serve(self._backlog.popleft(), now):
+                ends = monotonic()
             if self.held_bytes >= _WRITE_HIGH_WATER:
                 self._flush()
-            ends = monotonic()
         self._corked = False
         self._flush()
         if ends - began >= _WORTH_COUNTING_S:
@@ -325,11 +323,12 @@ class Connection(asyncio.BufferedProtocol):
                 self.frame_began = self.server.clock.now()
             self._transport.resume_reading()
 
-    def _serve(self, frame: bytes | bytearray, now: int) -> None:
+    def _serve(self, frame: bytes | bytearray, now: int) -> bool:
+        """Whether it took time worth measuring."""
         if self.beat is not None and not self._calls and (reply := self.beat.answer(frame, now)) is not None:
             self._out.append(reply)
             self.held_bytes += len(reply)
-            return
+            return False
         try:
             api_key, version, correlation_id, client_id, pos = decode_request_header(frame)
             route = self.server.route(api_key, version)
@@ -350,6 +349,7 @@ class Connection(asyncio.BufferedProtocol):
             self.fail()
         else:
             self._settle(call)
+        return True
 
     def _repeatable(
         self, request: HeartbeatRequest, frame: bytes | bytearray, route: Route, response: Message | bytes | None
@@ -421,6 +421,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         self._transport.abort()
+
+
+def _grown(frame: bytearray, room: int) -> bytearray:
+    """A small one is copied into a new one, which is quicker; a large one is stretched where it stands, if nobody has
+    kept a view of it. (The loop has one in `buffer_updated`, so this is done when the next is asked for.)"""
+    if room > _MAX_GROWTH:
+        with contextlib.suppress(BufferError):
+            frame.extend(bytes(room - len(frame)))
+            return frame
+    new = bytearray(room)
+    new[: len(frame)] = frame
+    return new
 
 
 def _join_small(pieces: list[Any]) -> list[Any]:
