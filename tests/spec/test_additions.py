@@ -415,3 +415,34 @@ def test_short_way_is_closed_while_loading() -> None:
     (a,) = ctx.stable("a")
     ctx.shard.status = Status.LOADING
     assert not ctx.shard.is_well(HeartbeatRequest(group_id="g", member_id=a.member_id, generation_id=1), ctx.now)
+
+
+# -- the last commit of a member that has rejoined because its heartbeat was held, and is closed before its assignment
+
+
+@pytest.mark.parametrize(
+    ("hold", "members", "error"),
+    [
+        (5_000, "a", ErrorCode.NONE),
+        (5_000, "ab", ErrorCode.REBALANCE_IN_PROGRESS),
+        (0, "a", ErrorCode.REBALANCE_IN_PROGRESS),
+    ],
+)
+def test_held_the_only_member_may_commit_before_it_has_its_assignment(
+    hold: int, members: str, error: ErrorCode
+) -> None:
+    ctx = Context(group_heartbeat_hold_max_ms=hold)
+    *stay, leaver = ctx.stable(*members, "z")
+    leaver.leave()
+    for one in stay:
+        one.join()
+    assert ctx.group().state is CR
+    assert stay[0].commit({0: 7}).error is error
+    assert ctx.fetch_offset() == (7 if error is ErrorCode.NONE else -1)
+
+
+def test_held_a_stranger_may_not_commit_in_its_place() -> None:
+    ctx = Context(group_heartbeat_hold_max_ms=5_000)
+    ctx.completing("a")
+    assert ctx.commit({0: 7}, ("g", "nobody", 1, None)).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert ctx.commit({0: 7}, ("g", "", -1, None)).error is ErrorCode.UNKNOWN_MEMBER_ID

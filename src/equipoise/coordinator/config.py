@@ -18,6 +18,7 @@ class GroupConfig:
     offsets_retention_check_interval_ms: int = 600_000
     group_initial_rebalance_delay_early: bool = True
     group_rebalance_debounce_ms: int = 0
+    group_heartbeat_hold_max_ms: int = 0  # whether heartbeats are held at all; how long is the broker's affair
 
     @property
     def offsets_retention_ms(self) -> int:

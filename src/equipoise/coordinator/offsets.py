@@ -178,9 +178,19 @@ def _validate(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: i
         group.check_generation(generation_id)
     except KafkaError as error:
         raise _Refused(error.code) from None
-    if group.state is State.COMPLETING_REBALANCE:
+    if group.state is State.COMPLETING_REBALANCE and not _is_the_last(shard, group):
         raise _Refused(ErrorCode.REBALANCE_IN_PROGRESS)
     shard.rebalancer.keep_alive(member, now)
+
+
+def _is_the_last(shard: Shard, group: Group) -> bool:
+    """Of the only member of a group nobody else can have the partitions, whatever its assignment will be.
+
+    Kafka refuses its commit all the same, but rarely meets it: there a member hears of the rebalance with its next
+    heartbeat. One whose heartbeat is held has rejoined within milliseconds after the last but one has closed; if it is
+    closed then, its last offsets would be lost.
+    """
+    return shard.config.group_heartbeat_hold_max_ms > 0 and len(group.members) == 1
 
 
 def _records(
