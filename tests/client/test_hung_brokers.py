@@ -126,4 +126,10 @@ def test_work_that_is_in_vain_is_given_up() -> None:
         assert len(looks) == 3
         assert await while_in_charge(asyncio.sleep(0, "done"), look, 60, 60) == "done"
 
+        async def look_long() -> str | None:
+            await asyncio.sleep(3600)
+            return None
+
+        assert await while_in_charge(asyncio.sleep(0.1, "done"), look_long, 0.01, 0.01) == "done"
+
     run(whole())

@@ -19,7 +19,7 @@ from equipoise.client.cluster import Cluster, Leader, Node
 from equipoise.client.config import ConsumerConfig
 from equipoise.client.fetch_session import FIRST_WITH_IDS, Asked, Asking, FetchSession, by_id, topics_of
 from equipoise.client.fetched import Fetched
-from equipoise.client.leader_epochs import LogPosition, Truncation
+from equipoise.client.leader_epochs import EpochAnswers, LogPosition, Truncation
 from equipoise.client.lines import Backoff, Purpose
 from equipoise.client.network import AsyncConnection
 from equipoise.client.offsets import PASSING, OffsetLookup, Timestamps
@@ -156,12 +156,13 @@ class Fetcher:
 
     async def _watch_flights(self) -> None:
         """A broker that hangs answers nothing, but others know by and by who leads in its place."""
-        late = _OVERDUE_S + self._config.fetch_max_wait_ms / 1000
         while True:
             await asyncio.sleep(_OVERDUE_S)
-            since = self._loop.time() - late
-            if any(flight.since < since for node in self._nodes.values() for flight in node.flights):
+            if any(self._is_overdue(flight) for node in self._nodes.values() for flight in node.flights):
                 self._cluster.request_refresh()
+
+    def _is_overdue(self, flight: _Flight) -> bool:
+        return self._loop.time() - flight.since > _OVERDUE_S + self._config.fetch_max_wait_ms / 1000
 
     def _release(self, node: _Node, flight: _Flight) -> None:
         """What others lead by now is fetched from them; a fetch of nothing else is given up."""
@@ -173,7 +174,7 @@ class Fetcher:
                 if (has_moved or is_gone) and asked.tracked.in_flight == asked.number:
                     asked.tracked.in_flight, asked.tracked.preferred = 0, -1
             is_in_vain = all(asked.tracked.in_flight != asked.number for asked in flight.asking.values())
-        if is_in_vain and self._loop.time() - flight.since > _OVERDUE_S:
+        if is_in_vain and self._is_overdue(flight):
             flight.task.cancel()
 
     # -- what to fetch
@@ -249,11 +250,13 @@ class Fetcher:
         return doubts
 
     async def _check(self, node_id: int, doubts: Doubts) -> None:
+        answers: EpochAnswers = {}
         try:
             answers = await self._validation.ask(node_id, doubts)
         except EquipoiseError as error:
             log.debug("where epochs end: %s", error)
-            answers = {}
+        except Exception:  # a bug of ours: it must not stop fetching in silence
+            log.exception("positions could not be checked with broker %d", node_id)
         with self._positions.lock:
             is_told = False
             for partition, doubt in doubts.items():

@@ -6,7 +6,7 @@ A broker that hangs keeps its connections, and the system goes on taking new one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from equipoise.client.agreement import KafkaConnectionError
@@ -28,7 +28,7 @@ async def first_answer(attempts: Sequence[Callable[[], Coroutine[Any, Any, Resul
     try:
         while left or running:
             if left:
-                running.add(asyncio.create_task(left.pop(0)()))
+                running.add(_begin(left.pop(0)()))
             done, running = await asyncio.wait(
                 running, timeout=patience if left else None, return_when=asyncio.FIRST_COMPLETED
             )
@@ -46,17 +46,27 @@ async def first_answer(attempts: Sequence[Callable[[], Coroutine[Any, Any, Resul
 
 
 async def while_in_charge(
-    work: Coroutine[Any, Any, Result], look: Callable[[], Awaitable[str | None]], first: float, then: float
+    work: Coroutine[Any, Any, Result], look: Callable[[], Coroutine[Any, Any, str | None]], first: float, then: float
 ) -> Result:
     """What `work` returns or raises. While it takes longer than `first` seconds, and `then` again and again, `look` is
     asked whether waiting is in vain; what it says is raised as KafkaConnectionError."""
-    task, pause = asyncio.create_task(work), first
+    task, looking, pause = _begin(work), None, first
     try:
         while not (await asyncio.wait({task}, timeout=pause))[0]:
             pause = then
-            why = await look()
-            if why is not None and not task.done():
+            looking = _begin(look())
+            await asyncio.wait({task, looking}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done() and (why := looking.result()) is not None:
                 raise KafkaConnectionError(why)
         return task.result()
     finally:
         task.cancel()
+        if looking is not None:
+            looking.cancel()
+
+
+def _begin(work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+    """Whose failure may interest nobody: another was quicker."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
