@@ -147,3 +147,28 @@ def test_java_that_is_missing(command: Command, tmp_path: Path, monkeypatch: pyt
     assert told[-1].startswith("equipoise: Spark needs Java 17 or newer and there is none: run `make java`")
     assert len(told) == 2  # the first is about the broker
     assert dict(os.environ) == before
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_the_jvm_ends_first(tmp_path: Path, is_killed: bool) -> None:
+    """By SIGTERM to all, which is an end as asked for; or by SIGKILL, which is an error and no traceback."""
+    file = tmp_path / "rate.toml"
+    file.write_text('[source]\nformat = "rate"\n[sink]\nformat = "noop"\n')
+    command = [sys.executable, "-m", "equipoise", "run", str(file), "--master", "local[1]"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            assert process.stderr is not None
+            assert process.stderr.readline().startswith("rate-0: rows/s ")
+            java = next(one for one in psutil.Process(process.pid).children() if one.name() == "java")
+            if is_killed:
+                java.kill()
+            else:
+                os.killpg(process.pid, signal.SIGTERM)
+            _, err = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
+    assert "Traceback" not in err
+    assert process.returncode == (2 if is_killed else 0)
+    assert ("equipoise: Spark's JVM has ended" in err) == is_killed

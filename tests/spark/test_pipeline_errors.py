@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import stat
+import threading
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from equipoise.java import java_home, version
-from equipoise.spark.pipeline.errors import explain, explained
+from equipoise.spark.pipeline.errors import PipelineError, explain, explained
+from equipoise.spark.pipeline.runner import _until_told
 from equipoise.spark.pipeline.starting import without_tracebacks
 from equipoise.wire.errors import EquipoiseError, UsageError
 
@@ -109,6 +112,35 @@ Caused by: java.lang.ClassNotFoundException: parket.DefaultSource
 )
 def test_one_sentence(error: Exception, sentence: str) -> None:
     assert str(explain(error)) == sentence
+
+
+def test_a_jvm_that_is_gone() -> None:
+    """Py4J says that it has an error in sending or receiving, or that nobody listens, or cannot say what it has."""
+
+    class Speechless(Exception):
+        """As a Py4JJavaError, which asks the JVM for its words."""
+
+        def __str__(self) -> str:
+            raise ConnectionRefusedError(111, "refused")
+
+    assert str(explain(Speechless())).startswith("Spark's JVM has ended")
+    for error in (
+        Py4JNetworkError("Error while sending or receiving"),
+        ConnectionRefusedError(111, "Connection refused"),
+    ):
+        assert str(explain(error)).startswith("Spark's JVM has ended, as if it had been killed or had no memory left: ")
+
+
+def test_what_fails_because_all_are_told_to_end_is_no_error() -> None:
+    """`timeout` and systemd send SIGTERM to the JVM too, which may be gone before the signal is seen here."""
+    stopping = threading.Event()
+    with pytest.raises(PipelineError, match="JVM has ended"), _until_told(stopping):
+        raise ConnectionRefusedError
+    threading.Timer(0.1, stopping.set).start()
+    with _until_told(stopping):
+        raise ConnectionRefusedError
+    with pytest.raises(UsageError), _until_told(stopping):
+        raise UsageError("a mistake stays one")
 
 
 def test_a_long_one_is_cut() -> None:

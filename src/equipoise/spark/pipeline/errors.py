@@ -17,6 +17,10 @@ _WHERE = re.compile(r";? ?\(?line (\d+),? pos (\d+)\)?;?")
 _FRAMES = re.compile(r"^\s+(?:at |File |\.\.\. \d+ more)|^Traceback ")
 _NO_FORMAT = re.compile(r"\[DATA_SOURCE_NOT_FOUND\] Failed to find the data source: ([^\s]+?)\. ")
 _LONGEST = 600
+_JVM_GONE = (
+    "Spark's JVM has ended, as if it had been killed or had no memory left: --log FILE keeps what it says, "
+    "spark.driver.memory gives it more"
+)
 
 
 class PipelineError(EquipoiseError):
@@ -29,7 +33,12 @@ class Stopped(EquipoiseError):
 
 def explain(error: BaseException) -> PipelineError:
     """`error` in a sentence; what we said ourselves, somewhere below Spark, is said as it was."""
-    text = _text(error)
+    if type(error).__name__ == "Py4JNetworkError" or isinstance(error, ConnectionError):
+        return PipelineError(_JVM_GONE)
+    try:
+        text = _text(error)
+    except Exception:  # noqa: BLE001  Py4J asks the JVM for the words of its exceptions
+        return PipelineError(_JVM_GONE)
     told = _of_ours(text) or _of_python(text) or _of_format(text) or _of_sql(error, text) or _of_spark(text)
     return PipelineError(told)
 

@@ -29,6 +29,7 @@ from equipoise.wire.text import printable
 
 _LOOK_S = 0.5
 _LEAVE_S = 20.0
+_SAME_END_S = 0.5
 _LATE, _CHANCES = "worker failed to connect back", 5
 _SHOWN = 20  # rows of a batch that the console sink prints
 _PARTIAL = (
@@ -56,7 +57,7 @@ def run(plan: Run, console: Console) -> None:
         if plan.pipeline.checkpoint is None:
             directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-checkpoint-"))
             plan = dataclasses.replace(plan, pipeline=dataclasses.replace(plan.pipeline, checkpoint=directory))
-        with suppress(Stopped):
+        with suppress(Stopped), _until_told(stopping):
             _Running(plan, console, stopping).run()
 
 
@@ -203,6 +204,20 @@ def _show(options: dict[str, str]) -> Any:
         shown.unpersist()
 
     return show
+
+
+@contextmanager
+def _until_told(stopping: threading.Event) -> Iterator[None]:
+    """Who ends a whole group of processes, as `timeout` and systemd do, ends the JVM too: what fails by that is no
+    error, and may fail a moment before the signal is seen here."""
+    try:
+        with explained():
+            yield
+    except Stopped:
+        raise
+    except PipelineError:
+        if not stopping.wait(_SAME_END_S):
+            raise
 
 
 @contextmanager
