@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import replace
 
+from equipoise.client.complaints import Complaint
 from equipoise.client.config import LATEST
 from equipoise.client.leader_epochs import LogPosition
 from equipoise.client.lines import Purpose
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 
 _LONG_POLL_SECONDS = 0.25  # Spark asks again at once: an idle query had better wait here
 _JOIN_SECONDS = 10.0  # in which the group may be joined; brokers wait 3 s for the second member
+_UNMATCHED_SECONDS = 10.0  # after which a pattern without topics is told: it may be there before them
 _ABSENT_SECONDS = 5.0  # after which a topic that the cluster does not know is taken to be deleted
 
 
@@ -44,6 +46,7 @@ class Progress:
         self._goal: Offsets | None = None  # of a query that reads what is there and ends
         self._absent: set[TopicPartition] = set()  # those whose end was waited for in vain
         self._truncations = Truncations(session)
+        self._unmatched = Complaint(self._tell_unmatched, _UNMATCHED_SECONDS)
         self._made_anew: dict[str, str] = {}  # topics that were told of, and the ids that they have no more
         self._query = uuid.uuid4().hex  # of a query that begins; one that goes on has it from the checkpoint
         self._start = INITIAL
@@ -70,6 +73,7 @@ class Progress:
             is_settled = self.parts.is_settled
             start = await self._of_these_topics(start)
             positions = await self.parts.positions(start)
+            self._look_for_matches()
             ends = await self._ends(positions, start)
             positions = await self.parts.ready(positions, deadline - time.monotonic())
             sizes = available(positions, ends)
@@ -227,7 +231,21 @@ class Progress:
                 return
         await asyncio.sleep(seconds)  # nothing came, or a refusal did
 
+    # -- what is amiss for long: brokers that do not answer and topics that are missing the cluster tells itself
+
+    def _look_for_matches(self) -> None:
+        choice = self._options.choice
+        self._unmatched.set(choice.pattern is not None and not self._session.matching(choice))
+
+    def _tell_unmatched(self, seconds: float) -> str:
+        pattern, where = self._options.choice.pattern, self._options.consumer.bootstrap_servers
+        return (
+            f"no topic at {where} has matched subscribePattern={pattern} for {seconds:.0f} s, so that the query has "
+            "nothing to read: check it, and that the topics are there"
+        )
+
     async def close(self) -> None:
+        self._unmatched.end()
         await self.parts.close(self._start)
 
 

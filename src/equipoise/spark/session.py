@@ -67,7 +67,7 @@ class Session:
         await self.cluster.refresh()
         if must_exist:
             self.check_topics(names)
-        found = {TopicPartition(name, number) for name in self._matching(choice) for number in self._numbers(name)}
+        found = {TopicPartition(name, number) for name in self.matching(choice) for number in self._numbers(name)}
         if choice.partitions:
             missing = set(choice.partitions) - found
             if missing and must_exist:
@@ -83,7 +83,8 @@ class Session:
     def _numbers(self, name: str) -> range:
         return range(self.cluster.topics[name].partitions)
 
-    def _matching(self, choice: Choice) -> list[str]:
+    def matching(self, choice: Choice) -> list[str]:
+        """The topics of its choice that the cluster has, by what it said last."""
         known = self.cluster.topics
         if choice.pattern is None:
             return sorted(name for name in {*choice.topics, *(one.topic for one in choice.partitions)} if name in known)
