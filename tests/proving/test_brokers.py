@@ -34,6 +34,22 @@ def test_ours_comes_back_after_a_kill_with_what_it_had() -> None:
         assert topics_of(broker)["kept"] == 3
 
 
+def test_a_broker_that_hangs_goes_on_where_it_stood_and_can_be_stopped() -> None:
+    with EquipoiseBroker() as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topic("kept", 3)
+        broker.hang()
+        assert broker.is_running
+        with pytest.raises(EquipoiseError), Admin(broker.bootstrap_servers, timeout=0.2) as admin:
+            admin.topics()
+        broker.resume()
+        assert topics_of(broker)["kept"] == 3
+        broker.hang()
+        broker.restart()
+        assert not broker.is_hung
+        assert topics_of(broker)["kept"] == 3
+
+
 def test_the_mock_cluster_answers() -> None:
     with MockBroker() as mock:
         assert topics_of(mock) == {}

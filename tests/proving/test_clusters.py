@@ -3,7 +3,6 @@ of records meanwhile. One file, so that one process starts the clusters once."""
 
 from __future__ import annotations
 
-import time
 import uuid
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from equipoise.proving.spark_cluster import SparkCluster
 from equipoise.proving.trials.accounts import Account, table
 from equipoise.proving.trials.consumers import CLIENTS, consumers_through_faults
 from equipoise.proving.trials.run import is_kept
+from equipoise.proving.trials.spark import MEMBERS, PIPELINE, SINK, spark_through_faults
 from equipoise.proving.trials.truncation import consumers_of_a_log_that_is_cut
 from tests.proving.needed import needed
 
@@ -23,28 +23,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1_500)]  # each takes about
 def named(what: str) -> str:
     """The cluster is shared: nothing has a name twice."""
     return f"{what}-{uuid.uuid4()}"
-
-
-def test_a_killed_leader_is_replaced_and_comes_back(kafka_cluster: KafkaCluster) -> None:
-    topic = named("killed")
-    kafka_cluster.create_topic(topic, 3)
-    killed = kafka_cluster.leader_of(topic)
-    kafka_cluster.kill(killed)
-    assert kafka_cluster.leader_of(topic) != killed
-    kafka_cluster.start(killed)
-    kafka_cluster.wait_in_sync(topic)
-    kafka_cluster.elect(topic)
-    assert kafka_cluster.leader_of(topic) == kafka_cluster.partition(topic).replica_nodes[0]
-
-
-def test_a_hung_leader_is_replaced(kafka_cluster: KafkaCluster) -> None:
-    topic = named("hung")
-    kafka_cluster.create_topic(topic)
-    hung = kafka_cluster.leader_of(topic)
-    kafka_cluster.hang(hung)
-    assert kafka_cluster.leader_of(topic) != hung
-    kafka_cluster.resume(hung)
-    kafka_cluster.wait_in_sync(topic)
 
 
 def test_partitions_are_moved(kafka_cluster: KafkaCluster) -> None:
@@ -59,16 +37,6 @@ def test_a_hung_process_can_be_stopped(kafka_cluster: KafkaCluster) -> None:
     kafka_cluster.hang(2)
     kafka_cluster.stop(2)
     assert [broker.node_id for broker in kafka_cluster.live] == [1, 3]
-
-
-def test_a_killed_worker_leaves_and_comes_back(spark_cluster: SparkCluster) -> None:
-    spark_cluster.kill_worker(1)
-    end = time.monotonic() + 60
-    while spark_cluster.alive() != 1:
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    spark_cluster.start_worker(1)
-    assert spark_cluster.alive() == 2
 
 
 # -- records, while brokers, workers and executors die
@@ -94,3 +62,24 @@ def test_consumers_of_a_log_that_is_cut(kafka_cluster: KafkaCluster, tmp_path: P
     """An unclean election takes back what they have read: ours read what comes in its place, all of it and once."""
     accounts = needed(lambda: consumers_of_a_log_that_is_cut(kafka_cluster, tmp_path / "log"))
     check(accounts, *CLIENTS)
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(6, marks=pytest.mark.soak)])
+def test_spark_through_faults(
+    kafka_cluster: KafkaCluster, spark_cluster: SparkCluster, tmp_path: Path, rounds: int
+) -> None:
+    """Executors, workers and brokers are killed, partitions moved: members lose and repeat nothing, and our sink loses
+    nothing."""
+    accounts = needed(lambda: spark_through_faults(kafka_cluster, spark_cluster, tmp_path, rounds=rounds))
+    check(accounts, MEMBERS, SINK)
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(6, marks=pytest.mark.soak)])
+def test_a_pipeline_through_faults(
+    kafka_cluster: KafkaCluster, spark_cluster: SparkCluster, tmp_path: Path, rounds: int
+) -> None:
+    """The same with `equipoise run`: its members lose and repeat nothing."""
+    accounts = needed(
+        lambda: spark_through_faults(kafka_cluster, spark_cluster, tmp_path, apps=["pipeline"], rounds=rounds)
+    )
+    check(accounts, PIPELINE)

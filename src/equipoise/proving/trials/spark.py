@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -26,8 +26,11 @@ from equipoise.wire.errors import EquipoiseError
 
 MEMBERS, SINK, PIPELINE, OFFICIAL = "members", "sink", "pipeline", "official connector"
 OFFICIAL_SINK = "official sink"
+EXACT = (MEMBERS, PIPELINE)  # a sink may repeat what a task had written that was killed
+APPS = ("queries", "pipeline")
 TRIGGER = "1 second"  # seven queries share the cores with all the clusters
-_END_S = 60.0
+_END_S = 120.0
+_LATE, _CHANCES = "failed to connect back", 5
 _LAST_WORDS = 4000
 _QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _SETTINGS = {
@@ -43,26 +46,39 @@ _SETTINGS = {
 }
 
 
+Made = tuple["Application", list[Reader]]
+
+
 class Application:
-    """A driver as a process, which may not end by itself."""
+    """A driver as a process, which may not end by itself; but for one reason, with which it is started again: Spark
+    gives a Python process 10 s to connect back, which a busy machine may not have for it."""
 
     def __init__(self, name: str, command: list[str], home: Path) -> None:
         self.name = name
+        self._command = command
         self._log = home / f"{name}.log"
+        self._chances = _CHANCES
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "SPARK_LOCAL_IP": HOST}
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        with self._log.open("wb") as log:
+            return subprocess.Popen(self._command, stdout=log, stderr=log, env=environment)
 
     def check(self) -> None:
-        if self._process.poll() is not None:
-            raise EquipoiseError(f"the application {self.name} has ended: {self._log.read_text()[-_LAST_WORDS:]}")
+        if self._process.poll() is None:
+            return
+        last_words = self._log.read_text()[-_LAST_WORDS:]
+        if _LATE not in last_words or not self._chances:
+            raise EquipoiseError(f"{self.name} has ended with {self._process.returncode}: {last_words}")
+        self._chances -= 1
+        self._process = self._start()
 
     def stop(self) -> None:
-        self.check()
         self._process.terminate()
-        status = self._process.wait(_END_S)
-        if status != 0:
-            raise EquipoiseError(f"{self.name} has ended with {status}: {self._log.read_text()[-_LAST_WORDS:]}")
+        if self._process.wait(_END_S) != 0:
+            self._chances = 0
+            self.check()
 
     def __enter__(self) -> Self:
         return self
@@ -106,18 +122,24 @@ class SparkStage(Stage):
 
 
 def spark_through_faults(
-    kafka: KafkaCluster, spark: SparkCluster, home: Path, *, rounds: int = 1, tell: Tell = silently
+    kafka: KafkaCluster,
+    spark: SparkCluster,
+    home: Path,
+    *,
+    apps: Sequence[str] = ("queries",),
+    rounds: int = 1,
+    tell: Tell = silently,
 ) -> list[Account]:
     """Kills of executors, of a worker and of a broker, reassignments, elections."""
     topic = f"trial-{uuid.uuid4()}"
-    for name in (topic, f"{topic}-sink", f"{topic}-official"):
-        kafka.create_topic(name, PARTITIONS)
-    writer = Writer(kafka.bootstrap_servers, topic, PARTITIONS)
-    stage = SparkStage(spark, kafka, writer, _readers(kafka, home, topic), tell)
-    with ExitStack() as stack, writer:
-        for make in (_queries, _pipeline):  # one after the other: Spark waits 10 s for a Python process, and no longer
-            stage.apps.append(stack.enter_context(make(kafka, spark, home, topic)))
-            stage.until_all_go_on(None if make is _pipeline else stage.readers[:-1])
+    kafka.create_topic(topic, PARTITIONS)
+    stage = SparkStage(spark, kafka, Writer(kafka.bootstrap_servers, topic, PARTITIONS), [], tell)
+    with ExitStack() as stack, stage.writer:
+        for name in apps:  # one after the other: Spark waits 10 s for a Python process, and no longer
+            app, readers = _MAKERS[name](kafka, spark, home, topic)
+            stage.apps.append(stack.enter_context(app))
+            stage.readers += readers
+            stage.until_all_go_on()
         for _ in range(rounds):
             _round(stage)
         return stage.finish()
@@ -128,19 +150,14 @@ def _round(stage: SparkStage) -> None:
     stage.kill_worker(1)
     stage.kill_leader()
     stage.move()
+    ours = [reader for reader in stage.readers if reader.name in EXACT]
+    stage.hang(stage.cluster.leader_of(stage.topic), lambda: stage.until_all_go_on(ours))
 
 
-def _readers(kafka: KafkaCluster, home: Path, topic: str) -> list[Reader]:
-    return [
-        Files(MEMBERS, home, "members-*"),
-        Topic(SINK, kafka.bootstrap_servers, f"{topic}-sink", PARTITIONS),
-        Files(OFFICIAL, home, "official"),
-        Topic(OFFICIAL_SINK, kafka.bootstrap_servers, f"{topic}-official", PARTITIONS),
-        Files(PIPELINE, home, "pipeline/member=*"),
-    ]
-
-
-def _queries(kafka: KafkaCluster, spark: SparkCluster, home: Path, topic: str) -> Application:
+def _queries(kafka: KafkaCluster, spark: SparkCluster, home: Path, topic: str) -> Made:
+    """One application with two members of a group, and our sink, and the same of Spark's own connector."""
+    for name in (f"{topic}-sink", f"{topic}-official"):
+        kafka.create_topic(name, PARTITIONS)
     source = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
     group = {"group.id": f"members-{topic}"}
     other = {"group.id": f"sink-{topic}"}
@@ -154,7 +171,13 @@ def _queries(kafka: KafkaCluster, spark: SparkCluster, home: Path, topic: str) -
     settings = {f"spark.{name}": value for name, value in _SETTINGS.items()}
     settings["spark.jars"] = ",".join(map(str, jars("spark").glob("*.jar")))
     given = {"master": spark.url, "home": str(home), "settings": settings, "queries": queries, "trigger": TRIGGER}
-    return Application("queries", [sys.executable, "-m", "equipoise.proving.trials.spark_app", json.dumps(given)], home)
+    command = [sys.executable, "-m", "equipoise.proving.trials.spark_app", json.dumps(given)]
+    return Application("queries", command, home), [
+        Files(MEMBERS, home, "members-*"),
+        Topic(SINK, kafka.bootstrap_servers, f"{topic}-sink", PARTITIONS),
+        Files(OFFICIAL, home, "official"),
+        Topic(OFFICIAL_SINK, kafka.bootstrap_servers, f"{topic}-official", PARTITIONS),
+    ]
 
 
 def _query(source: str, options: Mapping[str, str], sink: str, to: Mapping[str, str]) -> dict[str, Any]:
@@ -165,7 +188,7 @@ def _to_topic(kafka: KafkaCluster, topic: str) -> dict[str, str]:
     return {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic}
 
 
-def _pipeline(kafka: KafkaCluster, spark: SparkCluster, home: Path, topic: str) -> Application:
+def _pipeline(kafka: KafkaCluster, spark: SparkCluster, home: Path, topic: str) -> Made:
     """As a user starts one: `equipoise run`, with two members."""
     settings = "\n".join(f'{name} = "{value}"' for name, value in _SETTINGS.items())
     file = home / "pipeline.toml"
@@ -188,4 +211,8 @@ path = "{home}/pipeline"
 {settings}
 """)
     options = ["--members", "2", "--master", spark.url, "--log", str(home / "pipeline-spark.log")]
-    return Application("pipeline", [sys.executable, "-m", "equipoise", "run", str(file), *options], home)
+    app = Application("pipeline", [sys.executable, "-m", "equipoise", "run", str(file), *options], home)
+    return app, [Files(PIPELINE, home, "pipeline/member=*")]
+
+
+_MAKERS = dict(zip(APPS, (_queries, _pipeline), strict=True))

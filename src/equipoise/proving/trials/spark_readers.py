@@ -57,13 +57,14 @@ class Topic(Reader):
         self.name = name
         self._places = [TopicPartition(topic, one, 0) for one in range(partitions)]
         self._reads: list[Read] = []
+        self._has_ended = False
         settings = {"bootstrap.servers": bootstrap_servers, "group.id": "nobody", "enable.auto.commit": False}
         quick = {"socket.timeout.ms": 4000, "topic.metadata.refresh.interval.ms": 1000, "log_level": 0}
         self._consumer = Consumer({**settings, **quick, "auto.offset.reset": "earliest"})
         self._consumer.assign(self._places)
 
     def reads(self) -> list[Read]:
-        for message in self._consumer.consume(_MANY, _SOON_S):
+        for message in [] if self._has_ended else self._consumer.consume(_MANY, _SOON_S):
             if message.error() is None:
                 self._reads.append(_read(message))
         return self._reads
@@ -74,6 +75,7 @@ class Topic(Reader):
         end = time.monotonic() + _PATIENCE_S
         while len(self.reads()) < sum(ends) and time.monotonic() < end:
             pass
+        self._has_ended = True
         self._consumer.close()
 
 
