@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from equipoise.console.history import parse_since
+from equipoise.console.history import parse_settings, parse_since
 from equipoise.spark.history.advice import advise
 from equipoise.spark.history.report import file_name, write_report
 from equipoise.spark.history.summary import Summary
@@ -293,3 +293,12 @@ def test_what_is_to_be_done_comes_before_the_evidence(tmp_path: Path) -> None:
     assert headings[:2] == ["Which setting would help", "In pictures"]
     assert page.index("raise max.poll.interval.ms above") < page.index("<img")
     assert "1 of them for the reason “rejoined with changed metadata”" in page
+
+
+def test_settings_of_spark() -> None:
+    assert parse_settings(("spark.archives=environment.tar.gz#environment", "spark.executor.memory=2g")) == {
+        "spark.archives": "environment.tar.gz#environment",
+        "spark.executor.memory": "2g",
+    }
+    with pytest.raises(UsageError, match=r"--set archives: a setting of Spark begins with spark\., for instance"):
+        parse_settings(("archives=x",))
