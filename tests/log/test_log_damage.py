@@ -360,6 +360,19 @@ def test_a_deleted_topic_is_not_missed(data: Path) -> None:
     DataDirectory(data).close()
 
 
+def test_a_sync_that_outlives_its_topic_enrolls_nothing_for_the_next_of_the_name(data: Path) -> None:
+    directory = DataDirectory(data)
+    log = directory.open_log("t", 1, SMALL)
+    put(log, "a")
+    enroll = log._files.enroll  # the thread is about to call it
+    directory.save_topics([])
+    directory.delete_topics({"t"})
+    directory.save_topics([TOPIC._replace(topic_id=bytes(16))])
+    enroll()
+    directory.close()
+    DataDirectory(data).close()
+
+
 def test_orphans_are_told_and_put_aside_when_their_name_is_needed(data: Path, caplog: pytest.LogCaptureFixture) -> None:
     shutil.copytree(data / "t-0", data / "other-0")
     assert any(f"{data / 'other-0'} holds records and belongs to no topic" in finding for finding in findings(data))

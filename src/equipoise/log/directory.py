@@ -62,6 +62,7 @@ class DataDirectory:
             found = Inventory(path)
             self.cluster_id = self._read_meta(node_id, is_new=not found.topics)
             self._topics, self._deleting = found.topics, found.deleting
+            self._by_name = {topic.name: topic for topic in self._topics}
             self._next_id = read_json(path / _PRODUCER_IDS, lambda content: int(content["next"]), _NO_IDS)
             self._ids_end = self._next_id
             self._orphans = self._look_round(found)
@@ -128,6 +129,7 @@ class DataDirectory:
         deleting = (self._deleting | {topic.name for topic in self._topics}) - names
         self._write(TOPICS, topics_content(topics, deleting))
         self._topics, self._deleting = list(topics), deleting
+        self._by_name = {topic.name: topic for topic in topics}
 
     def _write(self, name: str, content: Mapping[str, object]) -> None:
         try:
@@ -141,7 +143,7 @@ class DataDirectory:
         name = f"{topic}-{partition}"
         if not PARTITION.fullmatch(name):
             raise UsageError(f"{topic!r} is no topic name: 1 to 249 of letters, digits, '.', '_' and '-'")
-        files = PartitionFiles(self.path / name, self._disk, partial(self._enroll, topic, name))
+        files = PartitionFiles(self.path / name, self._disk, partial(self._enroll, self._by_name.get(topic), name))
         try:
             if name in self._orphans:
                 self._orphans.discard(name)
@@ -152,11 +154,11 @@ class DataDirectory:
         self._logs[topic, partition] = log
         return log
 
-    def _enroll(self, topic: str, name: str) -> None:
-        """On any thread, when the partition's directory is durable."""
-        found = next((one for one in self._topics if one.name == topic), None)
-        if found is not None:
-            self._roster.add(Enrolled(found.topic_id.hex(), name, str(found.partitions)))
+    def _enroll(self, topic: TopicRecord | None, name: str) -> None:
+        """On any thread, when the partition's directory is durable. By then another topic may have the name."""
+        now = self._by_name.get(topic.name) if topic is not None else None
+        if topic is not None and now is not None and now.topic_id == topic.topic_id:
+            self._roster.add(Enrolled(now.topic_id.hex(), name, str(now.partitions)))
 
     def delete_topics(self, topics: Collection[str]) -> None:
         """Takes the partitions out of sight at once; a thread then removes them, however big they are."""
