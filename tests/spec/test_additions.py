@@ -441,6 +441,20 @@ def test_held_the_only_member_may_commit_before_it_has_its_assignment(
     assert ctx.fetch_offset() == (7 if error is ErrorCode.NONE else -1)
 
 
+@pytest.mark.parametrize(
+    ("generation_id", "error"),
+    [(2, ErrorCode.NONE), (1, ErrorCode.NONE), (0, ErrorCode.ILLEGAL_GENERATION), (3, ErrorCode.ILLEGAL_GENERATION)],
+)
+def test_held_its_commit_may_be_of_the_generation_before(generation_id: int, error: ErrorCode) -> None:
+    """librdkafka sends it behind its JoinGroup, before that is answered."""
+    ctx = Context(group_heartbeat_hold_max_ms=5_000)
+    a, leaver = ctx.stable("a", "z")
+    leaver.leave()
+    a.join()
+    assert (ctx.group().state, ctx.group().generation_id) == (CR, 2)
+    assert ctx.commit({0: 7}, ("g", a.member_id, generation_id, None)).error is error
+
+
 def test_held_a_stranger_may_not_commit_in_its_place() -> None:
     ctx = Context(group_heartbeat_hold_max_ms=5_000)
     ctx.completing("a")

@@ -175,22 +175,26 @@ def _validate(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: i
         raise _Refused(ErrorCode.UNKNOWN_MEMBER_ID, Refusal.STANDALONE_IN_LIVE_GROUP)
     try:
         member = group.check_member(request.member_id, request.group_instance_id)
-        group.check_generation(generation_id)
+        if not _is_last_word(shard, group, generation_id):
+            group.check_generation(generation_id)
+            if group.state is State.COMPLETING_REBALANCE:
+                raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     except KafkaError as error:
         raise _Refused(error.code) from None
-    if group.state is State.COMPLETING_REBALANCE and not _is_the_last(shard, group):
-        raise _Refused(ErrorCode.REBALANCE_IN_PROGRESS)
     shard.rebalancer.keep_alive(member, now)
 
 
-def _is_the_last(shard: Shard, group: Group) -> bool:
-    """Of the only member of a group nobody else can have the partitions, whatever its assignment will be.
+def _is_last_word(shard: Shard, group: Group, generation_id: int) -> bool:
+    """Of the only member of a group nobody else can have the partitions, whatever its assignment will be; nor had
+    anybody since the generation before, in which it may have sent this behind its JoinGroup.
 
     Kafka refuses its commit all the same, but rarely meets it: there a member hears of the rebalance with its next
     heartbeat. One whose heartbeat is held has rejoined within milliseconds after the last but one has closed; if it is
     closed then, its last offsets would be lost.
     """
-    return shard.config.group_heartbeat_hold_max_ms > 0 and len(group.members) == 1
+    is_alone = group.state is State.COMPLETING_REBALANCE and len(group.members) == 1
+    is_recent = group.generation_id - 1 <= generation_id <= group.generation_id
+    return is_alone and is_recent and shard.config.group_heartbeat_hold_max_ms > 0
 
 
 def _records(

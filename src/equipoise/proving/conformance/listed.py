@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from equipoise.proving.conformance.steps import Ask, Script, Step
@@ -10,7 +10,6 @@ from equipoise.proving.conformance.steps import Ask, Script, Step
 PARKED = "parked"
 CLOSED = "connection closed"
 _TRANSACTION = 1
-_LONGEST_STRING = 32_767
 
 
 class Found(NamedTuple):
@@ -52,12 +51,11 @@ def _names_a_protocol_twice(found: Found) -> bool:
     return len({row["name"] for row in rows}) < len(rows)
 
 
-def _has_a_long_string(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(map(_has_a_long_string, value.values()))
-    if isinstance(value, list):
-        return any(map(_has_a_long_string, value))
-    return isinstance(value, str) and len(value.encode()) > _LONGEST_STRING
+def _names_a_group_twice(found: Found) -> bool:
+    if found.last is None or found.path not in ("groups", "coordinators"):
+        return False
+    names = found.last.fields.get("groups") or found.last.fields.get("coordinator_keys") or []
+    return len(set(names)) < len(names)
 
 
 def _is_transaction(found: Found) -> bool:
@@ -111,12 +109,11 @@ LISTED = (
         lambda found: found.kafka == CLOSED and found.key.endswith(" DeleteGroups v3"),
     ),
     Listed(
-        "strings longer than 32,767 bytes",
-        "In the versions that can carry them the connection is closed.",
-        "Answered: INVALID_GROUP_ID or INVALID_REQUEST where it would have to be written down, else as any other.",
-        "An error says more than a closed connection, after which a client only tries again.",
-        lambda found: found.last is not None and _has_a_long_string(found.last.fields),
-        ends=True,
+        "a group twice in one DescribeGroups or FindCoordinator",
+        "It is answered as often as it is named.",
+        "It is answered once.",
+        "A request of a few kilobytes could ask for the members of a large group a thousand times.",
+        _names_a_group_twice,
     ),
     Listed(
         "SyncGroup while groups are loaded",
