@@ -133,7 +133,8 @@ def test_a_topic_made_anew_is_read_by_the_policy(kafka_cluster: KafkaCluster, ca
     topic = f"anew-{uuid.uuid4()}"
     kafka_cluster.create_topic(topic)
     write(kafka_cluster, topic, 50)
-    with reading(kafka_cluster, topic, auto_offset_reset="earliest", metadata_max_age_ms=1000) as consumer:
+    settings = {"metadata_max_age_ms": 1000, "allow_auto_create_topics": False}  # the test makes it, and nobody else
+    with reading(kafka_cluster, topic, auto_offset_reset="earliest", **settings) as consumer:
         read(consumer, 50)
         kafka_cluster.delete_topic(topic)
         wait(lambda: is_made(kafka_cluster, topic))
