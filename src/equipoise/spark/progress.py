@@ -22,7 +22,7 @@ from equipoise.spark.offsets import INITIAL, SourceOffset
 from equipoise.spark.options import SourceOptions
 from equipoise.spark.session import Offsets, Session
 from equipoise.spark.shared import Shared
-from equipoise.spark.truncation import Truncations, loss_of_topics, made_anew, told, topic_ids
+from equipoise.spark.truncation import Truncations, hear_of, loss_of_topics, made_anew, told, topic_ids
 from equipoise.spark.whole import Whole
 from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
@@ -47,6 +47,7 @@ class Progress:
         self._absent: set[TopicPartition] = set()  # those whose end was waited for in vain
         self._truncations = Truncations(session)
         self._unmatched = Complaint(self._tell_unmatched, _UNMATCHED_SECONDS)
+        self._has_heard = False  # of the topics in the checkpoint
         self._made_anew: dict[str, str] = {}  # topics that were told of, and the ids that they have no more
         self._query = uuid.uuid4().hex  # of a query that begins; one that goes on has it from the checkpoint
         self._start = INITIAL
@@ -111,7 +112,10 @@ class Progress:
 
     async def _of_these_topics(self, start: SourceOffset) -> SourceOffset:
         """Without places in topics that were deleted and created anew meanwhile: the same offset is another record."""
-        anew = await made_anew(self._session, start.ids)
+        if not self._has_heard:
+            await hear_of(self._session, start.ids)
+            self._has_heard = True
+        anew = made_anew(self._session, start.ids)
         new = {name for name in anew if self._made_anew.get(name) != start.ids[name]}
         if new:
             self._report_loss(loss_of_topics(new), " with the first record of the new one")

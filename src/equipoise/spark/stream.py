@@ -26,7 +26,7 @@ from equipoise.spark.progress import Progress
 from equipoise.spark.ranges import OffsetRange, ReadTask, plan
 from equipoise.spark.reading import read
 from equipoise.spark.session import Session
-from equipoise.spark.truncation import loss_of_topics, made_anew
+from equipoise.spark.truncation import hear_of, loss_of_topics, made_anew
 from equipoise.wire.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -101,9 +101,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _check_topics(self, end: SourceOffset) -> None:
         """A batch that is read again is of the topics that there were: in others its offsets mean nothing."""
+        if not end.ids:
+            return
         session = Session(self._options.consumer)
         try:
-            anew = session.run(made_anew(session, end.ids), "the topics of the batch that was under way")
+            session.run(hear_of(session, end.ids), "the topics of the batch that was under way")
+            anew = made_anew(session, end.ids)
         finally:
             session.close()
         if anew and self._options.fail_on_data_loss:

@@ -128,13 +128,17 @@ def topic_ids(session: Session, topics: Iterable[str]) -> dict[str, str]:
     return {name: id_.hex() for name, id_ in found.items() if id_ != ZERO_UUID}
 
 
-async def made_anew(session: Session, known: Mapping[str, str]) -> set[str]:
-    """Topics of which the cluster has another under the same name."""
-    if not known.keys() <= session.cluster.topics.keys():
-        session.cluster.know_also(known)
-        await session.cluster.refresh()
+def made_anew(session: Session, known: Mapping[str, str]) -> set[str]:
+    """Topics of which the cluster has another under the same name, by what it said last."""
     ids = topic_ids(session, known)
     return {name for name, id_ in known.items() if ids.get(name, id_) != id_}
+
+
+async def hear_of(session: Session, topics: Iterable[str]) -> None:
+    """So that the cluster has said something of them."""
+    if not set(topics) <= session.cluster.topics.keys():
+        session.cluster.know_also(topics)
+        await session.cluster.refresh()
 
 
 def loss_of_topics(names: Iterable[str]) -> str:
