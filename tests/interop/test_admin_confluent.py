@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AclOperation,
     AdminClient,
@@ -244,3 +244,9 @@ def test_delete_records(confluent: Confluent, admin: AdminClient, topic: str, re
 def test_delete_records_beyond_the_end(admin: AdminClient, topic: str, records: Sequence[Record]) -> None:
     asked = TopicPartition(topic, 0, 10_000)
     assert code_of(lambda: admin.delete_records([asked])[asked].result(PATIENCE_S)) == KafkaError.OFFSET_OUT_OF_RANGE
+
+
+def test_the_one_broker_leads_already(admin: AdminClient, topic: str) -> None:
+    place = TopicPartition(topic, 1)
+    elected = admin.elect_leaders(ElectionType.PREFERRED, [place]).result(PATIENCE_S)
+    assert elected[place].code() == KafkaError.ELECTION_NOT_NEEDED
