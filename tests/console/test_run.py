@@ -81,9 +81,10 @@ def until_one_runs(process: subprocess.Popen[bytes], sign: str) -> list[psutil.P
     """All descendants, once the command line of one of them has `sign` in it."""
     while process.poll() is None:
         family = psutil.Process(process.pid).children(recursive=True)
-        with suppress(psutil.NoSuchProcess):
-            if any(sign in part for one in family for part in one.cmdline()):
-                return family
+        for one in family:
+            with suppress(psutil.NoSuchProcess):  # some of them are gone, and not waited for
+                if any(sign in part for part in one.cmdline()):
+                    return family
         time.sleep(0.02)
     raise AssertionError("it ended by itself")
 
