@@ -16,7 +16,7 @@ from equipoise import errors
 from equipoise.wire.errors import EquipoiseError
 
 NOT_FOR_USERS = ("broker", "console", "coordinator", "log", "proving", "__main__")
-INTERNAL = {"ExpandsTooFarError", "JavaUnavailable", "Stopped"}  # users meet them as others
+INTERNAL = {"ExpandsTooFarError", "JavaUnavailable", "Stopped", "TooMuchError"}  # users meet them as others
 
 
 def test_every_name_can_be_had() -> None:

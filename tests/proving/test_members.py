@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,13 @@ from equipoise.proving.members.view import Generation, generations
 
 TOPIC = "topic"
 OWN_ASSIGNOR = {"kafkajs": "roundrobin"}
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    """With Kafka's initial delay, which takes in the second join of a client that has just learned of the topic."""
+    with Broker() as running:
+        yield running
 
 
 @pytest.mark.kafka

@@ -216,7 +216,7 @@ def test_explain_tells_who_owns_what(town: Town) -> None:
     town.zk.create(town.paths.owner(stranger), b"somebody-0", makepath=True)
     ended = explain(town, town.group)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert "group billing: 1 members, 3 partitions, 0 without an owner" in ended.stdout
+    assert "group billing: 1 member, 3 partitions, 0 without an owner" in ended.stdout
     assert f"t0-0       {one.consumer.consumer_id}-0" in ended.stdout
     assert "t2-0 is owned by somebody-0, which is no member" in ended.stdout
     document = json.loads(explain(town, town.group, "--json").stdout)
