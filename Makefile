@@ -32,7 +32,7 @@ check: $(STAMP)
 # The same questions put to Apache Kafka and to us.
 prove: kafka
 	@tools/foreign-clients
-	$(BIN)/python -m pytest -rs -m "kafka and not soak"
+	$(BIN)/python -m pytest -rs -m "kafka and not soak" -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
