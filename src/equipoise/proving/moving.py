@@ -10,7 +10,7 @@ import re
 import shutil
 from base64 import urlsafe_b64decode
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from equipoise.client import Admin
@@ -140,16 +140,22 @@ def adopt_logs(kafka_logs: Path, data: Path) -> list[str]:
     for path, found in partitions.items():
         if found and (path / "partition.metadata").exists() and found["topic"] != "__cluster_metadata":
             topics[found["topic"]].append(path)
-            shutil.copytree(path, data / path.name, ignore=_all_but_segments)
-    records = [
-        TopicRecord(topic, _topic_id(paths[0]), len(paths), _COMPACTED if topic == OFFSETS_TOPIC else {})
-        for topic, paths in topics.items()
-    ]
+    _save_topics(data, topics)  # before the records: a directory that has records and no topics is refused
+    for path in (path for paths in topics.values() for path in paths):
+        shutil.copytree(path, data / path.name, ignore=_all_but_segments)
     write_json(data / "producer-ids.json", {"next": _last_producer_id(data) + 1}, durable=False)
-    directory = DataDirectory(data)
-    directory.save_topics(records)
-    directory.close()
     return list(topics)
+
+
+def _save_topics(data: Path, topics: Mapping[str, list[Path]]) -> None:
+    directory = DataDirectory(data)
+    directory.save_topics(
+        [
+            TopicRecord(topic, _topic_id(paths[0]), len(paths), _COMPACTED if topic == OFFSETS_TOPIC else {})
+            for topic, paths in topics.items()
+        ]
+    )
+    directory.close()
 
 
 def _all_but_segments(_: str, names: list[str]) -> set[str]:
