@@ -45,15 +45,15 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 bench: $(STAMP)
-	$(BIN)/equipoise bench broker
-	$(BIN)/equipoise bench coordinator
-	$(BIN)/equipoise bench assignors
-	$(BIN)/equipoise bench consumer
-	$(BIN)/equipoise bench producer
-	$(BIN)/equipoise bench handover
-	$(BIN)/equipoise bench generations
-	$(BIN)/equipoise bench history
-	$(BIN)/equipoise bench spark
+	$(BIN)/python -m bench broker
+	$(BIN)/python -m bench coordinator
+	$(BIN)/python -m bench assignors
+	$(BIN)/python -m bench consumer
+	$(BIN)/python -m bench producer
+	$(BIN)/python -m bench handover
+	$(BIN)/python -m bench generations
+	$(BIN)/python -m bench history
+	$(BIN)/python -m bench spark
 
 soak: $(STAMP)
 	@tools/foreign-clients
@@ -66,7 +66,7 @@ java: $(STAMP)
 # Apache Kafka, its Java clients and tools, and Spark's connector, from Maven Central into a cache.
 kafka: $(STAMP)
 	@tools/maven
-	@$(BIN)/python -m equipoise.proving.fetched
+	@$(BIN)/python -m proving.fetched
 
 # Renews the pins after a change of pyproject.toml. No index address is written into the file.
 lock:

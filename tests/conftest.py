@@ -11,12 +11,15 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
 import pytest
 from hypothesis import HealthCheck, settings
 
+# The fixtures of Apache Kafka and of clusters.
+pytest_plugins = ("proving.fixtures",)
+
 # How long an example takes says how busy the machine is.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 # Folders whose tests wait longest. They come first, so that short ones fill the gaps at the end of a run.
-_LONGEST_FIRST = ("spark", "console", "crash", "proving", "zookeeper", "interop")
+_LONGEST_FIRST = ("spark", "console", "bench", "crash", "proving", "zookeeper", "interop")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

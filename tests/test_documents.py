@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from bench.__main__ import app as bench
 from equipoise.broker.config import BrokerConfig, rows
 from equipoise.broker.fetch_sessions import MAX_PARTITIONS_OF_ALL
 from equipoise.broker.handlers import HANDLERS, k75_describe_topic_partitions
@@ -21,6 +22,7 @@ from equipoise.settings import kafka_name, render
 from equipoise.wire.compiler import LONGEST_MESSAGE
 from equipoise.wire.primitives import LONGEST_STRING
 from equipoise.wire.schema import version_range
+from proving.__main__ import app as proving
 
 ROOT = Path(__file__).parent.parent
 
@@ -101,8 +103,16 @@ def _default(value: object) -> str:
 
 
 def test_the_commands_page_lists_every_command_with_its_options() -> None:
-    listed = {row[0]: re.findall(r"--[a-z-]+", row[-1]) for row in table("docs/command.md", "Commands")}
-    assert listed == dict(_commands(app, ()))
+    assert _listed("docs/command.md", "Commands") == dict(_commands(app, ()))
+
+
+def test_the_evidence_page_lists_benchmarks_and_comparisons_with_their_options() -> None:
+    assert _listed("docs/evidence.md", "Benchmarks") == dict(_commands(bench, ()))
+    assert _listed("docs/evidence.md", "Comparisons") == dict(_commands(proving, ()))
+
+
+def _listed(document: str, heading: str) -> dict[str, list[str]]:
+    return {row[0]: re.findall(r"--[a-z-]+", row[-1]) for row in table(document, heading)}
 
 
 def _commands(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:

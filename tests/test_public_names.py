@@ -15,7 +15,7 @@ import equipoise
 from equipoise import errors
 from equipoise.wire.errors import EquipoiseError
 
-NOT_FOR_USERS = ("broker", "console", "coordinator", "log", "proving", "__main__")
+NOT_FOR_USERS = ("broker", "console", "coordinator", "log", "__main__")
 INTERNAL = {"ExpandsTooFarError", "JavaUnavailable", "Stopped", "TooMuchError"}  # users meet them as others
 
 

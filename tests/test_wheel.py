@@ -6,7 +6,8 @@ import subprocess
 import sys
 import venv
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from zipfile import ZipFile
 
 import pytest
 
@@ -46,6 +47,15 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     install = [home / "venv/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     run(*install, "--constraint", pins, wheel, cwd=home)
     return home
+
+
+def test_it_holds_the_product_and_nothing_else(bare: Path) -> None:
+    (wheel,) = bare.glob("equipoise-*.whl")
+    names = [PurePosixPath(name) for name in ZipFile(wheel).namelist()]
+    assert {name.parts[0].partition("-")[0] for name in names} == {"equipoise", "pyspark_equipoise"}
+    code = [name for name in names if not name.parts[0].endswith(".dist-info")]
+    assert {name.suffix or name.name for name in code} == {".py", ".typed"}
+    assert not {"proving", "bench", "tests"} & {part for name in names for part in name.parts}
 
 
 def test_it_serves_writes_and_reads(bare: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from equipoise.assignors import Cluster, Members
-from equipoise.proving.fetched import jars, java
 from equipoise.wire.consumer_protocol import Partitions
+from proving.fetched import jars, java
 
 SOURCE = Path(__file__).with_name("JavaAssignors.java")
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from equipoise.assignors import Cluster, Members, assignor_named
-from equipoise.proving.fetched import Unavailable
 from equipoise.wire.consumer_protocol import Partitions
+from proving.fetched import Unavailable
 from tests.assignors.cases import (
     Group,
     check_valid,

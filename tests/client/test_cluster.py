@@ -15,7 +15,6 @@ from equipoise.client.cluster import Cluster, Leader, Snapshot, Wanted
 from equipoise.client.config import ConsumerConfig
 from equipoise.client.lines import Backoff, Purpose
 from equipoise.member.partitions import TopicPartition
-from equipoise.proving.brokers import EquipoiseBroker, KafkaBroker
 from equipoise.wire.apis.k03_metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -23,6 +22,7 @@ from equipoise.wire.apis.k03_metadata import (
     MetadataResponseTopic,
 )
 from equipoise.wire.errors import ErrorCode
+from proving.brokers import EquipoiseBroker, KafkaBroker
 
 QUICK = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 50}
 

@@ -16,7 +16,6 @@ from equipoise.client.config import EARLIEST, LATEST
 from equipoise.client.connection import Connection
 from equipoise.client.positions import BY_POLICY, NoOffsetForPartitionError, OffsetOutOfRangeError
 from equipoise.member.partitions import TopicPartition
-from equipoise.proving.brokers import EquipoiseBroker
 from equipoise.wire.apis.k21_delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -25,6 +24,7 @@ from equipoise.wire.apis.k21_delete_records import (
 )
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import Codec
+from proving.brokers import EquipoiseBroker
 from tests.client.reader import offsets_of, reader, run
 from tests.client.records import TIME, fill, numbered, produce
 

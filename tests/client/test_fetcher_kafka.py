@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from equipoise.client import Admin
 from equipoise.client.config import EARLIEST, LATEST
 from equipoise.member.partitions import TopicPartition
-from equipoise.proving.brokers import KafkaBroker
 from equipoise.wire.records.batch import Codec
+from proving.brokers import KafkaBroker
 from tests.client.reader import offsets_of, reader, run
 from tests.client.records import numbered, produce
 from tests.client.test_fetcher import delete_before

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from equipoise.client import Consumer, RebalanceListener, TopicPartition
-from equipoise.proving.kafka_cluster import KafkaCluster, Servers
+from proving.kafka_cluster import KafkaCluster, Servers
 from tests.client.writing import produce
 
 pytestmark = pytest.mark.kafka

@@ -14,8 +14,8 @@ from confluent_kafka import Producer as Confluent
 from equipoise import Admin, AsyncProducer, Broker, Consumer, ConsumerRecord, Producer, RecordMetadata, TopicPartition
 from equipoise.client.producer.partitioner import Sticky, murmur2, partition_for_key
 from equipoise.errors import EquipoiseError, ErrorCode, KafkaConnectionError, KafkaError, UsageError
-from equipoise.proving.brokers import EquipoiseBroker, KafkaBroker
 from equipoise.server_process import free_port
+from proving.brokers import EquipoiseBroker, KafkaBroker
 from tests.client.writing import Reachable
 from tests.interop.lossy import LossyProxy
 

@@ -11,8 +11,8 @@ import pytest
 
 from equipoise.client import Consumer, ConsumerRecord, TopicPartition
 from equipoise.client.positions import LogTruncationError
-from equipoise.proving.kafka_cluster import KafkaCluster, Servers
 from equipoise.wire.errors import ErrorCode, KafkaError
+from proving.kafka_cluster import KafkaCluster, Servers
 from tests.client.writing import produce
 
 pytestmark = pytest.mark.kafka

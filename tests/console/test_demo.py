@@ -15,7 +15,7 @@ from equipoise.console import demo, demo_members
 from equipoise.console.demo_accounts import Output, account, read_output
 from equipoise.console.demo_plot import Span, spans
 from equipoise.console.demo_watch import Look
-from tests.console.conftest import Command
+from tests.commands import Command
 
 SCRIPT = Path(__file__).with_name("demo_query.py")
 

@@ -21,7 +21,7 @@ from equipoise.console.zookeeper_words import print_words
 from equipoise.wire.errors import EquipoiseError
 from equipoise.wire.text import printable
 from equipoise.zookeeper.explain import GroupView
-from tests.console.conftest import Command
+from tests.commands import Command
 
 CLEARS = "\x1b]0;owned\x07\x1b[2J"  # sets the title of a terminal, and wipes it
 BIDI = "\u202egnp.exe"

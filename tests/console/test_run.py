@@ -19,7 +19,7 @@ from confluent_kafka import Consumer
 from equipoise.broker import Broker
 from equipoise.server_process import free_port
 from equipoise.spark.pipeline import checks
-from tests.console.conftest import Command
+from tests.commands import Command
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 PATIENCE_S = 200

@@ -14,7 +14,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Admin, Connection
-from tests.console.conftest import Command
+from tests.commands import Command
 
 PATIENCE = 120
 

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from equipoise.broker import Broker
 from equipoise.console.tables import print_table
-from tests.console.conftest import Command, Ended
+from tests.commands import Command, Ended
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from equipoise.proving.members.events import Place
-from equipoise.proving.members.fleet import Members, places_of
-from equipoise.proving.members.hosts import Membership
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequest
 from equipoise.wire.apis.k15_describe_groups import DescribeGroupsRequest
 from equipoise.wire.errors import ErrorCode
+from proving.members.events import Place
+from proving.members.fleet import Members, places_of
+from proving.members.hosts import Membership
 from tests.broker.calls import create_topic, read_partition
 from tests.broker.conftest import eventually
 from tests.broker.rawclient import RawClient

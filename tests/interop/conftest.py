@@ -15,9 +15,9 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.server import Server
-from equipoise.proving.members.events import Place
-from equipoise.proving.members.fleet import places_of
 from equipoise.wire.records.batch import BatchHeader, iter_headers
+from proving.members.events import Place
+from proving.members.fleet import places_of
 from tests.interop import groups
 from tests.interop.drivers import DRIVERS, AioKafka, Confluent, Driver, KafkaJs, KafkaPython, Kcat, MissingClient
 

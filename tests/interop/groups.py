@@ -9,10 +9,10 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.server import Server
-from equipoise.proving.fetched import Unavailable
-from equipoise.proving.members import fleet
-from equipoise.proving.members.events import Place
-from equipoise.proving.members.hosts import Host
+from proving.fetched import Unavailable
+from proving.members import fleet
+from proving.members.events import Place
+from proving.members.hosts import Host
 
 # Sessions are as short as a test wants, and nobody waits long for others to come. Some records are from 2023: retention
 # would be free to delete them.

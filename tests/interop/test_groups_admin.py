@@ -25,7 +25,7 @@ from kafka.errors import GroupIdNotFoundError, GroupSubscribedToTopicError, NoEr
 from kafka.structs import OffsetAndMetadata
 
 from equipoise.broker import Broker
-from equipoise.proving.members.fleet import Members, places_of
+from proving.members.fleet import Members, places_of
 from tests.interop.drivers import AioKafka, Confluent, KafkaJs, KafkaPython
 from tests.interop.drivers.base import PATIENCE_S
 from tests.interop.drivers.kafkajs import KafkaJsError

@@ -12,8 +12,8 @@ from equipoise.broker import Broker
 from equipoise.broker.server import Server
 from equipoise.coordinator.journal import Rebalance
 from equipoise.coordinator.step import Step
-from equipoise.proving.members.events import Place
-from equipoise.proving.members.fleet import Members, places_of
+from proving.members.events import Place
+from proving.members.fleet import Members, places_of
 from tests.interop.drivers import Confluent
 from tests.interop.drivers.base import PATIENCE_S
 from tests.interop.groups import SETTINGS, Fleet, view_group

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.proving.members.events import Event, Ledger, MemberError, Place
+from proving.members.events import Event, Ledger, MemberError, Place
 
 ZERO: Place = ("topic", 0)
 BOTH: frozenset[Place] = frozenset({ZERO, ("topic", 1)})

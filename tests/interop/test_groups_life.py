@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.proving.members.events import Place
-from equipoise.proving.members.fleet import Members
+from proving.members.events import Place
+from proving.members.fleet import Members
 from tests.interop.groups import Fleet, committed, view_group
 
 PARTITIONS = 12

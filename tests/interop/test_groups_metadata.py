@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.proving.members.fleet import Members, places_of
+from proving.members.fleet import Members, places_of
 from tests.interop.drivers import Confluent
 from tests.interop.groups import Fleet, view_group
 

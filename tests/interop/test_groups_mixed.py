@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.proving.members.events import Place
-from equipoise.proving.members.fleet import Members
+from proving.members.events import Place
+from proving.members.fleet import Members
 from tests.interop.groups import Fleet
 
 PARTITIONS = 6

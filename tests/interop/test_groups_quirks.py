@@ -13,8 +13,8 @@ from kafka.errors import NoError
 from equipoise.broker import Broker, connection
 from equipoise.broker.holding import Holding
 from equipoise.coordinator.group import Member
-from equipoise.proving.members.events import Place
-from equipoise.proving.members.fleet import Members
+from proving.members.events import Place
+from proving.members.fleet import Members
 from tests.interop.drivers import KafkaPython
 from tests.interop.groups import Fleet, view_group
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.proving.members.events import Place
-from equipoise.proving.members.fleet import Members
+from proving.members.events import Place
+from proving.members.fleet import Members
 from tests.interop.groups import Fleet, view_group
 
 PARTITIONS = 12

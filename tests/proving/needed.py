@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from equipoise.proving.fetched import Unavailable
+from proving.fetched import Unavailable
 
 Part = TypeVar("Part")
 

@@ -11,11 +11,11 @@ from confluent_kafka import Producer
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.proving.trials.accounts import Account, Read, longest_stall, numbers, settle, table
-from equipoise.proving.trials.run import is_kept
-from equipoise.proving.trials.spark import SINK
-from equipoise.proving.trials.spark_readers import Files, Topic
-from equipoise.proving.trials.writing import Writer, read_log
+from proving.trials.accounts import Account, Read, longest_stall, numbers, settle, table
+from proving.trials.run import is_kept
+from proving.trials.spark import SINK
+from proving.trials.spark_readers import Files, Topic
+from proving.trials.writing import Writer, read_log
 
 
 def test_what_nobody_read_is_lost_and_what_came_again_is_repeated() -> None:

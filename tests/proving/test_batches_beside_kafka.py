@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from equipoise.proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from equipoise.wire.apis.k22_init_producer_id import InitProducerIdRequest
@@ -21,6 +20,7 @@ from equipoise.wire.errors import ErrorCode
 from equipoise.wire.records.batch import Codec, iter_headers
 from equipoise.wire.records.build import Record, build_batch
 from equipoise.wire.records.read import read_records
+from proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
 from tests.broker.calls import (
     BY_NAME,
     NOW,

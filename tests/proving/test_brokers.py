@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from equipoise.client import Admin
-from equipoise.proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker, MockBroker
 from equipoise.wire.errors import EquipoiseError
+from proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker, MockBroker
 
 
 def topics_of(broker: BrokerProcess) -> dict[str, int]:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.proving.kafka_cluster import KafkaCluster
-from equipoise.proving.spark_cluster import SparkCluster
-from equipoise.proving.trials.accounts import Account, table
-from equipoise.proving.trials.consumers import CLIENTS, consumers_through_faults
-from equipoise.proving.trials.run import is_kept
-from equipoise.proving.trials.spark import MEMBERS, PIPELINE, SINK, spark_through_faults
-from equipoise.proving.trials.truncation import consumers_of_a_log_that_is_cut
+from proving.kafka_cluster import KafkaCluster
+from proving.spark_cluster import SparkCluster
+from proving.trials.accounts import Account, table
+from proving.trials.consumers import CLIENTS, consumers_through_faults
+from proving.trials.run import is_kept
+from proving.trials.spark import MEMBERS, PIPELINE, SINK, spark_through_faults
+from proving.trials.truncation import consumers_of_a_log_that_is_cut
 from tests.proving.needed import needed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1_500)]  # each takes about a minute, on a machine of its own

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.proving.conformance.generate import Drawing
-from equipoise.proving.conformance.listed import LISTED, document
-from equipoise.proving.conformance.play import Played, play, play_drawn
-from equipoise.proving.conformance.report import Summary, transcript
-from equipoise.proving.conformance.run import STEPS, run
-from equipoise.proving.conformance.scripts import all_scripts
-from equipoise.proving.conformance.scripts.groups import enter, stable
-from equipoise.proving.conformance.shrink import shrink
-from equipoise.proving.conformance.steps import Ask, Script, Until, describe, heartbeat, join, leave, simple_commit
-from equipoise.proving.conformance.worlds import World, prepare
+from proving.conformance.generate import Drawing
+from proving.conformance.listed import LISTED, document
+from proving.conformance.play import Played, play, play_drawn
+from proving.conformance.report import Summary, transcript
+from proving.conformance.run import STEPS, run
+from proving.conformance.scripts import all_scripts
+from proving.conformance.scripts.groups import enter, stable
+from proving.conformance.shrink import shrink
+from proving.conformance.steps import Ask, Script, Until, describe, heartbeat, join, leave, simple_commit
+from proving.conformance.worlds import World, prepare
 
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "group.initial.rebalance.delay.early": "false"}
 LONG_METADATA = simple_commit("s", metadata="longer than ten")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from equipoise.client import Admin
-from equipoise.proving.brokers import EquipoiseBroker
-from equipoise.proving.tools import Tools
 from equipoise.wire.records.batch import BatchHeader, Codec, iter_headers
+from proving.brokers import EquipoiseBroker
+from proving.tools import Tools
 from tests.proving.needed import needed
 
 pytestmark = pytest.mark.kafka

@@ -9,10 +9,10 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.proving.fetched import Unavailable
-from equipoise.proving.members.fleet import HOSTS, Fleet, Members, places_of
-from equipoise.proving.members.hosts import JsonHost, Membership
-from equipoise.proving.members.view import Generation, generations
+from proving.fetched import Unavailable
+from proving.members.fleet import HOSTS, Fleet, Members, places_of
+from proving.members.hosts import JsonHost, Membership
+from proving.members.view import Generation, generations
 
 TOPIC = "topic"
 OWN_ASSIGNOR = {"kafkajs": "roundrobin"}

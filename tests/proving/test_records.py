@@ -18,9 +18,6 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from equipoise.client import Admin
-from equipoise.proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
-from equipoise.proving.moving import OFFSETS_TOPIC, adopt_logs, copy_groups, read_topic
-from equipoise.proving.tools import Tools
 from equipoise.wire.apis.k42_delete_groups import DeleteGroupsRequest
 from equipoise.wire.apis.k47_offset_delete import (
     OffsetDeleteRequest,
@@ -32,6 +29,9 @@ from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import Record as GroupRecord
 from equipoise.wire.offsets_records import decode_record, encode_key, encode_value
 from equipoise.wire.records.build import Record
+from proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
+from proving.moving import OFFSETS_TOPIC, adopt_logs, copy_groups, read_topic
+from proving.tools import Tools
 from tests.broker.rawclient import RawClient
 from tests.proving.needed import needed
 from tests.proving.raw_members import RawGroup, RawMember, await_coordinator, commit, view_of_groups

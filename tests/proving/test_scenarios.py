@@ -7,15 +7,15 @@ import shutil
 
 import pytest
 
-from equipoise.proving.brokers import EquipoiseBroker
-from equipoise.proving.fetched import Unavailable
-from equipoise.proving.kfake import KfakeBroker
-from equipoise.proving.scenarios import play_on_both
-from equipoise.proving.scenarios.clients import CLIENTS
-from equipoise.proving.scenarios.matrix import Outcome, differences, play_all
-from equipoise.proving.scenarios.page import cells, is_all_equal, table
-from equipoise.proving.scenarios.plays import SCENARIOS
-from equipoise.proving.scenarios.stage import SETTINGS
+from proving.brokers import EquipoiseBroker
+from proving.fetched import Unavailable
+from proving.kfake import KfakeBroker
+from proving.scenarios import play_on_both
+from proving.scenarios.clients import CLIENTS
+from proving.scenarios.matrix import Outcome, differences, play_all
+from proving.scenarios.page import cells, is_all_equal, table
+from proving.scenarios.plays import SCENARIOS
+from proving.scenarios.stage import SETTINGS
 
 
 @pytest.fixture(scope="module")

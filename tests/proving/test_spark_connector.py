@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Producer
 
 from equipoise.client import Admin
-from equipoise.proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
-from equipoise.proving.fetched import jars
+from proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
+from proving.fetched import jars
 from tests.proving.needed import needed
 from tests.proving.spark_job import COMMITTED, FIRST, ODD, ODD_PARTITIONS, OFFICIAL, OURS, SECOND, TIME, TOPIC
 

@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import Producer
 
 from equipoise.client import Admin
-from equipoise.proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
-from equipoise.proving.tools import Output, Tools
 from equipoise.wire.errors import ErrorCode, UsageError
+from proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
+from proving.tools import Output, Tools
 from tests.proving.needed import needed
 from tests.proving.raw_members import RawGroup, commit
 

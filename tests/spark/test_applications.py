@@ -16,7 +16,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.proving.brokers import free_port
+from proving.brokers import free_port
 from tests.client.writing import produce
 from tests.spark.applications import Application
 from tests.spark.streams import committed, departures, everything, members, until

@@ -17,10 +17,10 @@ from confluent_kafka import Producer
 
 from equipoise.broker import Broker
 from equipoise.client import Admin, Consumer, TopicPartition
-from equipoise.proving.brokers import KafkaBroker
 from equipoise.spark.history.report import OVERVIEW, PAGE, write_report
 from equipoise.spark.history.tables import COMMITS, Request, write_tables
 from equipoise.wire.errors import UsageError
+from proving.brokers import KafkaBroker
 
 pytestmark = pytest.mark.timeout(900)  # Spark takes its time on a busy machine
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.proving.brokers import KafkaBroker
+from proving.brokers import KafkaBroker
 from tests.proving.needed import needed
 from tests.spark.hunting import SETTINGS, hunt
 

@@ -16,7 +16,7 @@ import pytest
 
 import equipoise
 from equipoise.broker import Broker
-from equipoise.proving.spark_cluster import SparkCluster, spark_home
+from proving.spark_cluster import SparkCluster, spark_home
 from tests.client.writing import produce
 from tests.spark.conftest import create
 

@@ -16,13 +16,13 @@ import pytest
 from equipoise.broker import Broker
 from equipoise.client import Admin
 from equipoise.client.chunks import Chunk
-from equipoise.proving.brokers import EquipoiseBroker, free_port
 from equipoise.spark import decoding, reading
 from equipoise.spark.ranges import OffsetRange
 from equipoise.spark.reading import read
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import Codec
 from equipoise.wire.records.build import Record, build_batch
+from proving.brokers import EquipoiseBroker, free_port
 from tests.client.records import TIME, fill, numbered, produce
 from tests.spark.conftest import create, delete_before
 from tests.spark.engine import until

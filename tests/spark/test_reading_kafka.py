@@ -8,11 +8,11 @@ import pytest
 from confluent_kafka import Producer
 
 from equipoise.client import Admin
-from equipoise.proving.brokers import KafkaBroker
 from equipoise.spark.ranges import OffsetRange
 from equipoise.wire.errors import KafkaError
 from equipoise.wire.records.batch import Codec
 from equipoise.wire.records.build import Record
+from proving.brokers import KafkaBroker
 from tests.client.records import numbered, produce
 from tests.spark.conftest import create, delete_before
 from tests.spark.reads import all_of, places, table

@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Producer
 
 from equipoise.client import Admin
-from equipoise.proving.brokers import EquipoiseBroker, KafkaBroker
+from proving.brokers import EquipoiseBroker, KafkaBroker
 from tests.proving.needed import needed
 from tests.spark.applications import ROOT, Application
 from tests.spark.streams import PATIENCE_S, Place, committed, departures, members, until

@@ -9,8 +9,8 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.proving.brokers import KafkaBroker
 from equipoise.wire.errors import ErrorCode, KafkaError
+from proving.brokers import KafkaBroker
 from tests.client.writing import Reachable
 from tests.spark.conftest import create
 from tests.spark.starting import Query

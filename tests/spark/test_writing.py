@@ -12,12 +12,12 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from equipoise.broker import Broker
 from equipoise.client import Admin, KafkaConnectionError
-from equipoise.proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
 from equipoise.spark import writing
 from equipoise.spark.sink_options import SinkOptions
 from equipoise.spark.writing import write
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.arrow import SCHEMA
+from proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
 from tests.client.writing import Reachable
 from tests.interop.lossy import LossyProxy
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterable, Mapping
 
 from equipoise.member.partitions import TopicPartition
-from equipoise.proving.members.events import Event, Row
 from equipoise.zookeeper import ConsumerRebalanceListener, ZooKeeperConsumer
 from equipoise.zookeeper.assignment import consumer_of
+from proving.members.events import Event, Row
 from tests.zookeeper.town import PATIENT
 
 SESSION_MS = 1500

@@ -10,7 +10,6 @@ import pytest
 
 from equipoise.client import Consumer
 from equipoise.member.partitions import TopicPartition
-from equipoise.proving.members.events import Row
 from equipoise.wire.errors import EquipoiseError
 from equipoise.zookeeper import (
     ConsumerRebalanceFailedError,
@@ -19,6 +18,7 @@ from equipoise.zookeeper import (
     OwnershipLostError,
     ZooKeeperServer,
 )
+from proving.members.events import Row
 from tests.zookeeper.town import MODES, Reader, Town
 
 both = pytest.mark.parametrize("mode", MODES)

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from equipoise.proving.members.events import Event
 from equipoise.zookeeper import whitelist
+from proving.members.events import Event
 from tests.zookeeper.member import heard
 from tests.zookeeper.town import MODES, Town
 

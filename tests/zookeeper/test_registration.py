@@ -14,10 +14,10 @@ from kazoo.exceptions import NoNodeError
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.proving.members.events import Ledger
 from equipoise.testing.registering import register
 from equipoise.wire.errors import UsageError
 from equipoise.zookeeper import BrokerRegistration, ZooKeeperServer
+from proving.members.events import Ledger
 from tests.zookeeper.town import Town, connected
 
 NOWHERE = "127.0.0.1:1"

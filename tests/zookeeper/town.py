@@ -19,7 +19,6 @@ from kazoo.retry import KazooRetry
 from equipoise.broker import Broker
 from equipoise.client import Admin, ConsumerRecord
 from equipoise.member.partitions import TopicPartition
-from equipoise.proving.members.events import Event, Ledger, Row
 from equipoise.server_process import free_port
 from equipoise.testing.registering import register
 from equipoise.wire.errors import EquipoiseError
@@ -28,6 +27,7 @@ from equipoise.zookeeper.assignment import consumer_of
 from equipoise.zookeeper.layout import GroupPaths, TopicFilter
 from equipoise.zookeeper.session import open_client
 from equipoise.zookeeper.streams import Stream
+from proving.members.events import Event, Ledger, Row
 
 MODES = ("faithful", "safe")
 _SESSION_MS = 20_000  # nobody loses its session because the machine is busy

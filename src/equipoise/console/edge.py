@@ -44,9 +44,25 @@ def log_warnings() -> None:
         root.addHandler(handler)
 
 
-def fail(error: Exception) -> NoReturn:
+def run_app(app: click.Group, program: str) -> None:
+    """An error of ours, or in the options, is one line on stderr and status 2, never a traceback."""
+    with at_a_terminal():
+        try:
+            app(standalone_mode=False)
+        except click.exceptions.NoArgsIsHelpError as help_text:
+            print(help_text.format_message())
+            sys.exit(FAILED)
+        except (EquipoiseError, OSError, click.ClickException) as error:
+            fail(error, program)
+        except ImportError as error:
+            fail(missing_package(error), program)
+        except click.Abort:
+            sys.exit(INTERRUPTED)
+
+
+def fail(error: Exception, program: str = "equipoise") -> NoReturn:
     """One line on stderr and status 2."""
-    print("equipoise:", printable(_told(error).strip() or type(error).__name__), file=sys.stderr)
+    print(f"{program}:", printable(_told(error).strip() or type(error).__name__), file=sys.stderr)
     sys.exit(FAILED)
 
 

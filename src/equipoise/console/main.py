@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from equipoise.console.check import check
-from equipoise.console.edge import FAILED, INTERRUPTED, at_a_terminal, fail, log_warnings, missing_package
+from equipoise.console.edge import log_warnings, run_app
 from equipoise.console.history import history
-from equipoise.console.options import Whole, choose, file_option, parse_pairs
+from equipoise.console.options import Whole, file_option, parse_pairs
 from equipoise.console.run import run as run_command
 from equipoise.console.zookeeper import registering, zookeeper
-from equipoise.wire.errors import EquipoiseError, UsageError
+from equipoise.wire.errors import UsageError
 
 if TYPE_CHECKING:
     from equipoise.broker.server import Server
@@ -28,7 +28,6 @@ bootstrap_servers = click.option(
     show_default=True,
     help="A broker of the cluster, or some, with commas.",
 )
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -91,156 +90,6 @@ def demo(without_spark: bool, picture: Path) -> None:
 
 
 @app.group()
-def bench() -> None:
-    """Measure, beside peers, in one run."""
-
-
-@bench.command("assignors", short_help="Sticky assignments, up to a million partitions.")
-@as_json
-@click.option("--quick", is_flag=True, help="Smaller sizes, some seconds.")
-def bench_assignors(as_json: bool, quick: bool) -> None:
-    """Sticky assignments up to 2,000 members and 1,000,000 partitions, beside kafka-python's."""
-    from equipoise.console.bench.assignors import run_bench
-
-    run_bench(as_json, quick)
-
-
-@bench.command("broker", short_help="Start-up, produce, fetch and memory.")
-@as_json
-def bench_broker(as_json: bool) -> None:
-    """Start-up, produce, fetch and memory of the broker, beside librdkafka's mock cluster."""
-    from equipoise.console.bench.broker import run_bench
-
-    run_bench(as_json)
-
-
-@bench.command("coordinator", short_help="Heartbeats, commits, large groups, rebalances.")
-@as_json
-@click.option("--quick", is_flag=True, help="Smaller sizes, under a minute.")
-def bench_coordinator(as_json: bool, quick: bool) -> None:
-    """Heartbeats, commits, large and many groups, restart, and rebalances of stock members."""
-    from equipoise.console.bench.coordinator import run_bench
-
-    run_bench(as_json, quick)
-
-
-@bench.command("versus-kafka", short_help="The same work on Apache Kafka.")
-@as_json
-@click.option("--quick", is_flag=True, help="Fewer rounds, one client, about two minutes.")
-@file_option("--write", "page", help="Write a page of Markdown too.")
-def bench_versus_kafka(as_json: bool, quick: bool, page: Path | None) -> None:
-    """Start-up, memory, load, and rebalances of stock members, beside Apache Kafka."""
-    from equipoise.console.bench.versus import run_bench
-
-    run_bench(as_json, quick, page)
-
-
-@bench.command("consumer", short_help="Records a second, beside other clients.")
-@as_json
-@click.option("--quick", is_flag=True, help="Fewer records and rounds, half a minute.")
-def bench_consumer(as_json: bool, quick: bool) -> None:
-    """Records read per second by our consumer, beside confluent-kafka and kafka-python."""
-    from equipoise.console.bench.consumer import run_bench
-
-    run_bench(as_json, quick)
-
-
-@bench.command("producer", short_help="Records stored a second, beside other clients.")
-@as_json
-@click.option("--quick", is_flag=True, help="Fewer records and rounds, some seconds.")
-def bench_producer(as_json: bool, quick: bool) -> None:
-    """Records stored per second by our producer, beside confluent-kafka and kafka-python."""
-    from equipoise.console.bench.producer import run_bench
-
-    run_bench(as_json, quick)
-
-
-@bench.command("handover", short_help="What readers notice of a rebalance.")
-@as_json
-@click.option("--quick", is_flag=True, help="One round.")
-def bench_handover(as_json: bool, quick: bool) -> None:
-    """What readers notice of a rebalance of our consumers under load, eager beside cooperative."""
-    from equipoise.console.bench.handover import run_bench
-
-    run_bench(as_json, quick)
-
-
-@bench.command("spark", short_help="Rows a second, beside Spark's own connector.")
-@as_json
-@click.option("--quick", is_flag=True, help="Fewer records and rounds, some two minutes.")
-def bench_spark(as_json: bool, quick: bool) -> None:
-    """Rows per second through our source and sink, and what a batch costs, beside Spark's own connector."""
-    from equipoise.console.bench.spark import run_bench
-
-    run_bench(as_json, quick)
-
-
-@bench.command("history")
-@as_json
-@click.option("--quick", is_flag=True, help="A million records.")
-@click.option("--records", metavar="N", type=Whole(24), help="So many.")
-def bench_history(as_json: bool, quick: bool, records: int | None) -> None:
-    """`equipoise history` over ten million commit records."""
-    from equipoise.console.bench.history import run_bench
-
-    run_bench(as_json, quick, records)
-
-
-@bench.command("generations", short_help="Rebalances by ZooKeeper and by coordinators.")
-@as_json
-@click.option("--quick", is_flag=True, help="4 members only, once, a minute.")
-@file_option("--picture", help="Draw the figures as PNG too.")
-def bench_generations(as_json: bool, quick: bool, picture: Path | None) -> None:
-    """Joins, leaves and crashes under ZooKeeper, as it was and safe, beside eager and cooperative coordinators."""
-    from equipoise.console.bench.generations import run_bench
-
-    run_bench(as_json, quick, picture)
-
-
-@app.group()
-def prove() -> None:
-    """Put the same questions to Apache Kafka and to Equipoise. Needs a JDK, and Maven the first time."""
-
-
-@prove.command("conformance", short_help="Every answer, compared with Apache Kafka's.")
-@click.option("--seed", envvar="EQUIPOISE_SEED", help="Of the random scripts; a new one each time.")
-@click.option("--steps", metavar="N", type=Whole(0), default=2000, show_default=True, help="Random steps at least.")
-@click.option("--only", default="", help="The scripts with this in their name.")
-def prove_conformance(seed: str | None, steps: int, only: str) -> None:
-    """Group requests, step by step, every answer compared field by field."""
-    from equipoise.proving.conformance.run import run as compare
-
-    summary = compare(seed, steps, only)
-    print(summary.text())
-    sys.exit(not summary.is_good)
-
-
-@prove.command("scenarios", short_help="Groups of real clients, on both brokers.")
-@click.option("--client", "clients", metavar="CLIENT", multiple=True, help="Only this one; repeatable.")
-@click.option("--scenario", "scenarios", metavar="SCENARIO", multiple=True, help="The same.")
-@file_option("--write", "page", help="Write a page of Markdown too.")
-def prove_scenarios(clients: tuple[str, ...], scenarios: tuple[str, ...], page: Path | None) -> None:
-    """Groups of real clients through joins, crashes, restarts and more, on both brokers."""
-    from equipoise.proving.scenarios import run as play
-    from equipoise.proving.scenarios.clients import CLIENTS
-    from equipoise.proving.scenarios.plays import SCENARIOS
-
-    chosen = choose("--client", clients, CLIENTS), choose("--scenario", scenarios, SCENARIOS)
-    sys.exit(not play(page, *chosen))
-
-
-@prove.command("clusters", short_help="Clusters whose parts are killed.")
-@click.option("--rounds", metavar="N", type=Whole(1), default=1, show_default=True, help="How often all faults happen.")
-@click.option("--trial", "trials", metavar="TRIAL", multiple=True, help="Only this one; repeatable.")
-def prove_clusters(rounds: int, trials: tuple[str, ...]) -> None:
-    """Three Kafka brokers and a Spark cluster whose parts are killed: who loses records, who reads them twice?"""
-    from equipoise.proving.trials.run import TRIALS
-    from equipoise.proving.trials.run import run as play
-
-    sys.exit(not play(rounds, choose("--trial", trials, TRIALS)))
-
-
-@app.group()
 def topics() -> None:
     """List, create, describe and delete topics, on any Kafka cluster."""
 
@@ -299,16 +148,5 @@ def topics_delete(names: tuple[str, ...], bootstrap_servers: str) -> None:
 
 
 def run() -> None:
-    """The entry point: an error of ours, or in the options, is one line on stderr and status 2, never a traceback."""
-    with at_a_terminal():
-        try:
-            app(standalone_mode=False)
-        except click.exceptions.NoArgsIsHelpError as help_text:
-            print(help_text.format_message())
-            sys.exit(FAILED)
-        except (EquipoiseError, OSError, click.ClickException) as error:
-            fail(error)
-        except ImportError as error:
-            fail(missing_package(error))
-        except click.Abort:
-            sys.exit(INTERRUPTED)
+    """The entry point."""
+    run_app(app, "equipoise")

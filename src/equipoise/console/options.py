@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,14 +56,6 @@ def _new_file(_ctx: click.Context, param: click.Parameter, path: Path | None) ->
 def file_option(*names: str, **more: Any) -> Callable[[Decorated], Decorated]:
     """A file that is written at the end of long work: whether its directory is there is known before."""
     return click.option(*names, metavar="FILE", type=click.Path(path_type=Path), callback=_new_file, **more)
-
-
-def choose(option: str, names: tuple[str, ...], known: Collection[str]) -> tuple[str, ...]:
-    """Those named, or all."""
-    unknown = set(names) - set(known)
-    if unknown:
-        raise UsageError(f"{option} {min(unknown)}: there are {', '.join(known)}")
-    return names or tuple(known)
 
 
 def parse_pairs(option: str, pairs: tuple[str, ...], example: str | None = None) -> dict[str, str]:

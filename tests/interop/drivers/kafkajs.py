@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from equipoise.proving.fetched import Unavailable
-from equipoise.proving.members.foreign import node, node_modules
+from proving.fetched import Unavailable
+from proving.members.foreign import node, node_modules
 from tests.interop.drivers.base import PATIENCE_S, Driver, MissingClient
 from tests.interop.records import Record, by_place, group_headers, without_null_headers
 

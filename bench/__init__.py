@@ -1,0 +1,1 @@
+"""`python -m bench`: figures, measured beside peers in one run."""

@@ -1,0 +1,106 @@
+"""`python -m bench NAME`: each benchmark is measured beside peers, in one run. Its module is imported when it runs."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from equipoise.console.edge import run_app
+from equipoise.console.options import Whole, file_option
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+
+
+def _quick(what: str) -> Any:
+    return click.option("--quick", is_flag=True, help=what)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def app() -> None:
+    """Measure, beside peers, in one run."""
+
+
+def _add(name: str, short_help: str, whole_help: str, *options: Any) -> None:
+    """A command whose options are the parameters of `run_bench` in the module of its name."""
+
+    def run(**chosen: Any) -> None:
+        import_module(f"bench.{name.partition('-')[0]}").run_bench(**chosen)
+
+    run.__doc__ = whole_help
+    for option in reversed((_as_json, *options)):
+        run = option(run)
+    app.command(name, short_help=short_help)(run)
+
+
+_add(
+    "assignors",
+    "Sticky assignments, up to a million partitions.",
+    "Sticky assignments up to 2,000 members and 1,000,000 partitions, beside kafka-python's.",
+    _quick("Smaller sizes, some seconds."),
+)
+_add(
+    "broker",
+    "Start-up, produce, fetch and memory.",
+    "Start-up, produce, fetch and memory of the broker, beside librdkafka's mock cluster.",
+)
+_add(
+    "consumer",
+    "Records a second, beside other clients.",
+    "Records read per second by our consumer, beside confluent-kafka and kafka-python.",
+    _quick("Fewer records and rounds, half a minute."),
+)
+_add(
+    "coordinator",
+    "Heartbeats, commits, large groups, rebalances.",
+    "Heartbeats, commits, large and many groups, restart, and rebalances of stock members.",
+    _quick("Smaller sizes, under a minute."),
+)
+_add(
+    "generations",
+    "Rebalances by ZooKeeper and by coordinators.",
+    "Joins, leaves and crashes under ZooKeeper, as it was and safe, beside eager and cooperative coordinators.",
+    _quick("4 members only, once, a minute."),
+    file_option("--picture", help="Draw the figures as PNG too."),
+)
+_add(
+    "handover",
+    "What readers notice of a rebalance.",
+    "What readers notice of a rebalance of our consumers under load, eager beside cooperative.",
+    _quick("One round."),
+)
+_add(
+    "history",
+    "`equipoise history` over ten million commits.",
+    "`equipoise history` over ten million commit records.",
+    _quick("A million records."),
+    click.option("--records", metavar="N", type=Whole(24), help="So many."),
+)
+_add(
+    "producer",
+    "Records stored a second, beside other clients.",
+    "Records stored per second by our producer, beside confluent-kafka and kafka-python.",
+    _quick("Fewer records and rounds, some seconds."),
+)
+_add(
+    "spark",
+    "Rows a second, beside Spark's own connector.",
+    "Rows per second through our source and sink, and what a batch costs, beside Spark's own connector.",
+    _quick("Fewer records and rounds, some two minutes."),
+)
+_add(
+    "versus-kafka",
+    "The same work on Apache Kafka.",
+    "Start-up, memory, load, and rebalances of stock members, beside Apache Kafka.",
+    _quick("Fewer rounds, one client, about two minutes."),
+    file_option("--write", "page", help="Write a page of Markdown too."),
+)
+
+
+def run() -> None:
+    run_app(app, "bench")
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,215 @@
+"""`python -m bench consumer`: records read per second, beside confluent-kafka and kafka-python."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from bench.figures import Figure
+from bench.machine import check_machine, progress
+from bench.results import Results
+from equipoise.client import Admin, Connection, Consumer, TopicPartition
+from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from equipoise.wire.errors import EquipoiseError
+from equipoise.wire.records.batch import iter_headers
+from proving.brokers import BrokerProcess, MemoryBroker
+
+PARTITIONS = 4
+_BY_NAME = 12  # the last version of Fetch in which topics go by name
+NOTES = (
+    "One consumer reads a topic of 4 partitions from the beginning, for so many seconds or to its end, from our broker "
+    "in memory, which is another process. Each is warm: a fifth of the time is read before the clock starts. Records "
+    "have no key. Rates are of the wall clock; the client's CPU seconds for a million records stand below.",
+    "confluent-kafka: consume(10000). kafka-python: poll(max_records=10000). Ours: poll() with max.poll.records=10000, "
+    "and poll_arrow() in tables of up to 100,000 records.",
+    "Nothing decoded: a loop on a socket that asks for the same records again and again, two requests under way, and "
+    "looks at none of them. It is what broker, loopback and memory give here: no consumer can be faster by the clock.",
+    "The verdict is of the best round of ours against the best of the peer.",
+)
+
+
+Reads = Generator[int, None, None]  # counts of records, read by read; 0: none came
+
+
+class Size(NamedTuple):
+    rounds: int
+    seconds: float
+    records: dict[int, int]  # by bytes of a value: how many are there to read
+
+
+FULL = Size(3, 3.0, {100: 6_000_000, 1000: 1_500_000})
+QUICK = Size(1, 0.6, {100: 800_000, 1000: 200_000})
+
+
+class Reader(NamedTuple):
+    key: str
+    title: str
+    open: Callable[[str, str], Reads]
+
+
+def _confluent(bootstrap_servers: str, topic: str) -> Reads:
+    from confluent_kafka import Consumer as Confluent
+    from confluent_kafka import TopicPartition as Place
+
+    settings = {"bootstrap.servers": bootstrap_servers, "group.id": "bench", "enable.auto.commit": False}
+    # With its default librdkafka rests for a second when 100,000 records lie ready.
+    consumer = Confluent(settings | {"fetch.queue.backoff.ms": 1, "log_level": 3})
+    try:
+        consumer.assign([Place(topic, number, 0) for number in range(PARTITIONS)])
+        while True:
+            yield sum(message.value() is not None for message in consumer.consume(10_000, 1.0))
+    finally:
+        consumer.close()
+
+
+def _kafka_python(bootstrap_servers: str, topic: str) -> Reads:
+    from kafka import KafkaConsumer
+    from kafka import TopicPartition as Place
+
+    consumer: Any = KafkaConsumer(bootstrap_servers=bootstrap_servers)
+    try:
+        places = [Place(topic, number) for number in range(PARTITIONS)]
+        consumer.assign(places)
+        consumer.seek_to_beginning(*places)
+        while True:
+            found = consumer.poll(timeout_ms=1000, max_records=10_000)
+            yield sum(record.value is not None for records in found.values() for record in records)
+    finally:
+        consumer.close()
+
+
+def _ours(bootstrap_servers: str, topic: str) -> Consumer:
+    consumer = Consumer(bootstrap_servers=bootstrap_servers, max_poll_records=10_000)
+    consumer.assign([TopicPartition(topic, number) for number in range(PARTITIONS)])
+    consumer.seek_to_beginning()
+    return consumer
+
+
+def _poll(bootstrap_servers: str, topic: str) -> Reads:
+    with _ours(bootstrap_servers, topic) as consumer:
+        while True:
+            yield sum(record.value is not None for record in consumer.poll())
+
+
+def _poll_arrow(bootstrap_servers: str, topic: str) -> Reads:
+    with _ours(bootstrap_servers, topic) as consumer:
+        while True:
+            table = consumer.poll_arrow()
+            yield 0 if table is None else table.num_rows - table.column("value").null_count
+
+
+def _floor(bootstrap_servers: str, topic: str) -> Reads:
+    """The same Fetch over and over, two under way, and no look at the records that come."""
+    host, port = bootstrap_servers.rsplit(":", 1)
+    partitions = [
+        FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1 << 20) for number in range(PARTITIONS)
+    ]
+    request = FetchRequest(
+        max_wait_ms=500, min_bytes=1, max_bytes=50 << 20, topics=[FetchTopic(topic=topic, partitions=partitions)]
+    )
+    with Connection(host, int(port)) as connection:
+        under_way = connection.ask(request, _BY_NAME)
+        count = 0
+        while True:
+            asked, under_way = under_way, connection.ask(request, _BY_NAME)
+            answer = connection.answer(asked, FetchResponse)
+            count = count or _count(answer)
+            yield count
+
+
+def _count(answer: FetchResponse) -> int:
+    found = [one.records for topic in answer.responses for one in topic.partitions]
+    return sum(
+        header.record_count for data in found if isinstance(data, memoryview) for _, header in iter_headers(data)
+    )
+
+
+READERS = (
+    Reader("confluent_kafka", "confluent-kafka", _confluent),
+    Reader("kafka_python", "kafka-python", _kafka_python),
+    Reader("poll", "ours, poll()", _poll),
+    Reader("poll_arrow", "ours, poll_arrow()", _poll_arrow),
+    Reader("floor", "nothing decoded", _floor),
+)
+
+
+def figures(size: Size) -> list[Figure]:
+    found = []
+    for each in size.records:
+        found += [Figure(f"{reader.key}_{each}", f"{each} B, {reader.title}", "1/s") for reader in READERS]
+        found += [Figure(f"{reader.key}_{each}_cpu", f"{each} B, {reader.title}: CPU", "s/M") for reader in READERS]
+        found.append(Figure(f"arrow_ratio_{each}", f"{each} B, poll_arrow() : confluent-kafka", "times", 3.0))
+        found.append(Figure(f"poll_ratio_{each}", f"{each} B, poll() : kafka-python", "times", 5.0))
+        found.append(Figure(f"floor_ratio_{each}", f"{each} B, nothing decoded : confluent-kafka", "times"))
+    return found
+
+
+def run_bench(as_json: bool, quick: bool) -> None:
+    """Measures for about two minutes (quick: half of one) and prints a table, or one JSON object."""
+    check_machine("consumer", "kafka", "pyarrow")
+    size = QUICK if quick else FULL
+    results = Results("consumer", figures(size), NOTES, sizes=size._asdict())
+    began = time.perf_counter()
+    with MemoryBroker() as broker, progress(len(size.records) * (size.rounds * len(READERS) + 1)) as advance:
+        for each, count in size.records.items():
+            topic = f"values-of-{each}"
+            _fill(broker, topic, each, count)
+            advance()
+            for _ in range(size.rounds):
+                for reader in READERS:
+                    _measure(results, reader, broker, topic, each, size.seconds)
+                    advance()
+            _compare(results, each)
+    results.print(as_json, time.perf_counter() - began)
+
+
+def _fill(broker: BrokerProcess, topic: str, size: int, count: int) -> None:
+    from confluent_kafka import Producer
+
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic(topic, PARTITIONS)
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "queue.buffering.max.messages": 1_000_000, "linger.ms": 20}
+    )
+    value = os.urandom(size)
+    for number in range(count):
+        while True:
+            try:
+                producer.produce(topic, value, partition=number % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    if producer.flush(120):
+        raise EquipoiseError("the records to be read could not be written within two minutes")
+
+
+def _measure(results: Results, reader: Reader, broker: BrokerProcess, topic: str, each: int, seconds: float) -> None:
+    with closing(reader.open(broker.bootstrap_servers, topic)) as reads:
+        _read(reads, seconds / 5)
+        cpu = time.process_time()
+        count, took = _read(reads, seconds)
+        cpu = time.process_time() - cpu
+    results.add(f"{reader.key}_{each}", count / took)
+    results.add(f"{reader.key}_{each}_cpu", cpu / count * 1e6)
+
+
+def _read(reads: Reads, seconds: float) -> tuple[int, float]:
+    """How many, and for how long: until the time is up or nothing comes any more."""
+    began = last = time.perf_counter()
+    count = 0
+    while last - began < seconds:
+        found = next(reads)
+        if not found and count:
+            break
+        count, last = count + found, time.perf_counter()
+    return count, last - began
+
+
+def _compare(results: Results, each: int) -> None:
+    best = {reader.key: max(results.values(f"{reader.key}_{each}")) for reader in READERS}
+    results.add(f"arrow_ratio_{each}", best["poll_arrow"] / best["confluent_kafka"])
+    results.add(f"poll_ratio_{each}", best["poll"] / best["kafka_python"])
+    results.add(f"floor_ratio_{each}", best["floor"] / best["confluent_kafka"])

@@ -1,0 +1,130 @@
+"""Groups of stock members on both brokers in turns: what a join, a leave and a crash cost them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from bench.versus_figures import MEMBERS, PARTITIONS, Case, Results
+from proving.members.events import Ledger, Span
+from proving.members.fleet import Fleet, Members, places_of
+from proving.members.hosts import Membership
+
+_HEARTBEAT_SECONDS = 3.0  # every client's default interval
+# Of the member that is killed: the shortest session that brokers allow by default. KafkaJS sends no heartbeat while
+# it waits for records, and must not wait longer than its session.
+_VICTIM: dict[str, Any] = {"session_ms": 6_000, "fetch_wait_ms": 500}
+_CALLBACKS = ("assigned", "revoked", "lost", "stopped")
+
+
+class Rebalance(NamedTuple):
+    """Seconds."""
+
+    rebalance: float  # from the first callback of anyone to the last assignment
+    whole: float  # from what caused it to the last assignment
+    unowned: float  # that a partition had no owner, the mean of all
+
+
+class Group:
+    """Members of one group on one broker. They do nothing but be members: there are no records."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, case: Case, log: Path, running: ExitStack) -> None:
+        self._client = case.client
+        self._places = places_of(topic, PARTITIONS)
+        self._stock = Membership.stock(f"stock-{case.client}-{case.kind}", (topic,), case.assignor)
+        self._fleet = running.enter_context(Fleet(bootstrap_servers, log))
+        self._members = running.enter_context(Members(self._fleet, self._stock))
+        self._numbers = itertools.count()
+        self._settled_at = 0.0
+
+    def warm_up(self) -> None:
+        """A group of one comes and goes: what a process does for the first time takes longer."""
+        stock = dataclasses.replace(self._stock, group=f"{self._stock.group}-warm-up")
+        with Members(self._fleet, stock) as members:
+            members.join("first", self._client)
+            members.wait_settled(self._places)
+
+    def first_join(self) -> Rebalance:
+        """All members of a new group at the same time, but one."""
+        return self._measure(lambda: self._new_members(MEMBERS - 1))
+
+    def join(self) -> Rebalance:
+        return self._measure(lambda: self._new_members(1))
+
+    def leave(self) -> Rebalance:
+        """The oldest member. It counts from when it stops, for some take their time to hear that they should."""
+        return self._measure(lambda: self._members.close(self._members.names[0]), from_first_callback=True)
+
+    def add_victim(self) -> None:
+        """A member in a process of its own, which can be killed."""
+        self._victim = f"victim-{next(self._numbers)}"
+        self._members.join(self._victim, self._client, alone=True, **_VICTIM)
+        self._settle()
+
+    def crash(self) -> Rebalance:
+        """SIGKILL for the victim."""
+        return self._measure(lambda: self._members.kill(self._victim))
+
+    def rest(self, chance: random.Random) -> None:
+        """Until every member has sent a heartbeat since the last rebalance, and a moment that heartbeats know nothing
+        of."""
+        until = self._settled_at + _HEARTBEAT_SECONDS * (1 + chance.random())
+        time.sleep(max(until - time.monotonic(), 0))
+
+    def _new_members(self, count: int) -> None:
+        for _ in range(count):
+            self._members.join(f"member-{next(self._numbers)}", self._client)
+
+    def _settle(self) -> None:
+        self._members.wait_settled(self._places)
+        self._settled_at = time.monotonic()
+
+    def _measure(self, cause: Callable[[], object], *, from_first_callback: bool = False) -> Rebalance:
+        told, began = self._members.now, time.monotonic()
+        cause()
+        self._settle()
+        return measure_rebalance(self._members.ledger, told, None if from_first_callback else began)
+
+
+def measure_rebalance(ledger: Ledger, told: int, began: float | None) -> Rebalance:
+    """From what was told after the first `told` events. `began`: when it was caused; None: with the first callback."""
+    callbacks = [event for event in ledger.events[told:] if event.kind in _CALLBACKS]
+    ended = max(event.at for event in callbacks if event.kind == "assigned")
+    first = min(event.at for event in callbacks)
+    began = first if began is None else began
+    owned = [sum(_shared(span, began, ended) for span in spans) for spans in ledger.spans().values()]
+    return Rebalance(ended - first, ended - began, ended - began - fmean(owned))
+
+
+def _shared(span: Span, began: float, ended: float) -> float:
+    return max(min(span.end, ended) - max(span.start, began), 0.0)
+
+
+def measure_case(results: Results, case: Case, addresses: Mapping[str, str], topic: str, log: Path) -> None:
+    """The brokers in turns, each transition on one and then on the other. `addresses` by side."""
+    chance = random.Random(case.title)
+    with ExitStack() as running, ThreadPoolExecutor() as threads:
+        groups = {side: Group(address, topic, case, log, running) for side, address in addresses.items()}
+
+        def measure(name: str, transition: Callable[[Group], Rebalance]) -> None:
+            for side, group in groups.items():
+                group.rest(chance)
+                for kind, seconds in transition(group)._asdict().items():
+                    results.add(case.key(name, kind), side, seconds)
+
+        list(threads.map(Group.warm_up, groups.values()))
+        measure("first_join", Group.first_join)
+        for _ in range(results.sizes.joins_and_leaves):
+            measure("join", Group.join)
+            measure("leave", Group.leave)
+        for _ in range(results.sizes.crashes):
+            list(threads.map(Group.add_victim, groups.values()))
+            measure("crash", Group.crash)

@@ -1,0 +1,192 @@
+"""`python -m bench versus-kafka`: Apache Kafka and our broker in turns, so that both meet the same noise."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench.machine import Advance, allow_connections, check_machine, progress
+from bench.versus_figures import (
+    FULL,
+    KAFKA,
+    NOT_FLUSHED,
+    OURS,
+    PARTITIONS,
+    QUICK,
+    SIZES,
+    Results,
+)
+from bench.versus_page import print_json, print_tables, write_page
+from equipoise.broker.server import parse_address
+from equipoise.client import Admin
+from equipoise.client.connection import Connection
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
+from proving.brokers import STOCK_JVM, BrokerProcess, EquipoiseBroker, KafkaBroker
+
+_LOAD_PARTITIONS = 4
+_UNTIL_IDLE = 1.0  # seconds after it is ready, when what a start leaves to be done is done
+_PATIENCE = 30.0
+
+_NOT_YET = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
+
+Brokers = Mapping[str, BrokerProcess]
+
+
+def run_bench(as_json: bool, quick: bool, page: Path | None) -> None:
+    """Measures for a quarter of an hour (quick: two minutes) and prints tables, or one JSON object."""
+    check_machine("versus-kafka")
+    results = Results(QUICK if quick else FULL)
+    allow_connections("versus-kafka", 3 * results.sizes.connections)
+    began = time.perf_counter()
+    with ExitStack() as running:
+        advance = running.enter_context(progress(_steps(results)))
+        brokers: Brokers = {
+            KAFKA: running.enter_context(KafkaBroker(jvm=STOCK_JVM)),
+            OURS: running.enter_context(EquipoiseBroker()),
+            NOT_FLUSHED: running.enter_context(EquipoiseBroker({"flush": "never"})),
+        }
+        _measure_starts(results, brokers, advance)
+        _measure_loads(results, brokers, advance)
+        _measure_requests(results, brokers, advance)
+        _measure_rebalances(results, brokers, advance)
+    seconds = time.perf_counter() - began
+    (print_json if as_json else print_tables)(results, seconds)
+    if page is not None:
+        write_page(page, results, seconds)
+
+
+def _steps(results: Results) -> int:
+    sizes = results.sizes
+    return sizes.starts + sizes.load_warm_ups + sizes.load_rounds + 1 + sizes.request_rounds + len(sizes.cases)
+
+
+def create_topic(broker: BrokerProcess, name: str, partitions: int) -> None:
+    """Until every partition has a leader, which Kafka's answer does not wait for."""
+    end = time.monotonic() + _PATIENCE
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic(name, partitions)
+        while not _is_led(admin, name, partitions):
+            if time.monotonic() > end:
+                raise EquipoiseError(f"{broker.name} has no leaders for topic {name} after {_PATIENCE:.0f} s")
+            time.sleep(0.02)
+
+
+def _is_led(admin: Admin, name: str, partitions: int) -> bool:
+    try:
+        found = admin.topic(name).partitions
+    except KafkaError as error:
+        if error.code not in _NOT_YET:
+            raise
+        return False
+    return len(found) == partitions and all(row.leader_id >= 0 for row in found)
+
+
+# -- start and memory
+
+
+def _measure_starts(results: Results, brokers: Brokers, advance: Advance) -> None:
+    """With a data directory that an earlier start has made; ours is at rest while Kafka starts."""
+    for _ in range(results.sizes.starts):
+        for broker in brokers.values():
+            broker.stop()
+        for side in (OURS, KAFKA):
+            broker = brokers[side].start()
+            results.add("start", side, broker.seconds_to_ready)
+            time.sleep(_UNTIL_IDLE)
+            results.add("resident_idle", side, broker.resident_mb())
+        advance()
+    brokers[NOT_FLUSHED].start()
+
+
+# -- produce and fetch
+
+
+def _measure_loads(results: Results, brokers: Brokers, advance: Advance) -> None:
+    sizes = results.sizes
+    for number in range(sizes.load_warm_ups):
+        _apply_loads(Results(sizes), brokers, f"warm-up-{number}")
+        advance()
+    for number in range(sizes.load_rounds):
+        _apply_loads(results, brokers, f"load-{number}")
+        advance()
+
+
+def _apply_loads(results: Results, brokers: Brokers, name: str) -> None:
+    for size in SIZES:
+        for side, broker in brokers.items():
+            _apply_load(results, side, broker, f"{name}-{size}", size)
+
+
+def _apply_load(results: Results, side: str, broker: BrokerProcess, topic: str, size: int) -> None:
+    from bench.load import fetch, produce
+
+    create_topic(broker, topic, _LOAD_PARTITIONS)
+    seconds = results.sizes.load_seconds
+    for what, sample in (("produce", produce(broker, topic, size, seconds)), ("fetch", fetch(broker, topic, seconds))):
+        key = f"{what}_{size}_bytes"
+        results.add(f"{key}_throughput", side, sample.megabytes_per_second)
+        results.add(f"{key}_broker_cpu", side, sample.server_ms_per_mb)
+        results.add(f"{key}_client_cpu", side, sample.client_ms_per_mb)
+    results.add("resident_loaded", side, broker.resident_mb())
+    results.add("anonymous_loaded", side, broker.anonymous_mb())
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.delete_topic(topic)
+
+
+# -- heartbeats and commits
+
+
+def _measure_requests(results: Results, brokers: Brokers, advance: Advance) -> None:
+    from bench.group_load import apply_load, commits_of, heartbeats
+    from bench.members import TOPIC, Crowd
+    from bench.offsets import await_coordinator
+
+    sizes = results.sizes
+    group_ids = [f"load-{number}" for number in range(sizes.connections)]
+    with ExitStack() as running:
+        crowds = {}
+        for side, broker in brokers.items():
+            create_topic(broker, TOPIC, PARTITIONS)
+            address = parse_address(broker.bootstrap_servers)
+            with Connection(*address) as connection:
+                await_coordinator(connection, group_ids)
+            crowds[side] = running.enter_context(Crowd(address, group_ids))
+        with ThreadPoolExecutor() as threads:  # the initial delay of all at the same time
+            list(threads.map(Crowd.form, crowds.values()))
+        loads = {side: (heartbeats(crowd.members), commits_of(1, crowd.members)) for side, crowd in crowds.items()}
+        for side, broker in brokers.items():
+            for load in loads[side]:
+                apply_load(broker, crowds[side].members, load, sizes.request_warm_up_seconds)
+        advance()
+        for _ in range(sizes.request_rounds):
+            for kind in range(2):
+                for side, broker in brokers.items():
+                    load = loads[side][kind]
+                    sample = apply_load(broker, crowds[side].members, load, sizes.request_seconds)
+                    results.add(load.key, side, sample.per_cpu_second)
+                    results.add(f"{load.key}_wall", side, sample.per_second)
+                    results.add(f"{load.key}_generator", side, sample.generator_share)
+            advance()
+
+
+# -- stock members
+
+
+def _measure_rebalances(results: Results, brokers: Brokers, advance: Advance) -> None:
+    from bench.rebalances import measure_case
+
+    topic = "rebalances"
+    for side in (KAFKA, OURS):
+        create_topic(brokers[side], topic, PARTITIONS)
+    addresses = {side: brokers[side].bootstrap_servers for side in (KAFKA, OURS)}
+    with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as scratch:
+        for case in results.sizes.cases:
+            try:
+                measure_case(results, case, addresses, topic, Path(scratch, "members.log"))
+            except EquipoiseError as error:
+                results.skipped.append(f"{case.title}: {str(error).splitlines()[0]}")
+            advance()

@@ -1,0 +1,152 @@
+"""The differences from Apache Kafka that are meant, as the comparison knows them. docs/differences.md is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from proving.conformance.steps import Ask, Script, Step
+
+PARKED = "parked"
+CLOSED = "connection closed"
+_TRANSACTION = 1
+
+
+class Found(NamedTuple):
+    """A difference: after which steps, of what (a request, a group), where in it, and both values."""
+
+    script: Script
+    history: Sequence[Step]
+    key: str
+    path: str
+    kafka: Any
+    ours: Any
+
+    def __str__(self) -> str:
+        where = f"{self.key} {self.path}".strip()
+        return f"{where}: kafka {self.kafka!r}, ours {self.ours!r}"
+
+    @property
+    def last(self) -> Ask | None:
+        return step if isinstance(step := self.history[-1], Ask) else None
+
+
+class Listed(NamedTuple):
+    name: str
+    kafka: str
+    ours: str
+    reason: str
+    matches: Callable[[Found], bool]
+    ends: bool = False  # the script cannot go on: the groups are no longer alike
+    is_compared: bool = True
+
+
+def _only_we_answer(found: Found, apis: tuple[str, ...], error: str) -> bool:
+    is_ours = isinstance(found.ours, dict) and found.ours.get("error_code") == error
+    return found.kafka == PARKED and is_ours and found.key.split()[2] in apis
+
+
+def _names_a_protocol_twice(found: Found) -> bool:
+    rows = found.last.fields.get("protocols", ()) if found.last else ()
+    return len({row["name"] for row in rows}) < len(rows)
+
+
+def _names_a_group_twice(found: Found) -> bool:
+    if found.last is None or found.path not in ("groups", "coordinators"):
+        return False
+    names = found.last.fields.get("groups") or found.last.fields.get("coordinator_keys") or []
+    return len(set(names)) < len(names)
+
+
+def _is_transaction(found: Found) -> bool:
+    return found.last is not None and found.last.fields.get("key_type") == _TRANSACTION
+
+
+LISTED = (
+    Listed(
+        "an older request of the same member",
+        "A JoinGroup or SyncGroup that a newer one of the same member has taken the place of is never answered.",
+        "It is answered REBALANCE_IN_PROGRESS.",
+        "Nobody waits for it but a client that has reconnected; an answer lets its old connection end in order.",
+        lambda found: _only_we_answer(found, ("JoinGroup", "SyncGroup"), "REBALANCE_IN_PROGRESS"),
+    ),
+    Listed(
+        "SyncGroup of a member that is removed",
+        "A parked SyncGroup of a member that leaves, or is removed, is never answered.",
+        "It is answered UNKNOWN_MEMBER_ID.",
+        "Kafka answers a parked JoinGroup so; a client should not have to wait for its own timeout.",
+        lambda found: _only_we_answer(found, ("SyncGroup",), "UNKNOWN_MEMBER_ID"),
+    ),
+    Listed(
+        "requests behind a parked one",
+        "A connection is not read while a request of it is parked: what is sent behind takes effect when that is "
+        "answered.",
+        "It takes effect at once; only its answer waits for its turn.",
+        "A LeaveGroup behind a parked JoinGroup is obeyed, and a member that closes does not hold up the others.",
+        lambda found: any(isinstance(step, Ask) and step.is_behind for step in found.history),
+        ends=True,
+    ),
+    Listed(
+        "a protocol twice in one JoinGroup",
+        "The join phase never ends: the member counts as two, and the vote fails with an internal error.",
+        "The protocol counts once.",
+        "A client's slip should not stop a group.",
+        _names_a_protocol_twice,
+        ends=True,
+    ),
+    Listed(
+        "coordinators of transactions",
+        "FindCoordinator names one.",
+        "It is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED.",
+        "Transactions are not served; this code makes every client give up at once instead of asking again.",
+        _is_transaction,
+    ),
+    Listed(
+        "DeleteGroups v3",
+        "Kafka 4.3 serves up to v2; v3 comes with 4.4.",
+        "v3 is served.",
+        "A client takes the highest version that both know, so serving one more disturbs none.",
+        lambda found: found.kafka == CLOSED and found.key.endswith(" DeleteGroups v3"),
+    ),
+    Listed(
+        "a group twice in one DescribeGroups or FindCoordinator",
+        "It is answered as often as it is named.",
+        "It is answered once.",
+        "A request of a few kilobytes could ask for the members of a large group a thousand times.",
+        _names_a_group_twice,
+    ),
+    Listed(
+        "SyncGroup while groups are loaded",
+        "COORDINATOR_LOAD_IN_PROGRESS.",
+        "REBALANCE_IN_PROGRESS.",
+        "Java and aiokafka take the former as fatal in SyncGroup; the rebalance is lost in any case, and the latter "
+        "makes every client rejoin. Loading cannot be stopped half-way, so this row is not compared.",
+        lambda found: False,
+        is_compared=False,
+    ),
+)
+
+
+def listed(found: Found) -> Listed | None:
+    return next((row for row in LISTED if row.matches(found)), None)
+
+
+_HEAD = """# Differences from Apache Kafka
+
+`python -m proving conformance` puts the same group requests to Apache Kafka and to Equipoise, step by step, and
+compares every answer field by field, what is parked, and each group's state, members and offsets. The rows below are
+all the differences known; the comparison has them as data, and fails on any other, and also when one of them no longer
+occurs.
+
+Not compared is what Kafka leaves to chance: member ids beyond their beginning, which of several members leads when the
+leader has gone, the order of lists that come out of its hash maps, and the words of error messages. Our additions to
+the timing (`docs/groups.md`) are switched off for the comparison.
+
+| | Kafka | Equipoise | why |
+|---|---|---|---|
+"""
+
+
+def document() -> str:
+    """docs/differences.md."""
+    return _HEAD + "".join(f"| {row.name} | {row.kafka} | {row.ours} | {row.reason} |\n" for row in LISTED)

@@ -1,0 +1,155 @@
+"""Answers as plain data in which the same behaviour is the same value: names in place of ids, no times, no ports.
+
+Only what Kafka itself leaves to chance is evened out: member ids, the order of hash maps, the words of messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from equipoise.wire.errors import ErrorCode
+from equipoise.wire.schema import ZERO_UUID, Struct
+from proving.conformance.steps import Ask, Generation, GroupId, Id, TopicId
+
+_GIVEN_ID = re.compile(r"(.*)-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.DOTALL)
+# Lists that come out of Kafka's hash maps.
+_UNORDERED = {
+    ("JoinGroup", "members"),
+    ("DescribeGroups", "members"),
+    ("ListGroups", "groups"),
+    ("OffsetFetch", "topics"),
+    ("OffsetFetch", "partitions"),
+    ("DeleteGroups", "results"),
+    ("DescribeGroups", "groups"),
+}
+_LONGEST = 120
+
+
+class Names:
+    """What one play has learned from one broker: ids by name and back."""
+
+    def __init__(self, groups: Mapping[str, str], topic_ids: Mapping[str, bytes], port: int) -> None:
+        self.groups = groups
+        self.port = port
+        self._group_names = {group_id: name for name, group_id in groups.items()}
+        self._topic_ids = {name: [topic_id] for name, topic_id in topic_ids.items()}
+        self._own_topics: dict[str, str] = {}
+        self._ids: dict[str, list[str]] = {}
+        self.generations: dict[str, int] = {}
+
+    def member(self, member_id: str) -> str:
+        """ "a#2" for the second id that begins with "a"; ids that no broker has made are as they are."""
+        given = _GIVEN_ID.fullmatch(member_id)
+        if given is None:
+            return member_id
+        known = self._ids.setdefault(given[1], [])
+        if member_id not in known:
+            known.append(member_id)
+        return f"{given[1]}#{known.index(member_id) + 1}"
+
+    def group(self, group_id: str) -> str:
+        return self._group_names.get(group_id, group_id)
+
+    def is_own(self, group_id: str) -> bool:
+        return group_id in self._group_names
+
+    def topic(self, topic_id: bytes) -> str:
+        if topic_id == ZERO_UUID:
+            return "none"
+        known = (
+            f"{name}#{ids.index(topic_id) + 1}" if len(ids) > 1 else name
+            for name, ids in self._topic_ids.items()
+            if topic_id in ids
+        )
+        return next(known, topic_id.hex())
+
+    def made_topic(self, name: str, actual: str, topic_id: bytes) -> None:
+        self._own_topics[name] = actual
+        self._topic_ids.setdefault(name, []).append(topic_id)
+
+    def topic_name(self, actual: str) -> str:
+        return next((name for name, one in self._own_topics.items() if one == actual), actual)
+
+    def id_of(self, wanted: Id) -> str:
+        known = self._ids.get(wanted.prefix, [])
+        if wanted.nth > len(known):
+            return "there is no such id yet"
+        return known[wanted.nth - 1] if known else ""
+
+    def resolve(self, value: Any, group: str) -> Any:
+        """A request's fields with what the names in them stand for."""
+        if isinstance(value, Id):
+            return self.id_of(value)
+        if isinstance(value, Generation):
+            return self.generations.get(group, 0) + value.plus
+        if isinstance(value, TopicId):
+            ids = self._topic_ids.get(value.topic, [value.topic.encode().ljust(16, b"?")[:16]])
+            return ids[value.nth - 1]
+        if isinstance(value, GroupId):
+            return self.groups[value.name]
+        if isinstance(value, Mapping):
+            return {name: self.resolve(one, group) for name, one in value.items()} | self._named(value)
+        return [self.resolve(one, group) for one in value] if isinstance(value, list) else value
+
+    def _named(self, row: Mapping[str, Any]) -> dict[str, str]:
+        """The topic of a row, if it was made here."""
+        return {"name": self._own_topics[row["name"]]} if row.get("name") in self._own_topics else {}
+
+
+def group_of(ask: Ask) -> str:
+    group = ask.fields.get("group_id")
+    return group.name if isinstance(group, GroupId) else str(group)
+
+
+def plain(struct: Struct, api: str, version: int, names: Names) -> dict[str, Any]:
+    """The fields that the version carries, without throttle time."""
+    rows = {}
+    for name, row in struct.fields.items():
+        if version in row.versions and name != "throttle_time_ms":
+            rows[name] = _value(api, version, name, getattr(struct, name), names)
+    if rows.get("error_code") != "NONE":
+        rows.pop("error_message", None)  # each has its own words for what the code says
+    return rows
+
+
+def _value(api: str, version: int, name: str, value: Any, names: Names) -> Any:
+    if isinstance(value, list):
+        return _list(api, version, name, value, names)
+    if isinstance(value, Struct):
+        return plain(value, api, version, names)
+    if name == "error_code":
+        return _error(value)
+    if name in ("member_id", "leader"):
+        return names.member(value)
+    if name in ("group_id", "key"):
+        return names.group(value)
+    if name == "name":
+        return names.topic_name(value)
+    if name == "topic_id":
+        return names.topic(value)
+    if name == "port":
+        return "own" if value == names.port else value
+    if isinstance(value, bytes):
+        return _text(value)
+    return value
+
+
+def _list(api: str, version: int, name: str, values: list[Any], names: Names) -> list[Any]:
+    if api == "ListGroups":
+        values = [one for one in values if names.is_own(one.group_id)]
+    rows = [_value(api, version, "", one, names) for one in values]
+    return sorted(rows, key=repr) if (api, name) in _UNORDERED else rows
+
+
+def _error(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
+def _text(data: bytes) -> str:
+    text = data.decode("ascii", "replace")
+    return (text if text.isprintable() and "\ufffd" not in text else data.hex())[:_LONGEST]

@@ -1,0 +1,59 @@
+"""The whole comparison: all scripts in their worlds, and random ones until so many steps have been compared."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from proving.conformance.play import Played, play, play_across_restart, play_drawn
+from proving.conformance.report import Summary
+from proving.conformance.scripts import all_scripts
+from proving.conformance.shrink import shrink
+from proving.conformance.steps import Script
+from proving.conformance.worlds import SETTINGS, World, open_world
+
+STEPS = 2000
+_WORLDS_AT_A_TIME = 2
+_WAITING = 24  # scripts at a time that mostly wait for timers
+_BUSY = 4
+
+
+def run(seed: str | None = None, steps: int = STEPS, only: str = "") -> Summary:
+    """`only`: the scripts with this in their name; `seed`: of the random scripts, a new one if none is given."""
+    seed = seed or secrets.token_hex(4)
+    scripts = [script for script in all_scripts() if only in str(script)]
+
+    def in_world(name: str) -> list[Played]:
+        own = [script for script in scripts if script.world == name]
+        wanted = steps if name == "main" else 0
+        return _in_world(name, own, seed, wanted) if own or wanted else []
+
+    with ThreadPoolExecutor(_WORLDS_AT_A_TIME) as pool:
+        played = [one for some in pool.map(in_world, SETTINGS) for one in some]
+    return Summary(played, seed, is_whole=not only)
+
+
+def _in_world(name: str, scripts: Sequence[Script], seed: str, steps: int) -> list[Played]:
+    with open_world(name) as world, ThreadPoolExecutor(_BUSY if world.is_busy else _WAITING) as pool:
+        if name == "restart":
+            return play_across_restart(scripts, world)
+        played = list(pool.map(lambda script: _without_pages(play(script, world)), scripts))
+        return played + _drawn(world, pool, seed, steps)
+
+
+def _drawn(world: World, pool: ThreadPoolExecutor, seed: str, steps: int) -> list[Played]:
+    played: list[Played] = []
+    names = (f"{seed}-{number}" for number in itertools.count(1))
+    while sum(one.steps for one in played) < steps:
+        some = list(itertools.islice(names, _BUSY * 2))
+        played += pool.map(lambda name: _without_pages(play_drawn(name, world)), some)
+    return [shrink(one, world) if one.different else one for one in played]
+
+
+def _without_pages(played: Played) -> Played:
+    """Nobody reads them where all is equal, and together they are large."""
+    if not played.different:
+        played.pages.clear()
+    return played

@@ -1,0 +1,112 @@
+"""A group member of aiokafka, in an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Set
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import KafkaError
+
+from proving.members.child import Member, given, serve
+
+ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+}
+
+
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        self._member.say_places("assigned", assigned)
+
+    def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        self._member.say_places("revoked", revoked)
+
+
+def config(member: Member) -> dict[str, Any]:
+    return given(
+        {
+            "bootstrap_servers": member.bootstrap_servers,
+            "group_id": member.group,
+            "group_instance_id": member.instance_id,
+            "partition_assignment_strategy": tuple(ASSIGNORS[name] for name in member.assignors),
+            "session_timeout_ms": member.session_ms,
+            "heartbeat_interval_ms": member.heartbeat_ms,
+            "max_poll_interval_ms": member.max_poll_ms,
+            "rebalance_timeout_ms": member.max_poll_ms,
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": member.commits_itself,
+            "auto_commit_interval_ms": member.commit_ms,
+            "metadata_max_age_ms": member.metadata_age_ms,
+            "fetch_max_wait_ms": member.fetch_wait_ms,
+        }
+    )
+
+
+async def live(member: Member) -> None:
+    consumer = AIOKafkaConsumer(**config(member))
+    if member.pattern is None:
+        consumer.subscribe(topics=member.topics, listener=Listener(member))
+    else:
+        consumer.subscribe(pattern=member.pattern, listener=Listener(member))
+    await consumer.start()
+    try:
+        while not member.closing.is_set():
+            await consume(member, consumer)
+        member.say("stopped")
+    finally:
+        await consumer.stop()
+
+
+async def commit_place(member: Member) -> None:
+    consumer = AIOKafkaConsumer(**config(member))
+    place = TopicPartition(*member.place)
+    consumer.assign([place])
+    await consumer.start()
+    try:
+        await commit(member, consumer, {place: member.offset})
+    finally:
+        await consumer.stop()
+
+
+async def consume(member: Member, consumer: AIOKafkaConsumer) -> None:
+    found = await consumer.getmany(timeout_ms=50)
+    records = [record for batch in found.values() for record in batch]
+    if not records:
+        return
+    rows = [(record.topic, record.partition, record.offset) for record in records]
+    await asyncio.to_thread(member.say_records, rows)  # it may pause there, and the heartbeats must go on
+    if not member.commits_itself:
+        await commit(member, consumer, None)
+
+
+async def commit(member: Member, consumer: AIOKafkaConsumer, offsets: dict[TopicPartition, int] | None) -> None:
+    try:
+        await consumer.commit(offsets)
+    except KafkaError as error:
+        member.say("refused", error=type(error).__name__)
+    else:
+        member.say("committed")
+
+
+def join(member: Member) -> None:
+    asyncio.run(live(member))
+
+
+def commit_alone(member: Member) -> None:
+    asyncio.run(commit_place(member))
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    serve(join, commit_alone)

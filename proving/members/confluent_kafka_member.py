@@ -1,0 +1,101 @@
+"""A group member of confluent-kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from proving.members.child import Member, given, serve
+
+
+def config(member: Member) -> dict[str, Any]:
+    return given(
+        {
+            "bootstrap.servers": member.bootstrap_servers,
+            "client.id": "confluent",
+            "group.id": member.group,
+            "group.instance.id": member.instance_id,
+            "partition.assignment.strategy": ",".join(member.assignors),
+            "session.timeout.ms": member.session_ms,
+            "heartbeat.interval.ms": member.heartbeat_ms,
+            "max.poll.interval.ms": member.max_poll_ms,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": member.commits_itself,
+            "auto.commit.interval.ms": member.commit_ms,
+            "topic.metadata.refresh.interval.ms": member.metadata_age_ms,
+            "fetch.wait.max.ms": member.fetch_wait_ms,
+            "reconnect.backoff.max.ms": 200,
+        }
+    )
+
+
+def join(member: Member) -> None:
+    consumer = Consumer(config(member))
+
+    def tell(kind: str) -> Any:
+        def callback(_: Consumer, places: list[TopicPartition]) -> None:
+            member.say_places(kind, places)
+
+        return callback
+
+    topics = member.topics if member.pattern is None else [f"^{member.pattern}"]
+    consumer.subscribe(topics, on_assign=tell("assigned"), on_revoke=tell("revoked"), on_lost=tell("lost"))
+    try:
+        while not member.closing.is_set():
+            consume(member, consumer)
+        member.say("stopped")
+    finally:
+        consumer.close()
+
+
+def commit_alone(member: Member) -> None:
+    consumer = Consumer(config(member))
+    topic, partition = member.place
+    try:
+        commit(
+            member,
+            lambda: consumer.commit(offsets=[TopicPartition(topic, partition, member.offset)], asynchronous=False),
+        )
+    finally:
+        consumer.close()
+
+
+def consume(member: Member, consumer: Consumer) -> None:
+    """Transport errors come as messages too; librdkafka deals with them itself."""
+    found = consumer.consume(num_messages=100, timeout=0.05)
+    errors = [error for message in found if (error := message.error()) is not None]
+    for error in errors:
+        if error.code() == KafkaError._FATAL:
+            raise KafkaException(error)
+    records = [message for message in found if message.error() is None]
+    if not records:
+        return
+    member.say_records(map(row_of, records))
+    if not member.commits_itself:
+        commit(member, lambda: consumer.commit(asynchronous=False))
+
+
+def commit(member: Member, do: Callable[[], list[TopicPartition]]) -> None:
+    """What is refused of single partitions is told with them."""
+    try:
+        refused = [place.error for place in do() if place.error is not None]
+    except KafkaException as error:
+        refused = [error.args[0]]
+    if refused:
+        member.say("refused", error=refused[0].name())
+    else:
+        member.say("committed")
+
+
+def row_of(message: Message) -> tuple[str, int, int]:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    return topic, partition, offset
+
+
+if __name__ == "__main__":
+    serve(join, commit_alone)

@@ -1,0 +1,80 @@
+"""A group member of our own consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from equipoise.client import Consumer, RebalanceListener, TopicPartition
+from equipoise.wire.errors import KafkaError
+from proving.members.child import Member, given, serve
+
+
+class Voice(RebalanceListener):
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def on_assigned(self, consumer: Any, added: Any) -> None:
+        self._member.say_places("assigned", added)
+
+    def on_revoked(self, consumer: Any, removed: Any) -> None:
+        self._member.say_places("revoked", removed)
+
+    def on_lost(self, consumer: Any, lost: Any) -> None:
+        self._member.say_places("lost", lost)
+
+
+def config(member: Member) -> dict[str, Any]:
+    return given(
+        {
+            "bootstrap.servers": member.bootstrap_servers,
+            "client.id": "equipoise",
+            "group.id": member.group,
+            "group.instance.id": member.instance_id,
+            "partition.assignment.strategy": member.assignors,
+            "session.timeout.ms": member.session_ms,
+            "heartbeat.interval.ms": member.heartbeat_ms,
+            "max.poll.interval.ms": member.max_poll_ms,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": member.commits_itself,
+            "auto.commit.interval.ms": member.commit_ms,
+            "metadata.max.age.ms": member.metadata_age_ms,
+            "fetch.max.wait.ms": member.fetch_wait_ms,
+            "reconnect.backoff.max.ms": 200,
+        }
+    )
+
+
+def join(member: Member) -> None:
+    with Consumer(config(member)) as consumer:
+        consumer.subscribe(member.topics or None, Voice(member), pattern=member.pattern)
+        while not member.closing.is_set():
+            consume(member, consumer)
+
+
+def consume(member: Member, consumer: Consumer) -> None:
+    records = consumer.poll(0.05)
+    if not records:
+        return
+    member.say_records((record.topic, record.partition, record.offset) for record in records)
+    if not member.commits_itself:
+        commit(member, consumer.commit)
+
+
+def commit_alone(member: Member) -> None:
+    with Consumer(config(member), enable_auto_commit=False) as consumer:
+        consumer.assign([member.place])
+        commit(member, lambda: consumer.commit({TopicPartition(*member.place): member.offset}))
+
+
+def commit(member: Member, do: Callable[[], None]) -> None:
+    try:
+        do()
+    except KafkaError as error:
+        member.say("refused", error=type(error).__name__)
+    else:
+        member.say("committed")
+
+
+if __name__ == "__main__":
+    serve(join, commit_alone)

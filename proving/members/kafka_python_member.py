@@ -1,0 +1,135 @@
+"""A group member of kafka-python."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.errors import KafkaConnectionError, KafkaError
+
+from proving.members.child import Member, given, serve
+
+
+def slow_range(member: Member) -> RangePartitionAssignor:
+    """`range` for everyone to see, but a leader that assigns only when it is told that it may."""
+
+    class SlowRange(RangePartitionAssignor):  # type: ignore[misc]
+        @classmethod
+        def assign(cls, cluster: Any, group_subscriptions: Any) -> Any:
+            member.say("assigning")
+            member.may_assign.acquire()
+            return super().assign(cluster, group_subscriptions)
+
+    return SlowRange()
+
+
+ASSIGNORS = {
+    "range": lambda _: RangePartitionAssignor,
+    "roundrobin": lambda _: RoundRobinPartitionAssignor,
+    "sticky": lambda _: StickyPartitionAssignor,
+    "cooperative-sticky": lambda _: CooperativeStickyAssignor,
+    "slow range": slow_range,
+}
+
+
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self._member.say_places("assigned", assigned)
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self._member.say_places("revoked", revoked)
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        self._member.say_places("lost", lost)
+
+
+def config(member: Member) -> dict[str, Any]:
+    return given(
+        {
+            "bootstrap_servers": member.bootstrap_servers,
+            "client_id": "kafka-python",
+            "group_id": member.group,
+            "group_instance_id": member.instance_id,
+            "partition_assignment_strategy": tuple(ASSIGNORS[name](member) for name in member.assignors),
+            "session_timeout_ms": member.session_ms,
+            "heartbeat_interval_ms": member.heartbeat_ms,
+            "max_poll_interval_ms": member.max_poll_ms,
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": member.commits_itself,
+            "auto_commit_interval_ms": member.commit_ms,
+            "metadata_max_age_ms": member.metadata_age_ms,
+            "fetch_max_wait_ms": member.fetch_wait_ms,
+            "reconnect_backoff_max_ms": 200,
+        }
+    )
+
+
+def join(member: Member) -> None:
+    consumer = KafkaConsumer(**config(member))
+    try:
+        if member.pattern is None:
+            consumer.subscribe(topics=member.topics, listener=Listener(member))
+        else:
+            consumer.subscribe(pattern=member.pattern, listener=Listener(member))
+        while not member.closing.is_set():
+            consume(member, consumer)
+        member.say("stopped")
+    finally:
+        consumer.close()
+
+
+def commit_alone(member: Member) -> None:
+    consumer = KafkaConsumer(**config(member))
+    place = TopicPartition(*member.place)
+    try:
+        consumer.assign([place])
+        commit(member, consumer, {place: OffsetAndMetadata(member.offset, "", -1)})
+    finally:
+        consumer.close()
+
+
+def consume(member: Member, consumer: KafkaConsumer) -> None:
+    """A poll must not be short. With a pattern each first waits for fresh metadata, which is asked for every 100 ms at
+    most; and a join that ends between two polls is thrown away, and the member joins once more.
+
+    While the broker is away poll may say so; the next one connects again.
+    """
+    records = []
+    with suppress(KafkaConnectionError):
+        records = [record for batch in consumer.poll(timeout_ms=member.poll_ms).values() for record in batch]
+    remember_join(consumer)
+    if not records:
+        return
+    member.say_records((record.topic, record.partition, record.offset) for record in records)
+    if not member.commits_itself:
+        commit(member, consumer, None)
+
+
+def commit(member: Member, consumer: KafkaConsumer, offsets: dict[TopicPartition, OffsetAndMetadata] | None) -> None:
+    try:
+        consumer.commit(offsets)
+    except KafkaError as error:
+        member.say("refused", error=type(error).__name__)
+    else:
+        member.say("committed")
+
+
+def remember_join(consumer: KafkaConsumer) -> None:
+    """kafka-python 3.0.12 forgets a join that changed topics have caused, if poll ends before it is over: with its
+    JoinGroup sent the cause is gone, the next poll sees none, and nobody ever looks at the answer."""
+    if consumer._coordinator.rejoining:
+        consumer._coordinator.request_rejoin()
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    serve(join, commit_alone)

@@ -1,0 +1,102 @@
+"""The matrix as a table, and the page docs/compatibility.md."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from inspect import getdoc
+
+from proving.brokers import kafka_version
+from proving.scenarios.clients import CLIENTS, client_version
+from proving.scenarios.matrix import Outcome, differences
+from proving.scenarios.plays import SCENARIOS
+
+_ERRORS = {"max.poll overrun": "the commit after the overrun", "standalone commit": "the commit from outside"}
+_HEAD = """# Compatibility: real clients on Equipoise and on Apache Kafka
+
+Written by `python -m proving scenarios`: each scenario is one program, played with every client on both brokers with
+the same settings, and what it notes must be the same on both: who owns how much, what is committed, what was read twice
+without need, how many generations it took, which error the application sees. (Generations are not counted with
+kafka-python, which joins once more when a join ends between two of its polls; nor, but for confluent-kafka, when the
+broker is killed: clients may then join again of their own accord.)
+
+`ok ok`: it went well on Equipoise and on Kafka, with the same outcome. `-`: the client cannot do that; the reason
+stands below the table.
+"""
+
+
+def cells(outcomes: Sequence[Outcome]) -> dict[tuple[str, str], str]:
+    """By client and scenario: what came out on Equipoise and on Kafka."""
+    other = differences(outcomes)
+    found: dict[tuple[str, str], str] = {}
+    for outcome in outcomes:
+        key = outcome.client, outcome.scenario
+        word = "-" if outcome.lacks else "FAILED" if outcome.failure else "ok"
+        found[key] = f"{found[key]} {word}" if key in found else word
+    return {key: "DIFFERENT" if key in other else "-" if text == "- -" else text for key, text in found.items()}
+
+
+def is_all_equal(outcomes: Sequence[Outcome]) -> bool:
+    return not differences(outcomes) and not any(outcome.failure for outcome in outcomes)
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """Scenarios down, clients across, both brokers in each cell; then what is to be said about single cells."""
+    found = cells(outcomes)
+    clients = [name for name in CLIENTS if any(client == name for client, _ in found)]
+    scenarios = [name for name in SCENARIOS if any(scenario == name for _, scenario in found)]
+    rows = [[scenario, *(found.get((client, scenario), "") for client in clients)] for scenario in scenarios]
+    return "\n".join([*_table(["scenario", *clients], rows), "", *_remarks(outcomes)])
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+
+    def line(words: Sequence[str]) -> str:
+        return "| " + " | ".join(word.ljust(width) for word, width in zip(words, widths, strict=True)) + " |"
+
+    return [line(head), line(["-" * width for width in widths]), *map(line, rows)]
+
+
+def _remarks(outcomes: Sequence[Outcome]) -> list[str]:
+    lacks = {f"- {one.client}, {one.scenario}: -, {one.lacks}" for one in outcomes if one.lacks}
+    failed = [
+        f"- {one.client}, {one.scenario}: FAILED on {one.broker}: {one.failure}" for one in outcomes if one.failure
+    ]
+    other = [f"- {client}, {scenario}: DIFFERENT: {text}" for (client, scenario), text in differences(outcomes).items()]
+    return [*failed, *other, *sorted(lacks)]
+
+
+def page(outcomes: Sequence[Outcome]) -> str:
+    told = [_HEAD, table(outcomes), "\n## What each scenario shows\n", *_scenarios(outcomes)]
+    told += ["\n## The errors that applications see\n", *_errors(outcomes)]
+    return "\n".join([*told, "\n## Versions\n", *_versions(outcomes), ""])
+
+
+def _scenarios(outcomes: Iterable[Outcome]) -> list[str]:
+    played = {outcome.scenario for outcome in outcomes}
+    return [
+        f"- **{name}.** {' '.join((getdoc(play) or '').split())}" for name, play in SCENARIOS.items() if name in played
+    ]
+
+
+def _errors(outcomes: Sequence[Outcome]) -> list[str]:
+    """Of the commits that must fail; equal on both brokers, or the cell above says that they are not."""
+    seen: dict[str, dict[str, str]] = {}
+    for outcome in outcomes:
+        error = outcome.notes.get("refused with", "")
+        seen.setdefault(outcome.client, {})[outcome.scenario] = error if isinstance(error, str) else ", ".join(error)
+    rows = [[client, *(errors.get(scenario) or "-" for scenario in _ERRORS)] for client, errors in seen.items()]
+    return _table(["client", *_ERRORS.values()], rows)
+
+
+def _versions(outcomes: Iterable[Outcome]) -> list[str]:
+    """Of those that have played."""
+    clients = dict.fromkeys(outcome.client for outcome in outcomes if outcome.notes)
+    python = ".".join(map(str, sys.version_info[:3]))
+    return [
+        f"- Equipoise {version('equipoise')} on Python {python}",
+        f"- Apache Kafka {kafka_version()}, one node of KRaft",
+        *(f"- {client} {client_version(client)}" for client in clients),
+    ]

@@ -1,0 +1,54 @@
+"""All trials, one after the other on the same clusters, with a table of what came of each."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from proving.kafka_cluster import KafkaCluster
+from proving.spark_cluster import SparkCluster
+from proving.trials.accounts import Account, table
+from proving.trials.consumers import OURS, consumers_through_faults
+from proving.trials.spark import EXACT, SINK, spark_through_faults
+from proving.trials.truncation import consumers_of_a_log_that_is_cut
+
+TRIALS = ("consumers", "truncation", "queries", "pipeline")
+_EXACT = (OURS, *EXACT)
+
+
+def run(rounds: int = 1, trials: Sequence[str] = TRIALS) -> bool:
+    """Plays, and prints the tables; whether ours have kept what they promise. Unavailable: there is no Apache Kafka."""
+    good = True
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-trials-")))
+        cluster = stack.enter_context(KafkaCluster())
+        for trial in trials:
+            click.echo(f"{trial}:", err=True)
+            accounts = _play(trial, cluster, home, rounds)
+            click.echo(f"\n{trial}\n\n{table(accounts)}\n")
+            good = good and all(map(is_kept, accounts))
+    return good
+
+
+def _play(trial: str, cluster: KafkaCluster, home: Path, rounds: int) -> list[Account]:
+    if trial == "consumers":
+        return consumers_through_faults(cluster, home / "members.log", rounds=rounds, patient=True, tell=_tell)
+    if trial == "truncation":
+        return consumers_of_a_log_that_is_cut(cluster, home / "members.log", tell=_tell)
+    with SparkCluster() as spark:
+        return spark_through_faults(cluster, spark, home, apps=[trial], rounds=rounds, tell=_tell)
+
+
+def is_kept(account: Account) -> bool:
+    """Whether a reader has done what we promise, if it is one of ours."""
+    if account.reader == SINK:
+        return account.lost == 0
+    return account.is_exact or account.reader not in _EXACT
+
+
+def _tell(what: str) -> None:
+    click.echo(f"  {what}", err=True)

@@ -1,0 +1,219 @@
+"""Spark on clusters that lose their parts: queries that are members of a group, our sink, a pipeline, and Spark's own
+connector beside them, on a standalone Spark cluster and three brokers of Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from equipoise.server_process import HOST
+from equipoise.wire.errors import EquipoiseError
+from proving.fetched import jars
+from proving.kafka_cluster import KafkaCluster
+from proving.spark_cluster import SparkCluster
+from proving.tree import python_module, with_tree
+from proving.trials.accounts import Account
+from proving.trials.spark_readers import Files, Topic
+from proving.trials.stage import PARTITIONS, Reader, Stage, Tell, silently
+from proving.trials.writing import Writer
+
+MEMBERS, SINK, PIPELINE, OFFICIAL = "members", "sink", "pipeline", "official connector"
+OFFICIAL_SINK = "official sink"
+EXACT = (MEMBERS, PIPELINE)  # a sink may repeat what a task had written that was killed
+APPS = ("queries", "pipeline")
+TRIGGER = "1 second"  # the queries share the cores with all processes of both clusters
+_END_S = 120.0
+_LATE, _CHANCES = "failed to connect back", 5
+_LAST_WORDS = 4000
+_QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_SETTINGS = {
+    "driver.host": HOST,
+    "driver.bindAddress": HOST,
+    "driver.memory": "512m",
+    "driver.extraJavaOptions": _QUICK,
+    "executor.memory": "512m",
+    "executor.extraJavaOptions": _QUICK,
+    "executor.cores": "2",
+    "cores.max": "4",  # so one executor on each worker
+    "sql.shuffle.partitions": "1",
+}
+
+
+Made = tuple["Application", list[Reader]]
+
+
+class Application:
+    """A driver as a process, which may not end by itself; but for one reason, with which it is started again: Spark
+    gives a Python process 10 s to connect back, which a busy machine may not have for it."""
+
+    def __init__(self, name: str, command: list[str], home: Path) -> None:
+        self.name = name
+        self._command = command
+        self._log = home / f"{name}.log"
+        self._chances = _CHANCES
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, **with_tree(), "SPARK_LOCAL_IP": HOST}
+        with self._log.open("wb") as log:
+            return subprocess.Popen(self._command, stdout=log, stderr=log, env=environment)
+
+    def check(self) -> None:
+        if self._process.poll() is None:
+            return
+        last_words = self._log.read_text()[-_LAST_WORDS:]
+        if _LATE not in last_words or not self._chances:
+            raise EquipoiseError(f"{self.name} has ended with {self._process.returncode}: {last_words}")
+        self._chances -= 1
+        self._process = self._start()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        if self._process.wait(_END_S) != 0:
+            self._chances = 0
+            self.check()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """After a failure. The JVM sees it go, and ends too."""
+        self._process.kill()
+        self._process.wait()
+
+
+class SparkStage(Stage):
+    """With a Spark cluster that has its faults too."""
+
+    def __init__(self, spark: SparkCluster, *given: Any) -> None:
+        super().__init__(*given)
+        self.spark = spark
+        self.apps: list[Application] = []
+
+    def check(self) -> None:
+        for app in self.apps:
+            app.check()
+
+    def end_readers(self) -> None:
+        for app in self.apps:
+            app.stop()
+        super().end_readers()
+
+    def kill_executors(self, worker: int) -> None:
+        """Of all applications, on one worker. Each gets another."""
+        for pid in self.spark.workers[worker].executors():
+            self.note(f"executor {pid} is killed")
+            os.kill(pid, signal.SIGKILL)
+        self.until_all_go_on()
+
+    def kill_worker(self, worker: int) -> None:
+        """With its executors; when all have gone on without it, it comes back."""
+        self.note(f"worker {worker} is killed")
+        self.spark.kill_worker(worker)
+        self.until_all_go_on()
+        self.spark.start_worker(worker)
+
+
+def spark_through_faults(
+    kafka: KafkaCluster,
+    spark: SparkCluster,
+    home: Path,
+    *,
+    apps: Sequence[str] = ("queries",),
+    rounds: int = 1,
+    tell: Tell = silently,
+) -> list[Account]:
+    """Kills of executors, of a worker and of a broker, reassignments, elections."""
+    topic = f"trial-{uuid.uuid4()}"
+    kafka.create_topic(topic, PARTITIONS)
+    stage = SparkStage(spark, kafka, Writer(kafka.bootstrap_servers, topic, PARTITIONS), [], tell)
+    with ExitStack() as stack, stage.writer:
+        for name in apps:  # one after the other: Spark waits 10 s for a Python process, and no longer
+            app, readers = _MAKERS[name](kafka, spark, home, topic)
+            stage.apps.append(stack.enter_context(app))
+            stage.readers += readers
+            stage.until_all_go_on()
+        for _ in range(rounds):
+            _round(stage)
+        return stage.finish()
+
+
+def _round(stage: SparkStage) -> None:
+    stage.kill_executors(0)
+    stage.kill_worker(1)
+    stage.kill_leader()
+    stage.move()
+    ours = [reader for reader in stage.readers if reader.name in EXACT]
+    stage.hang(stage.cluster.leader_of(stage.topic), lambda: stage.until_all_go_on(ours))
+
+
+def _queries(kafka: KafkaCluster, spark: SparkCluster, home: Path, topic: str) -> Made:
+    """One application with two members of a group, and our sink, and the same of Spark's own connector."""
+    for name in (f"{topic}-sink", f"{topic}-official"):
+        kafka.create_topic(name, PARTITIONS)
+    source = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
+    group = {"group.id": f"members-{topic}"}
+    other = {"group.id": f"sink-{topic}"}
+    queries = {
+        "members-0": _query("equipoise", source | group, "json", {"path": f"{home}/members-0"}),
+        "members-1": _query("equipoise", source | group, "json", {"path": f"{home}/members-1"}),
+        "sink": _query("equipoise", source | other, "equipoise", _to_topic(kafka, f"{topic}-sink")),
+        "official": _query("kafka", source, "json", {"path": f"{home}/official"}),
+        "official-sink": _query("kafka", source, "kafka", _to_topic(kafka, f"{topic}-official")),
+    }
+    settings = {f"spark.{name}": value for name, value in _SETTINGS.items()}
+    settings["spark.jars"] = ",".join(map(str, jars("spark").glob("*.jar")))
+    given = {"master": spark.url, "home": str(home), "settings": settings, "queries": queries, "trigger": TRIGGER}
+    command = python_module("proving.trials.spark_app", json.dumps(given))
+    return Application("queries", command, home), [
+        Files(MEMBERS, home, "members-*"),
+        Topic(SINK, kafka.bootstrap_servers, f"{topic}-sink", PARTITIONS),
+        Files(OFFICIAL, home, "official"),
+        Topic(OFFICIAL_SINK, kafka.bootstrap_servers, f"{topic}-official", PARTITIONS),
+    ]
+
+
+def _query(source: str, options: Mapping[str, str], sink: str, to: Mapping[str, str]) -> dict[str, Any]:
+    return {"source": {"format": source, "options": options}, "sink": {"format": sink, "options": to}}
+
+
+def _to_topic(kafka: KafkaCluster, topic: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic}
+
+
+def _pipeline(kafka: KafkaCluster, spark: SparkCluster, home: Path, topic: str) -> Made:
+    """As a user starts one: `equipoise run`, with two members."""
+    settings = "\n".join(f'{name} = "{value}"' for name, value in _SETTINGS.items())
+    file = home / "pipeline.toml"
+    file.write_text(f"""
+group = "pipeline-{topic}"
+checkpoint = "{home}/pipeline.progress"
+trigger = "{TRIGGER}"
+sql = "select partition, offset from source"
+
+[source]
+kafka.bootstrap.servers = "{kafka.bootstrap_servers}"
+subscribe = "{topic}"
+startingOffsets = "earliest"
+
+[sink]
+format = "json"
+path = "{home}/pipeline"
+
+[spark]
+{settings}
+""")
+    options = ["--members", "2", "--master", spark.url, "--log", str(home / "pipeline-spark.log")]
+    app = Application("pipeline", [sys.executable, "-m", "equipoise", "run", str(file), *options], home)
+    return app, [Files(PIPELINE, home, "pipeline/member=*")]
+
+
+_MAKERS = dict(zip(APPS, (_queries, _pipeline), strict=True))

@@ -1,1 +1,0 @@
-"""`equipoise bench`: figures, measured beside peers in one run."""

@@ -1,0 +1,161 @@
+"""`python -m bench versus-kafka`: a very small run, and what becomes of the numbers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import rebalances, versus
+from bench.rebalances import Rebalance, measure_case, measure_rebalance
+from bench.versus_figures import (
+    CASES,
+    KAFKA,
+    LOAD_FIGURES,
+    MACHINE_FIGURES,
+    NOT_FLUSHED,
+    OURS,
+    PARTITIONS,
+    REQUEST_FIGURES,
+    Comparison,
+    Results,
+    Sizes,
+    figures_of,
+)
+from bench.versus_page import print_tables, write_page
+from proving.brokers import QUICK_JVM, EquipoiseBroker
+from proving.members.events import Event, Ledger
+from proving.members.hosts import Membership
+from tests.commands import Command
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the bench reads process clocks of Linux")
+
+TINY = Sizes(1, 0.05, 0, 1, 20, 0.05, 0.05, 1, (), 1, 1)
+
+
+# -- a run
+
+
+@pytest.mark.soak
+@pytest.mark.kafka
+def test_a_run_has_every_figure_of_both_brokers(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(versus, "QUICK", TINY)
+    monkeypatch.setattr(versus, "STOCK_JVM", QUICK_JVM)
+    page = tmp_path / "benchmarks.md"
+    ended = command("versus-kafka", "--json", "--quick", "--write", str(page))
+    assert (ended.status, ended.err) == (0, "")
+    document = json.loads(ended.out)
+    figures = document["figures"]
+    assert list(figures) == [figure.key for figure in (*MACHINE_FIGURES, *LOAD_FIGURES, *REQUEST_FIGURES)]
+    for key, figure in figures.items():
+        assert figure[KAFKA]["median"] > 0, key
+        assert figure[OURS]["median"] > 0, key
+        assert figure["ratio"] > 0, key
+        assert (NOT_FLUSHED in figure) == (key not in ("start", "resident_idle")), key
+    assert document["not_measured"] == []
+    assert document["versions"]["kafka"] in page.read_text()
+
+
+def test_stock_members_are_measured_on_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def in_a_hurry(group: str, topics: tuple[str, ...], assignor: str) -> Membership:
+        return Membership(group, topics, assignor=assignor)
+
+    monkeypatch.setattr(Membership, "stock", in_a_hurry)
+    monkeypatch.setattr(rebalances, "_HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(rebalances, "_VICTIM", {"session_ms": 1_000})
+    case = CASES[0]
+    results = Results(TINY._replace(cases=(case,)))
+    settings = {"group.initial.rebalance.delay.ms": 100, "group.min.session.timeout.ms": 500}
+    with EquipoiseBroker(settings) as one, EquipoiseBroker(settings) as other:
+        for broker in (one, other):
+            versus.create_topic(broker, "topic", PARTITIONS)
+        addresses = {KAFKA: one.bootstrap_servers, OURS: other.bootstrap_servers}
+        measure_case(results, case, addresses, "topic", tmp_path / "log")
+    assert results.figures == figures_of(case)
+    for figure in results.figures:
+        for side in (KAFKA, OURS):
+            assert (results.median(figure, side) or 0) > 0, figure
+
+
+# -- one rebalance
+
+
+def places(*partitions: int) -> frozenset[tuple[str, int]]:
+    return frozenset(("topic", partition) for partition in partitions)
+
+
+def test_a_rebalance_is_timed_from_its_cause_and_from_the_first_callback() -> None:
+    ledger = Ledger()
+    for event in (
+        Event(0.0, "old", "assigned", places(0, 1)),
+        Event(3.0, "old", "revoked", places(0, 1)),
+        Event(3.5, "new", "assigned", places(1)),
+        Event(4.0, "old", "assigned", places(0)),
+    ):
+        ledger.note(event)
+    # Nobody had partition 0 for 1 s, partition 1 for half a second.
+    assert measure_rebalance(ledger, 1, began=1.0) == Rebalance(rebalance=1.0, whole=3.0, unowned=0.75)
+    assert measure_rebalance(ledger, 1, began=None) == Rebalance(rebalance=1.0, whole=1.0, unowned=0.75)
+
+
+def test_what_the_killed_one_had_is_without_owner_from_then_on() -> None:
+    ledger = Ledger()
+    for event in (
+        Event(0.0, "victim", "assigned", places(0)),
+        Event(0.0, "other", "assigned", places(1)),
+        Event(1.0, "victim", "killed"),
+        Event(7.0, "other", "assigned", places(0)),
+    ):
+        ledger.note(event)
+    assert measure_rebalance(ledger, 2, began=1.0) == Rebalance(rebalance=0.0, whole=6.0, unowned=3.0)
+
+
+# -- figures
+
+
+def results_of(*values: tuple[str, float, float]) -> Results:
+    results = Results(TINY._replace(cases=CASES[:1]))
+    for key, kafka, ours in values:
+        results.add(key, KAFKA, kafka)
+        results.add(key, OURS, ours)
+    return results
+
+
+def test_above_one_is_in_our_favour_whether_less_or_more_is_better() -> None:
+    results = results_of(("cost", 6.0, 2.0), ("rate", 2.0, 6.0))
+    cost, rate = Comparison("cost", "cost", "s", 3.0), Comparison("rate", "rate", "1/s", 4.0)
+    assert (results.ratio(cost), results.ratio(rate)) == (3.0, 3.0)
+    assert (results.meets_aim(cost), results.meets_aim(rate)) == (True, False)
+
+
+def test_the_median_of_the_rounds_counts() -> None:
+    results = results_of(("cost", 6.0, 2.0), ("cost", 9.0, 1.0), ("cost", 100.0, 1.5))
+    assert results.ratio(Comparison("cost", "cost", "s")) == 6.0
+
+
+def test_the_page_says_what_falls_short_and_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("kafka_version", "_java_version"):
+        monkeypatch.setattr(f"bench.versus_page.{name}", lambda: "1.2.3")
+    case = CASES[0]
+    keys = [figure.key for figure in figures_of(case)]
+    results = results_of(("start", 6.0, 0.5), ("resident_idle", 400.0, 100.0), *((key, 3.0, 1.0) for key in keys))
+    results.skipped.append("java, eager: no Java here")
+    page = tmp_path / "benchmarks.md"
+    write_page(page, results, 60.0)
+    lines = page.read_text().splitlines()
+    assert "1 of 5 aims are met. Missed:" in lines
+    assert "- resident, idle: 4 times, aim 5" in lines
+    assert "Not measured: java, eager: no Java here" in lines
+    assert "| start to ready | s | 6 | 0.5 |  | 12 | >= 10 | met |" in lines
+    assert "| confluent-kafka, eager | 3 | 1 | 3 | MISSED | 3 | 1 | 3 | MISSED | 3 | 1 | 3 |  |" in lines  # join
+    assert "| confluent-kafka, eager | 3 | 1 | 3 | MISSED | 3 | 1 | 3 |  | 3 | 1 | 3 |  |" in lines  # leave
+    print_tables(results, 60.0)
+    shown = capsys.readouterr().out
+    assert "Crash of a member, seconds" in shown
+    assert "Not measured: java, eager: no Java here" in shown
