@@ -25,7 +25,7 @@ from bench.members import TOPIC, Crowd, Member, pump
 from bench.offsets import await_coordinator, fetch_offsets
 from equipoise.broker.server import parse_address
 from equipoise.client import Admin
-from equipoise.client.connection import Connection
+from equipoise.client.net.blocking import Connection
 from equipoise.wire.errors import EquipoiseError
 from proving.brokers import AnnouncedBroker, BrokerProcess, EquipoiseBroker
 from proving.tree import python_module, with_tree

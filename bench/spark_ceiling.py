@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from equipoise.spark.reading import freeze
+from equipoise.spark.executor.reading import freeze
 from equipoise.spark.schema import arrow_schema, spark_schema
 
 _TASKS = 4

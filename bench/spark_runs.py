@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from equipoise.client import Admin
 from equipoise.spark.pipeline.starting import spark_session
-from equipoise.spark.sink_options import SinkOptions
-from equipoise.spark.writing import write
+from equipoise.spark.sink.options import SinkOptions
+from equipoise.spark.sink.writing import write
 from equipoise.wire.errors import EquipoiseError
 from proving.brokers import BrokerProcess
 from proving.fetched import Unavailable, jars

@@ -23,7 +23,7 @@ from bench.versus_figures import (
 from bench.versus_page import print_json, print_tables, write_page
 from equipoise.broker.server import parse_address
 from equipoise.client import Admin
-from equipoise.client.connection import Connection
+from equipoise.client.net.blocking import Connection
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
 from proving.brokers import STOCK_JVM, BrokerProcess, EquipoiseBroker, KafkaBroker
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from equipoise.client.connection import Connection
+from equipoise.client.net.blocking import Connection
 from equipoise.server_process import ServerProcess, free_port
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataResponse
 from equipoise.wire.errors import EquipoiseError

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 
 from equipoise.client import Admin
 from equipoise.client.admin import PartitionDescription
-from equipoise.client.connection import Connection
+from equipoise.client.net.blocking import Connection
 from equipoise.coordinator.placement import partition_for
 from equipoise.server_process import HOST, free_port
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataResponse

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from equipoise.client import Admin
 from equipoise.client.admin import TopicDescription
-from equipoise.client.connection import Connection, error_from
+from equipoise.client.net.blocking import Connection, error_from
 from equipoise.coordinator.placement import partition_for
-from equipoise.log.directory import DataDirectory
-from equipoise.log.disk import write_json
-from equipoise.log.inventory import TopicRecord
+from equipoise.log.recovery.inventory import TopicRecord
+from equipoise.log.storage.directory import DataDirectory
+from equipoise.log.storage.disk import write_json
 from equipoise.wire.apis.k00_produce import (
     PartitionProduceData,
     ProduceRequest,

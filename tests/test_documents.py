@@ -11,11 +11,11 @@ import click
 
 from bench.__main__ import app as bench
 from equipoise.broker.config import BrokerConfig, rows
-from equipoise.broker.fetch_sessions import MAX_PARTITIONS_OF_ALL
 from equipoise.broker.handlers import HANDLERS, k75_describe_topic_partitions
-from equipoise.broker.topic_config import NO_EFFECT, TOPIC_ROWS
-from equipoise.broker.topics import MAX_ELEMENTS, MAX_NEW_PARTITIONS, SPARE_ELEMENTS
-from equipoise.client.config import rows as consumer_settings
+from equipoise.broker.topics.config import NO_EFFECT, TOPIC_ROWS
+from equipoise.broker.topics.fetch_sessions import MAX_PARTITIONS_OF_ALL
+from equipoise.broker.topics.topics import MAX_ELEMENTS, MAX_NEW_PARTITIONS, SPARE_ELEMENTS
+from equipoise.client.consumer.config import rows as consumer_settings
 from equipoise.client.producer.config import rows as producer_settings
 from equipoise.console.main import app
 from equipoise.settings import kafka_name, render

@@ -22,7 +22,7 @@ INTERNAL = {"ExpandsTooFarError", "JavaUnavailable", "Stopped", "TooMuchError"} 
 def test_every_name_can_be_had() -> None:
     for name in equipoise.__all__:
         assert getattr(equipoise, name) is not None
-    assert equipoise.Consumer is import_module("equipoise.client.consumer").Consumer
+    assert equipoise.Consumer is import_module("equipoise.client.consumer.consumer").Consumer
     assert equipoise.errors.CommitFailedError is import_module("equipoise.member.errors").CommitFailedError
     assert equipoise.__version__[0].isdigit()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple, TypeVar
 
 from equipoise.client.admin import Admin
-from equipoise.client.agreement import parse_bootstrap_servers
-from equipoise.client.connection import Connection
+from equipoise.client.net.api_versions import parse_bootstrap_servers
+from equipoise.client.net.blocking import Connection
 from equipoise.coordinator.placement import partition_for
 from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataResponse

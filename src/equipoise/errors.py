@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from equipoise.lazy import importer
 
 if TYPE_CHECKING:
-    from equipoise.client.agreement import KafkaConnectionError
-    from equipoise.client.positions import (
+    from equipoise.client.fetch.subscription_state import (
         LogTruncationError,
         NoOffsetForPartitionError,
         OffsetOutOfRangeError,
         TopicReplacedError,
     )
+    from equipoise.client.net.api_versions import KafkaConnectionError
     from equipoise.member.errors import (
         CommitFailedError,
         FencedInstanceIdError,
@@ -67,8 +67,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "equipoise.client.agreement": ["KafkaConnectionError"],
-    "equipoise.client.positions": [
+    "equipoise.client.net.api_versions": ["KafkaConnectionError"],
+    "equipoise.client.fetch.subscription_state": [
         "LogTruncationError",
         "NoOffsetForPartitionError",
         "OffsetOutOfRangeError",

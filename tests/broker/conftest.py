@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker, running
-from equipoise.broker.access import Authorizer
 from equipoise.broker.clock import Ms
+from equipoise.broker.net.access import Authorizer
 from equipoise.broker.server import Server
 from tests.broker.rawclient import TIMEOUT, RawClient
 

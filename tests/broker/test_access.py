@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.access import CLUSTER, Kind, Operation, Resource
+from equipoise.broker.net.access import CLUSTER, Kind, Operation, Resource
 from equipoise.wire.apis import k33_alter_configs as k33
 from equipoise.wire.apis import k44_incremental_alter_configs as k44
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.group_journal import JOURNAL_TOPIC
+from equipoise.broker.groups.journal import JOURNAL_TOPIC
 from equipoise.client import Consumer
 from equipoise.wire.apis.k15_describe_groups import DescribeGroupsRequest
 from equipoise.wire.errors import ErrorCode

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.complaints import Complaints
+from equipoise.broker.net.complaints import Complaints
 from equipoise.wire.apis.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from equipoise.wire.apis.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from equipoise.wire.apis.k43_elect_leaders import ElectLeadersRequest, TopicPartitions

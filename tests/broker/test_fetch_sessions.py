@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.fetch_sessions import FULL, SESSIONLESS, FetchSessions, Wanted
-from equipoise.broker.topics import SPARE_ELEMENTS
+from equipoise.broker.topics.fetch_sessions import FULL, SESSIONLESS, FetchSessions, Wanted
+from equipoise.broker.topics.topics import SPARE_ELEMENTS
 from equipoise.wire.apis.k01_fetch import FetchRequest, ForgottenTopic
 from equipoise.wire.apis.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from equipoise.wire.errors import ErrorCode, KafkaError

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.access import Kind, Operation, Resource
+from equipoise.broker.net.access import Kind, Operation, Resource
 from equipoise.broker.server import Server
-from equipoise.log import disk
+from equipoise.log.storage import disk
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.records.batch import iter_headers
 from tests.broker.calls import create_topic

@@ -6,8 +6,8 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.holding import Holding, rejoins
-from equipoise.coordinator.group import Member
+from equipoise.broker.groups.held_heartbeats import Holding, rejoins
+from equipoise.coordinator.classic.group import Member
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
 from equipoise.wire.errors import ErrorCode
 from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually

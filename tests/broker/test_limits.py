@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.connection import MAX_ELEMENTS, Connection
+from equipoise.broker.net.connection import MAX_ELEMENTS, Connection
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
 from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest
 from equipoise.wire.errors import ErrorCode

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.log import disk
+from equipoise.log.storage import disk
 from equipoise.wire.apis.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from equipoise.wire.apis.k22_init_producer_id import InitProducerIdRequest
 from equipoise.wire.errors import ErrorCode

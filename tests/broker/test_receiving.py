@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.connection import Connection
-from equipoise.broker.receiving import FREE_ROOM
+from equipoise.broker.net.connection import Connection
+from equipoise.broker.net.receiving import FREE_ROOM
 from equipoise.wire.apis.headers import decode_response_header
 from equipoise.wire.apis.k00_produce import PartitionProduceResponse, ProduceResponse
 from equipoise.wire.apis.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from equipoise.broker.server import Server
-from equipoise.log import disk as disk_module
 from equipoise.log.compaction import Compaction
+from equipoise.log.storage import disk as disk_module
 from equipoise.wire.errors import ErrorCode
 from tests.broker.calls import ALL, append, batch_of, create_topic, produce, read_partition
 from tests.broker.conftest import Connect, Start, eventually

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from equipoise.broker import Broker, topics
-from equipoise.log.directory import MemoryDirectory
+from equipoise.broker import Broker
+from equipoise.broker.topics import topics
+from equipoise.log.storage.directory import MemoryDirectory
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
 from equipoise.wire.apis.k19_create_topics import (

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.topics import MAX_NEW_PARTITIONS
-from equipoise.log import directory
+from equipoise.broker.topics.topics import MAX_NEW_PARTITIONS
+from equipoise.log.storage import directory
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from equipoise.wire.apis.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from equipoise.client.cluster import Cluster
-from equipoise.client.config import EARLIEST, ConsumerConfig
-from equipoise.client.fetcher import Fetcher
-from equipoise.client.positions import Positions
-from equipoise.client.records import ConsumerRecord
+from equipoise.client.consumer.config import EARLIEST, ConsumerConfig
+from equipoise.client.fetch.fetcher import Fetcher
+from equipoise.client.fetch.records import ConsumerRecord
+from equipoise.client.fetch.subscription_state import Positions
+from equipoise.client.metadata.cluster import Cluster
 from equipoise.member.partitions import TopicPartition
 
 QUICK = {

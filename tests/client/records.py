@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.client.agreement import parse_bootstrap_servers
-from equipoise.client.connection import Connection
+from equipoise.client.net.api_versions import parse_bootstrap_servers
+from equipoise.client.net.blocking import Connection
 from equipoise.wire.apis.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.records.batch import Codec

@@ -11,9 +11,9 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Admin, KafkaConnectionError
-from equipoise.client.cluster import Cluster, Leader, Snapshot, Wanted
-from equipoise.client.config import ConsumerConfig
-from equipoise.client.lines import Backoff, Purpose
+from equipoise.client.consumer.config import ConsumerConfig
+from equipoise.client.metadata.cluster import Cluster, Leader, Snapshot, Wanted
+from equipoise.client.net.pool import Backoff, Purpose
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k03_metadata import (
     MetadataResponse,

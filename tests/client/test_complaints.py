@@ -11,8 +11,10 @@ import time
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.client import Admin, Consumer, complaints, engine
-from equipoise.client.complaints import Complaint
+from equipoise.client import Admin, Consumer
+from equipoise.client.consumer import engine
+from equipoise.client.net import complaints
+from equipoise.client.net.complaints import Complaint
 from equipoise.server_process import free_port
 from tests.client.fakes import TOPIC, FakeCluster
 from tests.client.reader import Reader, run

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from equipoise.client.config import EARLIEST, LATEST, ConsumerConfig, rows
+from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig, rows
 from equipoise.wire.errors import UsageError
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}

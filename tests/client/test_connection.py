@@ -10,7 +10,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Connection, KafkaConnectionError
-from equipoise.client.connection import error_from
+from equipoise.client.net.blocking import error_from
 from equipoise.server_process import free_port
 from equipoise.wire.apis.headers import decode_request_header
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataResponse

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.connection import Call
 from equipoise.broker.handlers import HANDLERS
+from equipoise.broker.net.connection import Call
 from equipoise.broker.server import Server
 from equipoise.client import (
     Admin,
@@ -26,8 +26,8 @@ from equipoise.client import (
     RebalanceListener,
     TopicPartition,
 )
-from equipoise.client.membership import Membership
-from equipoise.client.positions import NoOffsetForPartitionError
+from equipoise.client.fetch.subscription_state import NoOffsetForPartitionError
+from equipoise.client.group.membership import Membership
 from equipoise.member import CommitFailure
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequest

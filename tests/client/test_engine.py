@@ -11,7 +11,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Admin, Consumer, TopicPartition
-from equipoise.client.engine import Engine
+from equipoise.client.consumer.engine import Engine
 from tests.client.test_consumer import SETTINGS, Told, read, wait
 from tests.client.writing import produce
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.client import records as records_module
-from equipoise.client.chunks import Chunk
-from equipoise.client.config import ConsumerConfig
-from equipoise.client.fetched import Fetched
-from equipoise.client.leader_epochs import LogPosition
-from equipoise.client.positions import Failure, NoOffsetForPartitionError, Positions
-from equipoise.client.records import ConsumerRecord
+from equipoise.client.consumer.config import ConsumerConfig
+from equipoise.client.fetch import records as records_module
+from equipoise.client.fetch.completed_fetch import Chunk
+from equipoise.client.fetch.fetch_buffer import Fetched
+from equipoise.client.fetch.records import ConsumerRecord
+from equipoise.client.fetch.subscription_state import Failure, NoOffsetForPartitionError, Positions
+from equipoise.client.metadata.leader_epochs import LogPosition
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k01_fetch import AbortedTransaction
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError

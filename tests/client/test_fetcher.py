@@ -11,10 +11,10 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.client.agreement import parse_bootstrap_servers
-from equipoise.client.config import EARLIEST, LATEST
-from equipoise.client.connection import Connection
-from equipoise.client.positions import BY_POLICY, NoOffsetForPartitionError, OffsetOutOfRangeError
+from equipoise.client.consumer.config import EARLIEST, LATEST
+from equipoise.client.fetch.subscription_state import BY_POLICY, NoOffsetForPartitionError, OffsetOutOfRangeError
+from equipoise.client.net.api_versions import parse_bootstrap_servers
+from equipoise.client.net.blocking import Connection
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k21_delete_records import (
     DeleteRecordsPartition,
@@ -468,7 +468,7 @@ def test_a_refusal_reaches_the_application_and_passes() -> None:
 
 
 def deny_reading(server: object, allowed: threading.Event) -> None:
-    from equipoise.broker.access import Operation
+    from equipoise.broker.net.access import Operation
 
     original = server.find_partition  # type: ignore[attr-defined]
 

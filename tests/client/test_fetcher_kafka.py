@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from equipoise.client import Admin
-from equipoise.client.config import EARLIEST, LATEST
+from equipoise.client.consumer.config import EARLIEST, LATEST
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.records.batch import Codec
 from proving.brokers import KafkaBroker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.client.leader_epochs import (
+from equipoise.client.metadata.leader_epochs import (
     EpochEnd,
     EpochQuestion,
     LogPosition,

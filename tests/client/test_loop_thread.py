@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from equipoise.client.loop_thread import LoopThread
+from equipoise.client.net.loop_thread import LoopThread
 from equipoise.wire.errors import UsageError
 
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.client.agreement import KafkaConnectionError, parse_bootstrap_servers
-from equipoise.client.connection import Connection
-from equipoise.client.network import AsyncConnection
+from equipoise.client.net.api_versions import KafkaConnectionError, parse_bootstrap_servers
+from equipoise.client.net.blocking import Connection
+from equipoise.client.net.connection import AsyncConnection
 from equipoise.server_process import free_port
 from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

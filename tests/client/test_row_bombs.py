@@ -10,15 +10,15 @@ from collections.abc import Callable
 
 import pytest
 
-from equipoise.client import columns as columns_module
-from equipoise.client import fetched as fetched_module
-from equipoise.client import records as records_module
-from equipoise.client.chunks import Chunk
-from equipoise.client.config import ConsumerConfig
-from equipoise.client.fetched import Fetched
-from equipoise.client.positions import MAX_OFFSET, Positions
+from equipoise.client.consumer.config import ConsumerConfig
+from equipoise.client.fetch import columns as columns_module
+from equipoise.client.fetch import fetch_buffer as fetched_module
+from equipoise.client.fetch import records as records_module
+from equipoise.client.fetch.completed_fetch import Chunk
+from equipoise.client.fetch.fetch_buffer import Fetched
+from equipoise.client.fetch.subscription_state import MAX_OFFSET, Positions
 from equipoise.member.partitions import TopicPartition
-from equipoise.spark.decoding import Part, decode
+from equipoise.spark.executor.decoding import Part, decode
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records import rows as rows_module
 from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Codec, crc_of, iter_headers, write_header

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from equipoise.client.positions import LogTruncationError, TopicReplacedError
+from equipoise.client.fetch.subscription_state import LogTruncationError, TopicReplacedError
 from equipoise.member.commits import OffsetAndMetadata
 from equipoise.wire.apis.k01_fetch import EpochEndOffset, FetchableTopicResponse, FetchRequest, FetchResponse
 from equipoise.wire.apis.k01_fetch import PartitionData as Data

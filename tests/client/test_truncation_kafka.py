@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from equipoise.client import Consumer, ConsumerRecord, TopicPartition
-from equipoise.client.positions import LogTruncationError
+from equipoise.client.fetch.subscription_state import LogTruncationError
 from equipoise.wire.errors import ErrorCode, KafkaError
 from proving.kafka_cluster import KafkaCluster, Servers
 from tests.client.writing import produce

@@ -7,6 +7,7 @@ from datetime import timedelta, timezone
 import pytest
 
 from equipoise.console import words
+from equipoise.coordinator.classic.states import TRANSITIONS, State
 from equipoise.coordinator.events import (
     CommitRefused,
     Event,
@@ -18,7 +19,6 @@ from equipoise.coordinator.events import (
 )
 from equipoise.coordinator.journal import Rebalance, TopicPartition
 from equipoise.coordinator.reasons import Cause, Departure, Refusal, Trigger, Who
-from equipoise.coordinator.states import TRANSITIONS, State
 
 UUID = "3f2a9c1e-0b4d-4c56-9a77-1c2d3e4f5a6b"
 WHO = Who(f"consumer-3-{UUID}", "consumer-3", "/10.0.0.7", "i3")

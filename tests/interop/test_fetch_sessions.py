@@ -8,7 +8,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from equipoise.broker import Broker
-from equipoise.broker.fetch_sessions import Session
+from equipoise.broker.topics.fetch_sessions import Session
 from tests.interop.conftest import PARTITIONS
 from tests.interop.drivers import KafkaPython
 from tests.interop.drivers.base import Deadline

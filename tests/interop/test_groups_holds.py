@@ -15,8 +15,8 @@ from aiokafka import AIOKafkaConsumer
 from kafka import KafkaConsumer
 
 from equipoise.broker import Broker
-from equipoise.broker.holding import Holding, Intervals
-from equipoise.coordinator.group import Member
+from equipoise.broker.groups.held_heartbeats import Holding, Intervals
+from equipoise.coordinator.classic.group import Member
 from tests.interop.drivers.base import PATIENCE_S
 
 Holds = dict[str, list[int]]

@@ -10,9 +10,10 @@ import pytest
 from kafka.admin import MemberToRemove
 from kafka.errors import NoError
 
-from equipoise.broker import Broker, connection
-from equipoise.broker.holding import Holding
-from equipoise.coordinator.group import Member
+from equipoise.broker import Broker
+from equipoise.broker.groups.held_heartbeats import Holding
+from equipoise.broker.net import connection
+from equipoise.coordinator.classic.group import Member
 from proving.members.events import Place
 from proving.members.fleet import Members
 from tests.interop.drivers import KafkaPython

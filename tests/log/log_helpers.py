@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from equipoise.log.config import LogConfig
-from equipoise.log.disk import PartitionFiles
-from equipoise.log.memory import MemoryFiles
 from equipoise.log.partition import Appended, Flush, PartitionLog
-from equipoise.log.recovery import recover
+from equipoise.log.recovery.recovery import recover
+from equipoise.log.storage.disk import PartitionFiles
+from equipoise.log.storage.memory import MemoryFiles
 from equipoise.wire.records.batch import Codec, iter_headers, validate
 from equipoise.wire.records.build import Record, build_batch
 from equipoise.wire.records.read import read_all

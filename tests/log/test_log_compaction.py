@@ -26,11 +26,11 @@ from log_helpers import (
 )
 
 from equipoise.log import compaction as compaction_module
-from equipoise.log import disk as disk_module
 from equipoise.log.config import LogConfig
-from equipoise.log.disk import PartitionFiles
 from equipoise.log.partition import PartitionLog
 from equipoise.log.segment import Segment
+from equipoise.log.storage import disk as disk_module
+from equipoise.log.storage.disk import PartitionFiles
 from equipoise.wire.records.batch import (
     HEADER_SIZE,
     BatchHeader,

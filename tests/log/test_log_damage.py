@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from log_helpers import offsets, open_log, put, read_log, texts
 
-from equipoise.log.check import check, rebuild_topics
 from equipoise.log.config import LogConfig
-from equipoise.log.directory import DataDirectory
-from equipoise.log.inventory import TopicRecord
 from equipoise.log.partition import PartitionLog
-from equipoise.log.roster import ROSTER
+from equipoise.log.recovery.check import check, rebuild_topics
+from equipoise.log.recovery.inventory import TopicRecord
+from equipoise.log.recovery.roster import ROSTER
+from equipoise.log.storage.directory import DataDirectory
 from equipoise.wire.errors import UsageError
 
 SMALL = LogConfig(segment_bytes=300)

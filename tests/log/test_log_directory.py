@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from log_helpers import offsets, put, read_log
 
-from equipoise.log import disk as disk_module
 from equipoise.log.config import LogConfig
-from equipoise.log.directory import DataDirectory, MemoryDirectory, TopicRecord
+from equipoise.log.storage import disk as disk_module
+from equipoise.log.storage.directory import DataDirectory, MemoryDirectory, TopicRecord
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 CONFIG = LogConfig()
@@ -33,7 +33,7 @@ def test_a_second_owner_is_told_who_the_first_is(tmp_path: Path) -> None:
 
 def test_two_processes_cannot_share_a_directory(tmp_path: Path) -> None:
     script = (
-        "import sys\nfrom pathlib import Path\nfrom equipoise.log.directory import DataDirectory\n"
+        "import sys\nfrom pathlib import Path\nfrom equipoise.log.storage.directory import DataDirectory\n"
         "directory = DataDirectory(Path(sys.argv[1]))\nprint('owned', flush=True)\nsys.stdin.read()"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
@@ -84,7 +84,7 @@ def test_a_directory_that_cannot_be_written_is_refused_and_given_free(
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patch:
-        patch.setattr("equipoise.log.directory.write_json", refuse)
+        patch.setattr("equipoise.log.storage.directory.write_json", refuse)
         with pytest.raises(UsageError, match="Permission denied; mend it"):
             DataDirectory(tmp_path)
     DataDirectory(tmp_path).close()

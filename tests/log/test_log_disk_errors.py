@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from log_helpers import ALL, NOW, Medium, batch, offsets, open_log, put, read_from, read_log, texts, values
 
-from equipoise.log import disk as disk_module
 from equipoise.log.config import LogConfig
+from equipoise.log.storage import disk as disk_module
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import validate
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from log_helpers import put, read_log, texts
 
-from equipoise.log import disk as disk_module
 from equipoise.log.config import LogConfig
-from equipoise.log.disk import Disk, PartitionFiles
-from equipoise.log.faults import Faults
 from equipoise.log.partition import PartitionLog
-from equipoise.log.recovery import recover
+from equipoise.log.recovery.recovery import recover
+from equipoise.log.storage import disk as disk_module
+from equipoise.log.storage.disk import Disk, PartitionFiles
+from equipoise.log.storage.faults import Faults
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 

@@ -12,11 +12,11 @@ from queue import SimpleQueue
 import pytest
 from log_helpers import ALL, NOW, Medium, open_log, put, read_log, texts
 
-from equipoise.log import disk as disk_module
 from equipoise.log.config import LogConfig
-from equipoise.log.faults import ShortageError
-from equipoise.log.flusher import Flusher
 from equipoise.log.partition import PartitionLog
+from equipoise.log.storage import disk as disk_module
+from equipoise.log.storage.faults import ShortageError
+from equipoise.log.storage.flusher import Flusher
 from equipoise.wire.errors import KafkaError, UsageError
 
 

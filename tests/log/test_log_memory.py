@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.log.memory import MemoryStorage
+from equipoise.log.storage.memory import MemoryStorage
 
 
 @given(st.lists(st.sampled_from([1, 2, 61, 1000, 4095, 4096, 4097, 9000]), max_size=30))

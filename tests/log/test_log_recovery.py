@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from log_helpers import NOW, Medium, batch, offsets, open_log, put, read_log, texts, values
 
-from equipoise.log import recovery
 from equipoise.log.config import LogConfig
-from equipoise.log.disk import PartitionFiles
 from equipoise.log.partition import PartitionLog
+from equipoise.log.recovery import recovery
+from equipoise.log.storage.disk import PartitionFiles
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.records.batch import crc_of, stamp
 

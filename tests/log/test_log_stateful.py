@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from log_helpers import ALL, NOW, append, batch, offsets, open_log, read_log
 
 from equipoise.log.config import LogConfig
-from equipoise.log.memory import MemoryFiles
 from equipoise.log.partition import PartitionLog
+from equipoise.log.storage.memory import MemoryFiles
 from equipoise.wire.records.batch import Codec, iter_headers
 from equipoise.wire.records.build import Record
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from equipoise.assignors import Topic, assignor_named
 from equipoise.console import words
+from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.config import GroupConfig
-from equipoise.coordinator.group import Group
 from equipoise.coordinator.shard import Shard, Status
 from equipoise.coordinator.step import Caller
 from equipoise.coordinator.step import Step as ShardStep

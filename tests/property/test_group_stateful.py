@@ -25,8 +25,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from equipoise.coordinator.classic.states import TRANSITIONS, State
 from equipoise.coordinator.events import StateChanged
-from equipoise.coordinator.states import TRANSITIONS, State
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.errors import ErrorCode
 from tests.spec.context import Call, Context, assignment, partitions_in, protocols

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.broker.group_loader import GroupLoader
+from equipoise.broker.groups.loader import GroupLoader
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.shard import Shard
 from equipoise.wire.errors import KafkaError

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.client.agreement import parse_bootstrap_servers
-from equipoise.client.connection import Connection
+from equipoise.client.net.api_versions import parse_bootstrap_servers
+from equipoise.client.net.blocking import Connection
 from equipoise.spark.pipeline.config import Pipeline
 from equipoise.wire.apis.k21_delete_records import (
     DeleteRecordsPartition,
@@ -60,8 +60,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def _connections_are_closed() -> Iterator[None]:
     """Those that reading keeps for the next task of its process."""
     yield
-    if "equipoise.spark.leaders" in sys.modules:
-        sys.modules["equipoise.spark.leaders"].forget_all()
+    if "equipoise.spark.executor.leaders" in sys.modules:
+        sys.modules["equipoise.spark.executor.leaders"].forget_all()
 
 
 @pytest.fixture

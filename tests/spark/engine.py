@@ -12,10 +12,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from equipoise.spark.offsets import INITIAL, SourceOffset
 from equipoise.spark.options import SourceOptions
-from equipoise.spark.progress import Progress
-from equipoise.spark.session import Session
+from equipoise.spark.source.offsets import INITIAL, SourceOffset
+from equipoise.spark.source.progress import Progress
+from equipoise.spark.source.session import Session
 
 Range = tuple[str, int, int, int]
 PATIENCE_S = 120.0

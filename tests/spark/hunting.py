@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 
 from equipoise.client import Admin, Consumer
 from equipoise.member import Callback, Kind
-from equipoise.spark.offsets import INITIAL, SourceOffset
+from equipoise.spark.source.offsets import INITIAL, SourceOffset
 from equipoise.wire.errors import EquipoiseError
 from tests.client.writing import Reachable
 from tests.spark.engine import Engine, Range, until

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.member import TopicPartition
-from equipoise.spark.admission import Patience, available, share
+from equipoise.spark.source.read_limit import Patience, available, share
 
 Sizes = dict[TopicPartition, int]
 SIZES = st.dictionaries(st.builds(TopicPartition, st.just("t"), st.integers(0, 20)), st.integers(0, 10**12), min_size=1)

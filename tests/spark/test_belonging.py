@@ -13,13 +13,13 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from equipoise.broker import Broker
-from equipoise.spark.foreign import check_own
-from equipoise.spark.offsets import SourceOffset
 from equipoise.spark.options import SourceOptions
 from equipoise.spark.pipeline.belonging import Belonging, Places
 from equipoise.spark.pipeline.config import Pipeline
 from equipoise.spark.pipeline.errors import PipelineError
 from equipoise.spark.pipeline.files import Local, Remote
+from equipoise.spark.source.foreign import check_own
+from equipoise.spark.source.offsets import SourceOffset
 from equipoise.wire.errors import UsageError
 from tests.client.writing import produce_keys
 from tests.spark.conftest import Play, create

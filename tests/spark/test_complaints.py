@@ -7,9 +7,10 @@ import logging
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.client import Admin, complaints
+from equipoise.client import Admin
+from equipoise.client.net import complaints
 from equipoise.server_process import free_port
-from equipoise.spark import progress
+from equipoise.spark.source import progress
 from equipoise.wire.errors import UsageError
 from tests.client.writing import produce
 from tests.spark.engine import Engine, until

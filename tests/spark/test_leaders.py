@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from equipoise.client.agreement import KafkaConnectionError
+from equipoise.client.net.api_versions import KafkaConnectionError
 from equipoise.member.partitions import TopicPartition
-from equipoise.spark.leaders import Leaders
+from equipoise.spark.executor.leaders import Leaders
 from equipoise.spark.options import SourceOptions
-from equipoise.spark.ranges import OffsetRange
+from equipoise.spark.source.ranges import OffsetRange
 from tests.client.fakes import RECORDS, TOPIC, FakeCluster
 from tests.spark.brokers import aside
 from tests.spark.engine import until

@@ -70,7 +70,7 @@ def test_no_batch_is_planned_before_the_last_is_known_to_the_group(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a crash would repeat two of them."""
-    monkeypatch.setattr("equipoise.spark.progress._JOIN_SECONDS", 0.0)
+    monkeypatch.setattr("equipoise.spark.source.progress._JOIN_SECONDS", 0.0)
     fill(broker)
     engine = Engine(broker.bootstrap_servers, **MEMBER)
     until("there is a batch", engine.batch)
@@ -286,7 +286,7 @@ def test_a_static_member_whose_place_is_taken_says_so(broker: Broker) -> None:
 
 
 def test_an_eager_group_with_a_plain_consumer(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("equipoise.spark.progress._JOIN_SECONDS", 0.0)  # both wait in this thread
+    monkeypatch.setattr("equipoise.spark.source.progress._JOIN_SECONDS", 0.0)  # both wait in this thread
     fill(broker)
     eager = {**MEMBER, "kafka__partition__assignment__strategy": "range"}
     engine = Engine(broker.bootstrap_servers, **eager)

@@ -173,7 +173,7 @@ def test_spark_that_does_not_call_loses_its_partitions_and_joins_again(broker: B
 def test_a_plain_consumer_in_the_same_group_shares_with_a_query(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("equipoise.spark.progress._JOIN_SECONDS", 0.0)  # both wait in this thread
+    monkeypatch.setattr("equipoise.spark.source.progress._JOIN_SECONDS", 0.0)  # both wait in this thread
     fill(broker)
     engine = Engine(broker.bootstrap_servers, **MEMBER)
     until("it has all", lambda: len(engine.owned) == PARTITIONS, engine.batch)

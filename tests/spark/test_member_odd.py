@@ -244,7 +244,7 @@ def test_a_group_that_does_not_settle(broker: Broker, monkeypatch: pytest.Monkey
     until("it has begun", lambda: engine.commits and engine.owned, engine.batch)
     impatient = replace(engine.options.consumer, default_api_timeout_ms=1_000)
     monkeypatch.setattr(engine.progress, "_options", replace(engine.options, consumer=impatient))
-    monkeypatch.setattr("equipoise.spark.shared.Shared.is_settled", False)
+    monkeypatch.setattr("equipoise.spark.source.shared.Shared.is_settled", False)
     assert not engine.plan()
     engine.session.run(engine.progress.set_goal(), "the goal")
     with pytest.raises(KafkaError, match=r"group g has not said within 0.5 s what this query is to read"):
@@ -257,7 +257,7 @@ def test_a_broker_that_takes_its_time_has_lost_nothing(broker: Broker, monkeypat
     """An answer that is late is waited for, not asked for again and again."""
     fill(broker)
     engine = Engine(broker.bootstrap_servers, **MEMBER)
-    monkeypatch.setattr("equipoise.spark.progress._ABSENT_SECONDS", 0.1)
+    monkeypatch.setattr("equipoise.spark.source.progress._ABSENT_SECONDS", 0.1)
     ends = engine.session.ends
 
     async def slow(*given: Any) -> Any:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.member import TopicPartition
-from equipoise.spark.offsets import INITIAL, SourceOffset
-from equipoise.spark.tokens import own_batch, token
+from equipoise.spark.source.commit_metadata import own_batch, token
+from equipoise.spark.source.offsets import INITIAL, SourceOffset
 from equipoise.wire.errors import UsageError
 
 PLACES = st.dictionaries(

@@ -162,7 +162,7 @@ rows = orders.select("partition", "offset", udf(python)("value").alias("python")
 writer = rows.writeStream.format("parquet").option("path", "out").option("checkpointLocation", "state")
 writer.trigger(availableNow=True).start().awaitTermination()
 """
-REGISTER = "from equipoise.spark.source import EquipoiseSource\nspark.dataSource.register(EquipoiseSource)"
+REGISTER = "from equipoise.spark import EquipoiseSource\nspark.dataSource.register(EquipoiseSource)"
 
 
 def submit(cluster: SparkCluster, broker: Broker, home: Path, *options: str, register: str, **more: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from equipoise.client.config import EARLIEST, LATEST
+from equipoise.client.consumer.config import EARLIEST, LATEST
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.options import GROUP, Choice, Place, SourceOptions
 from equipoise.wire.errors import UsageError

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.spark import ranges as ranges_module
 from equipoise.spark.options import Choice, Place, SourceOptions
-from equipoise.spark.ranges import OffsetRange, plan
+from equipoise.spark.source import ranges as ranges_module
+from equipoise.spark.source.ranges import OffsetRange, plan
 
 OPTIONS = SourceOptions.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, streaming=False)
 COLUMNS = ("key", "value")

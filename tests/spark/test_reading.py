@@ -15,10 +15,10 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.client.chunks import Chunk
-from equipoise.spark import decoding, reading
-from equipoise.spark.ranges import OffsetRange
-from equipoise.spark.reading import read
+from equipoise.client.fetch.completed_fetch import Chunk
+from equipoise.spark.executor import decoding, reading
+from equipoise.spark.executor.reading import read
+from equipoise.spark.source.ranges import OffsetRange
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import Codec
 from equipoise.wire.records.build import Record, build_batch

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from equipoise.client.agreement import KafkaConnectionError
-from equipoise.client.connection import Asked
+from equipoise.client.net.api_versions import KafkaConnectionError
+from equipoise.client.net.blocking import Asked
 from equipoise.member.partitions import TopicPartition
-from equipoise.spark import reading
-from equipoise.spark.leaders import Leader
-from equipoise.spark.ranges import OffsetRange
-from equipoise.spark.reading import read
+from equipoise.spark.executor import reading
+from equipoise.spark.executor.leaders import Leader
+from equipoise.spark.executor.reading import read
+from equipoise.spark.source.ranges import OffsetRange
 from equipoise.wire.apis.k01_fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -315,7 +315,7 @@ def test_pandas_is_not_imported() -> None:
     script = """
 import sys
 import pyspark_equipoise
-from equipoise.spark.decoding import Part, decode
+from equipoise.spark.executor.decoding import Part, decode
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.records.batch import read_header
 from equipoise.wire.records.build import Record, build_batch

@@ -20,8 +20,8 @@ from pyspark.sql.types import (
 
 from equipoise.broker import Broker
 from equipoise.settings import render
-from equipoise.spark import sink, writing
-from equipoise.spark.sink_options import PRODUCER_WITHOUT_EFFECT, SinkOptions, rows
+from equipoise.spark.sink import sink, writing
+from equipoise.spark.sink.options import PRODUCER_WITHOUT_EFFECT, SinkOptions, rows
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.batch import Codec
 from tests.test_documents import ROOT

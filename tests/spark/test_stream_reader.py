@@ -14,10 +14,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.spark.offsets import Json
 from equipoise.spark.options import SourceOptions
-from equipoise.spark.ranges import OffsetRange
-from equipoise.spark.stream import StreamReader
+from equipoise.spark.source.offsets import Json
+from equipoise.spark.source.ranges import OffsetRange
+from equipoise.spark.source.stream import StreamReader
 from equipoise.wire.errors import UsageError
 from tests.client.writing import produce
 

@@ -10,7 +10,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.spark.ranges import OffsetRange
+from equipoise.spark.source.ranges import OffsetRange
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from equipoise.wire.errors import KafkaError, UsageError
 from tests.client.fakes import RECORDS, TOPIC, FakeCluster

@@ -207,7 +207,7 @@ def test_a_checkpoint_of_the_official_connector_goes_on(broker: Broker) -> None:
 
 
 def test_new_partitions_are_read_from_their_first_record(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("equipoise.spark.whole._REFRESH_SECONDS", 0.05)
+    monkeypatch.setattr("equipoise.spark.source.whole._REFRESH_SECONDS", 0.05)
     engine = Engine(broker.bootstrap_servers, startingOffsets="latest")
     engine.batch()
     with Admin(broker.bootstrap_servers) as admin:
@@ -219,7 +219,7 @@ def test_new_partitions_are_read_from_their_first_record(broker: Broker, monkeyp
 
 
 def test_topics_by_pattern(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("equipoise.spark.whole._REFRESH_SECONDS", 0.05)
+    monkeypatch.setattr("equipoise.spark.source.whole._REFRESH_SECONDS", 0.05)
     fill(broker)
     engine = Engine(broker.bootstrap_servers, subscribePattern="t|new-.*", startingOffsets="latest")
     engine.batch()

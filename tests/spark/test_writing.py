@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from equipoise.broker import Broker
 from equipoise.client import Admin, KafkaConnectionError
-from equipoise.spark import writing
-from equipoise.spark.sink_options import SinkOptions
-from equipoise.spark.writing import write
+from equipoise.spark.sink import writing
+from equipoise.spark.sink.options import SinkOptions
+from equipoise.spark.sink.writing import write
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.arrow import SCHEMA
 from proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker

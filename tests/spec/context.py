@@ -19,12 +19,12 @@ from itertools import count
 from typing import Any, TypeVar
 
 from equipoise.coordinator.admin import describe_group, list_groups
+from equipoise.coordinator.classic.group import Group, Member
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.events import Event
-from equipoise.coordinator.group import Group, Member
 from equipoise.coordinator.journal import Rebalance
 from equipoise.coordinator.shard import Shard
-from equipoise.coordinator.states import State
 from equipoise.coordinator.step import Caller, Step, Write
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from equipoise.broker.handlers import HANDLERS
-from equipoise.coordinator.states import State
+from equipoise.coordinator.classic.states import State
 from equipoise.wire.errors import ErrorCode
 from tests.spec.context import (
     SESSION,

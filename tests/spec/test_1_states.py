@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from equipoise.coordinator.classic.states import TRANSITIONS, IllegalTransition, State
 from equipoise.coordinator.events import StateChanged
 from equipoise.coordinator.reasons import Trigger
-from equipoise.coordinator.states import TRANSITIONS, IllegalTransition, State
 from equipoise.wire.errors import ErrorCode
 from tests.spec.context import (
     DELAY,

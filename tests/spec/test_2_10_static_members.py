@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from equipoise.coordinator.states import State
+from equipoise.coordinator.classic.states import State
 from equipoise.wire.errors import ErrorCode
 from tests.spec.context import (
     SESSION,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from equipoise.coordinator.events import MemberLeft
 from equipoise.coordinator.reasons import Departure
-from equipoise.coordinator.states import State
 from equipoise.wire.errors import ErrorCode
 from tests.spec.context import (
     DELAY,

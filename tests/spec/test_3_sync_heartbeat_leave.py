@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import MemberLeft
 from equipoise.coordinator.reasons import Departure
-from equipoise.coordinator.states import State
 from equipoise.wire.errors import ErrorCode
 from tests.spec.context import (
     DELAY,

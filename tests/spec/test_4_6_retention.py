@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import GroupDeleted
-from equipoise.coordinator.states import State
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import GroupMetadataKey, OffsetCommitKey, encode_key
 from tests.spec.context import (

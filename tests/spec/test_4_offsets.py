@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from equipoise.broker.handlers import HANDLERS
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import CommitRefused
 from equipoise.coordinator.reasons import Refusal
-from equipoise.coordinator.states import State
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import OffsetCommitKey
 from tests.spec.context import (

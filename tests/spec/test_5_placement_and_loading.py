@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.placement import java_hash, partition_for
 from equipoise.coordinator.shard import Status
-from equipoise.coordinator.states import State
 from equipoise.wire.errors import ErrorCode, ProtocolError
 from equipoise.wire.offsets_records import (
     GroupMetadataKey,

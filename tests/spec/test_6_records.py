@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from equipoise.coordinator.states import State
+from equipoise.coordinator.classic.states import State
 from equipoise.wire.errors import ErrorCode, ProtocolError
 from equipoise.wire.offsets_records import GroupMetadataKey, GroupMetadataValue
 from tests.spec.context import DELAY, REBALANCE, SESSION, Context, assignment, protocols, subscription

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.shard import Status
-from equipoise.coordinator.states import State
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.errors import ErrorCode
 from tests.spec.context import DELAY, REBALANCE, SESSION, Client, Context

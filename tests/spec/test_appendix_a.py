@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from equipoise.broker import Broker
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from equipoise.coordinator.placement import java_hash, partition_for
-from equipoise.coordinator.states import State
 from equipoise.wire.errors import ErrorCode
 from tests.broker.conftest import Connect, eventually
 from tests.broker.rawclient import RawClient

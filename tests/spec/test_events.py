@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from equipoise.coordinator.events import (
     CommitRefused,
@@ -14,7 +15,6 @@ from equipoise.coordinator.events import (
     StateChanged,
 )
 from equipoise.coordinator.reasons import Departure, Refusal, Trigger, Who
-from equipoise.coordinator.states import State
 from tests.spec.context import (
     DELAY,
     REBALANCE,

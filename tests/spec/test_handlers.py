@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.access import Operation, Resource
-from equipoise.broker.groups import OFFSETS_TOPIC
+from equipoise.broker.groups.shards import OFFSETS_TOPIC
+from equipoise.broker.net.access import Operation, Resource
 from equipoise.broker.server import Server
 from equipoise.coordinator.shard import Status
 from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest

@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from equipoise.broker.group_journal import rebalance_row
+from equipoise.broker.groups.journal import rebalance_row
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import (
     MemberLeft,
     StateChanged,
 )
 from equipoise.coordinator.journal import COMPARED, KEPT, Rebalance
 from equipoise.coordinator.reasons import NOBODY, Cause, Trigger, Who
-from equipoise.coordinator.states import State
 from equipoise.wire.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from tests.spec.context import (
     DELAY,

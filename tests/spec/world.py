@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from equipoise.coordinator.states import State
+from equipoise.coordinator.classic.states import State
 from tests.spec.context import (
     Call,
     Context,

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from equipoise.broker.config import rows
-from equipoise.broker.group_journal import rebalance_row
-from equipoise.broker.holding import PATIENT_CLIENTS
+from equipoise.broker.groups.held_heartbeats import PATIENT_CLIENTS
+from equipoise.broker.groups.journal import rebalance_row
 from equipoise.console.words import state_diagram
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import Event
 from equipoise.coordinator.journal import Rebalance
 from equipoise.coordinator.reasons import Cause, Departure, Refusal, Trigger
-from equipoise.coordinator.states import State
 from equipoise.settings import render
 from tests.transcripts.runner import HERE
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from equipoise.console import words
+from equipoise.coordinator.classic.states import TRANSITIONS, State
 from equipoise.coordinator.events import CommitRefused, Event, MemberLeft, StateChanged
 from equipoise.coordinator.reasons import Departure, Refusal, Trigger
-from equipoise.coordinator.states import TRANSITIONS, State
 from equipoise.wire.errors import UsageError
 from tests.transcripts.commands import COMMANDS
 from tests.transcripts.runner import SCRIPTS, run

@@ -14,11 +14,11 @@ from typing import Any
 
 from equipoise.broker.config import BrokerConfig
 from equipoise.console import words
+from equipoise.coordinator.classic.group import Group
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.events import StateChanged
-from equipoise.coordinator.group import Group
 from equipoise.coordinator.shard import Shard, Status
-from equipoise.coordinator.states import State
 from equipoise.coordinator.step import Caller, Step, Write
 from equipoise.wire.errors import ErrorCode, UsageError
 from equipoise.wire.offsets_records import Record, decode_record, encode_key, encode_value

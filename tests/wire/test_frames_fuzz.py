@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from equipoise.broker import Broker
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.connection import MAX_ELEMENTS, Connection
 from equipoise.broker.handlers import HANDLERS
+from equipoise.broker.net.connection import MAX_ELEMENTS, Connection
 from equipoise.broker.server import Server
 from equipoise.wire.apis import APIS
 from equipoise.wire.apis.headers import decode_response_header, encode_request_header

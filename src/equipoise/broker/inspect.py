@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.group import Group, Member
+from equipoise.coordinator.classic.group import Group, Member
 from equipoise.coordinator.journal import Rebalance
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from equipoise.wire.errors import ProtocolError
@@ -17,7 +17,7 @@ from equipoise.wire.errors import ProtocolError
 if TYPE_CHECKING:
     from equipoise.broker.running import Broker
     from equipoise.broker.server import Server
-    from equipoise.broker.topics import Topic
+    from equipoise.broker.topics.topics import Topic
 
 _SETTLING_S = 5.0  # in which the journal of a rebalance that has just ended is written, also on a busy machine
 _LOOK_AGAIN_S = 0.001

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self, TypeVar
 
-from equipoise.broker import descriptors
 from equipoise.broker.clock import LoopClock
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.inspect import Groups, Topics
+from equipoise.broker.net import descriptors
 from equipoise.broker.server import Server, parse_address
-from equipoise.log.directory import DataDirectory, MemoryDirectory
 from equipoise.log.partition import Flush
+from equipoise.log.storage.directory import DataDirectory, MemoryDirectory
 
 Result = TypeVar("Result")
 

@@ -8,30 +8,30 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from equipoise.broker import descriptors
-from equipoise.broker.access import Authorizer, Kind, Operation, Resource, allow_all
-from equipoise.broker.complaints import Complaints
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.connection import Call, Connection
-from equipoise.broker.decoder import Decoder
-from equipoise.broker.fetch_sessions import FetchSessions
-from equipoise.broker.groups import Groups
+from equipoise.broker.groups.shards import Groups
 from equipoise.broker.handlers import Route, find_route
-from equipoise.broker.housekeeping import Housekeeping
-from equipoise.broker.parking import Release
-from equipoise.broker.preparing import Preparing
-from equipoise.broker.receiving import Receiving
-from equipoise.broker.topics import LEADER_EPOCH, Partition, Topic, Topics
-from equipoise.broker.turns import Turns
-from equipoise.log.flusher import Flusher
+from equipoise.broker.net import descriptors
+from equipoise.broker.net.access import Authorizer, Kind, Operation, Resource, allow_all
+from equipoise.broker.net.complaints import Complaints
+from equipoise.broker.net.connection import Call, Connection
+from equipoise.broker.net.purgatory import Release
+from equipoise.broker.net.receiving import Receiving
+from equipoise.broker.net.turns import Turns
+from equipoise.broker.topics.decoder import Decoder
+from equipoise.broker.topics.fetch_sessions import FetchSessions
+from equipoise.broker.topics.housekeeping import Housekeeping
+from equipoise.broker.topics.preparing import Preparing
+from equipoise.broker.topics.topics import LEADER_EPOCH, Partition, Topic, Topics
+from equipoise.log.storage.flusher import Flusher
 from equipoise.settings import is_host
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader
 
 if TYPE_CHECKING:
     from equipoise.broker.clock import Clock
-    from equipoise.log.directory import DataDirectory, MemoryDirectory
     from equipoise.log.partition import Appended
+    from equipoise.log.storage.directory import DataDirectory, MemoryDirectory
 
 log = logging.getLogger(__name__)
 

@@ -8,21 +8,21 @@ from equipoise.lazy import importer
 
 if TYPE_CHECKING:
     from equipoise.client.admin import Admin
-    from equipoise.client.agreement import KafkaConnectionError
-    from equipoise.client.async_consumer import AsyncConsumer
-    from equipoise.client.connection import Connection
-    from equipoise.client.consumer import Consumer
-    from equipoise.client.listener import RebalanceListener
-    from equipoise.client.positions import (
+    from equipoise.client.consumer.async_consumer import AsyncConsumer
+    from equipoise.client.consumer.consumer import Consumer
+    from equipoise.client.fetch.records import ConsumerRecord
+    from equipoise.client.fetch.subscription_state import (
         LogTruncationError,
         NoOffsetForPartitionError,
         OffsetOutOfRangeError,
         TopicReplacedError,
     )
+    from equipoise.client.group.listener import RebalanceListener
+    from equipoise.client.net.api_versions import KafkaConnectionError
+    from equipoise.client.net.blocking import Connection
     from equipoise.client.producer.async_producer import AsyncProducer
     from equipoise.client.producer.delivery import RecordMetadata
     from equipoise.client.producer.producer import Producer
-    from equipoise.client.records import ConsumerRecord
     from equipoise.member import (
         CommitFailedError,
         FencedInstanceIdError,
@@ -55,19 +55,19 @@ __all__ = [
 
 _HOMES = {
     "Admin": "equipoise.client.admin",
-    "AsyncConsumer": "equipoise.client.async_consumer",
+    "AsyncConsumer": "equipoise.client.consumer.async_consumer",
     "AsyncProducer": "equipoise.client.producer.async_producer",
-    "Connection": "equipoise.client.connection",
-    "Consumer": "equipoise.client.consumer",
-    "ConsumerRecord": "equipoise.client.records",
-    "KafkaConnectionError": "equipoise.client.agreement",
-    "LogTruncationError": "equipoise.client.positions",
-    "NoOffsetForPartitionError": "equipoise.client.positions",
-    "OffsetOutOfRangeError": "equipoise.client.positions",
+    "Connection": "equipoise.client.net.blocking",
+    "Consumer": "equipoise.client.consumer.consumer",
+    "ConsumerRecord": "equipoise.client.fetch.records",
+    "KafkaConnectionError": "equipoise.client.net.api_versions",
+    "LogTruncationError": "equipoise.client.fetch.subscription_state",
+    "NoOffsetForPartitionError": "equipoise.client.fetch.subscription_state",
+    "OffsetOutOfRangeError": "equipoise.client.fetch.subscription_state",
     "Producer": "equipoise.client.producer.producer",
-    "RebalanceListener": "equipoise.client.listener",
+    "RebalanceListener": "equipoise.client.group.listener",
     "RecordMetadata": "equipoise.client.producer.delivery",
-    "TopicReplacedError": "equipoise.client.positions",
+    "TopicReplacedError": "equipoise.client.fetch.subscription_state",
 }
 _load = importer(__name__, {name: _HOMES.get(name, "equipoise.member") for name in __all__})
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import NamedTuple, Self
 
-from equipoise.client.agreement import KafkaConnectionError, error_from, parse_bootstrap_servers
-from equipoise.client.config import rows
-from equipoise.client.connection import Connection
+from equipoise.client.consumer.config import rows
+from equipoise.client.net.api_versions import KafkaConnectionError, error_from, parse_bootstrap_servers
+from equipoise.client.net.blocking import Connection
 from equipoise.settings import parse_value
 from equipoise.wire.apis.k02_list_offsets import (
     ListOffsetsPartition,

@@ -23,7 +23,7 @@ from equipoise.wire.text import printable
 @click.option("--rebuild-topics", is_flag=True, help="Make topics.json anew from the directories of partitions.")
 def check(data: Path, deep: bool, rebuild_topics: bool) -> None:
     """Look for damage in a data directory, and change nothing: lost segments, orphans, bad checksums."""
-    from equipoise.log import check as work
+    from equipoise.log.recovery import check as work
 
     log_warnings()
     if rebuild_topics:

@@ -10,7 +10,7 @@ from typing import Any
 from equipoise.broker import Broker
 from equipoise.broker.server import Server
 from equipoise.console.words import explain
-from equipoise.coordinator.group import Group
+from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.journal import Rebalance
 from equipoise.wire.errors import EquipoiseError
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import TypeVar
 
+from equipoise.coordinator.classic.states import TRANSITIONS, State
 from equipoise.coordinator.events import (
     CommitRefused,
     Event,
@@ -22,7 +23,6 @@ from equipoise.coordinator.events import (
 )
 from equipoise.coordinator.journal import Rebalance, TopicPartition
 from equipoise.coordinator.reasons import NOBODY, Cause, Departure, Refusal, Trigger, Who
-from equipoise.coordinator.states import TRANSITIONS, State
 from equipoise.wire.text import printable
 
 _TRIGGERS = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from equipoise.coordinator.classic.group import Group
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import GroupDeleted
-from equipoise.coordinator.group import Group
-from equipoise.coordinator.offsets import expired_offsets, tombstone
-from equipoise.coordinator.states import State
+from equipoise.coordinator.offsets.offsets import expired_offsets, tombstone
 from equipoise.coordinator.step import Caller, Step, Then, write_error
 from equipoise.wire.apis.k15_describe_groups import DescribedGroup, DescribedGroupMember
 from equipoise.wire.apis.k16_list_groups import ListedGroup

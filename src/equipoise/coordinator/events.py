@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.reasons import Cause, Departure, Refusal, Who
-from equipoise.coordinator.states import State
 
 
 @dataclass(frozen=True, slots=True)

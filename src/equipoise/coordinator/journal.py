@@ -17,7 +17,7 @@ from equipoise.wire.consumer_protocol import decode_assignment, decode_subscript
 from equipoise.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from equipoise.coordinator.group import Member
+    from equipoise.coordinator.classic.group import Member
 
 KEPT = 100  # rebalances remembered per group
 COMPARED = 20_000  # partitions of a group: of more only the number is noted

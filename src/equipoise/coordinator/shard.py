@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 
-from equipoise.coordinator import admin, membership, offsets, sync
+from equipoise.coordinator import admin
+from equipoise.coordinator.classic import membership, sync
+from equipoise.coordinator.classic.group import Group, Member, WallTime, load_group, unchanged
+from equipoise.coordinator.classic.join import Joining
+from equipoise.coordinator.classic.rebalance import Rebalancer
+from equipoise.coordinator.classic.replies import join_error, sync_error
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import GroupConfig
-from equipoise.coordinator.group import Group, Member, WallTime, load_group, unchanged
-from equipoise.coordinator.join import Joining
-from equipoise.coordinator.offsets import Offsets
+from equipoise.coordinator.offsets import offsets
+from equipoise.coordinator.offsets.offsets import Offsets
 from equipoise.coordinator.reasons import Cause, Trigger
-from equipoise.coordinator.rebalance import Rebalancer
-from equipoise.coordinator.replies import join_error, sync_error
-from equipoise.coordinator.states import State
 from equipoise.coordinator.step import Caller, Step, Then
 from equipoise.coordinator.timers import Timers
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest

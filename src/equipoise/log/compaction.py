@@ -19,9 +19,9 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from equipoise.log.config import LogConfig
-from equipoise.log.faults import is_refusal
-from equipoise.log.medium import Files, Replacement, Storage
 from equipoise.log.segment import Segment, end_mark
+from equipoise.log.storage.faults import is_refusal
+from equipoise.log.storage.medium import Files, Replacement, Storage
 from equipoise.wire.errors import KafkaError
 from equipoise.wire.records.batch import (
     HEADER_SIZE,

@@ -15,12 +15,12 @@ from typing import Literal, NamedTuple
 
 from equipoise.log.compaction import Compaction, cleanable
 from equipoise.log.config import LogConfig
-from equipoise.log.faults import ShortageError, remedy
 from equipoise.log.incoming import check_keys
 from equipoise.log.lookup import Lookup
-from equipoise.log.medium import Checkpoint, Files, SyncTask, TailNotCutError
 from equipoise.log.producers import Producers
 from equipoise.log.segment import Segment
+from equipoise.log.storage.faults import ShortageError, remedy
+from equipoise.log.storage.medium import Checkpoint, Files, SyncTask, TailNotCutError
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader, crc_of, stamp, write_header
 

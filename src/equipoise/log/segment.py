@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from equipoise.log.index import RecentBatches, SparseIndex
-from equipoise.log.medium import Storage
+from equipoise.log.storage.medium import Storage
 from equipoise.wire.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, Buffer, read_header
 
 NO_TIMESTAMP = -1

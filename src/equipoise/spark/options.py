@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from equipoise.client.config import EARLIEST, LATEST, ConsumerConfig
+from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.member.partitions import TopicPartition, listed
 from equipoise.settings import INT_MAX, LONG_MAX, convert, nearest
 from equipoise.wire.errors import UsageError

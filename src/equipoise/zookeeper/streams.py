@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Self
 
-from equipoise.client.records import ConsumerRecord
+from equipoise.client.fetch.records import ConsumerRecord
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import EquipoiseError
 

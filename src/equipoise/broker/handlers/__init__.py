@@ -24,7 +24,7 @@ from equipoise.wire.errors import ProtocolError
 from equipoise.wire.schema import Message, VersionRange, version_range
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 _API_VERSIONS = 18

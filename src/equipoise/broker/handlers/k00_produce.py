@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import Operation
-from equipoise.broker.parking import Parked, Release
-from equipoise.broker.preparing import work_for
+from equipoise.broker.net.access import Operation
+from equipoise.broker.net.purgatory import Parked, Release
+from equipoise.broker.topics.preparing import work_for
 from equipoise.log.incoming import Incoming, InvalidRecordsError
 from equipoise.wire.apis.k00_produce import (
     BatchIndexAndErrorMessage,
@@ -28,9 +28,9 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import BatchHeader, Codec, validate
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
-    from equipoise.broker.topics import Partition
+    from equipoise.broker.topics.topics import Partition
     from equipoise.log.partition import Appended
 
 VERSIONS = "3-13"

@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.broker.access import Operation
-from equipoise.broker.fetch_sessions import Plan, Wanted
-from equipoise.broker.parking import Parked, Release
-from equipoise.broker.topics import check_leader_epoch
+from equipoise.broker.net.access import Operation
+from equipoise.broker.net.purgatory import Parked, Release
+from equipoise.broker.topics.fetch_sessions import Plan, Wanted
+from equipoise.broker.topics.topics import check_leader_epoch
 from equipoise.wire.apis.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
-    from equipoise.broker.topics import Partition
+    from equipoise.broker.topics.topics import Partition
 
 VERSIONS = "4-18"
 NAMES_PARTITIONS = True

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.broker.access import Operation
-from equipoise.broker.decoder import Stopped
-from equipoise.broker.parking import Parked, Release
-from equipoise.broker.topics import LEADER_EPOCH, Partition, check_leader_epoch
+from equipoise.broker.net.access import Operation
+from equipoise.broker.net.purgatory import Parked, Release
+from equipoise.broker.topics.decoder import Stopped
+from equipoise.broker.topics.topics import LEADER_EPOCH, Partition, check_leader_epoch
 from equipoise.log.lookup import Budget, Lookup
 from equipoise.wire.apis.k02_list_offsets import (
     ListOffsetsPartition,
@@ -27,7 +27,7 @@ from equipoise.wire.apis.k02_list_offsets import (
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "1-11"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from equipoise.broker.access import CLUSTER_OPERATIONS, NO_OPERATIONS, TOPIC_OPERATIONS, Kind, Operation, Resource
-from equipoise.broker.topics import INTERNAL_TOPICS, LEADER_EPOCH, Planned, Topic, folded
+from equipoise.broker.net.access import CLUSTER_OPERATIONS, NO_OPERATIONS, TOPIC_OPERATIONS, Kind, Operation, Resource
+from equipoise.broker.topics.topics import INTERNAL_TOPICS, LEADER_EPOCH, Planned, Topic, folded
 from equipoise.wire.apis.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -21,7 +21,7 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.schema import ZERO_UUID, Encoded
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "0-13"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import Operation
 from equipoise.broker.handlers.groups import authorize_group, caller_of
-from equipoise.coordinator.offsets import commit_response
+from equipoise.broker.net.access import Operation
+from equipoise.coordinator.offsets.offsets import commit_response
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -23,7 +23,7 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "2-10"

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import Kind, Operation, Resource
+from equipoise.broker.net.access import Kind, Operation, Resource
 from equipoise.wire.apis.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "0-6"

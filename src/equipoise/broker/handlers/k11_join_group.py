@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from equipoise.broker.groups.held_heartbeats import rejoins
 from equipoise.broker.handlers.groups import authorize_group, caller_of
-from equipoise.broker.holding import rejoins
-from equipoise.coordinator.replies import join_error
+from equipoise.coordinator.classic.replies import join_error
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from equipoise.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "0-9"

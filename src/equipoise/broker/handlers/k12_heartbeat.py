@@ -1,4 +1,4 @@
-"""Heartbeat (12). May be held for clients that are known to bear it, see `broker/holding.py`."""
+"""Heartbeat (12). May be held for clients that are known to bear it, see `broker/groups/held_heartbeats.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatRespons
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "0-4"

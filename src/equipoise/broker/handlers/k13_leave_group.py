@@ -11,8 +11,8 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
-    from equipoise.broker.groups import GroupShard
+    from equipoise.broker.groups.shards import GroupShard
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "0-5"

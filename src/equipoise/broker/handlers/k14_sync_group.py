@@ -9,7 +9,7 @@ from equipoise.wire.apis.k14_sync_group import SyncGroupRequest, SyncGroupRespon
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "0-5"

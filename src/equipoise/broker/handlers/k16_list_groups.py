@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import Kind, Operation, Resource
+from equipoise.broker.net.access import Kind, Operation, Resource
 from equipoise.coordinator.admin import GROUP_TYPE, list_groups
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.shard import Status
-from equipoise.coordinator.states import State
 from equipoise.wire.apis.k16_list_groups import ListGroupsRequest, ListGroupsResponse
 from equipoise.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "0-5"

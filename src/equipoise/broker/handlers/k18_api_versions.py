@@ -12,7 +12,7 @@ from equipoise.wire.apis.k18_api_versions import ApiVersion, ApiVersionsRequest,
 from equipoise.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "0-4"

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from equipoise.broker.access import Kind, Operation, Resource
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.topic_config import describe
-from equipoise.broker.topics import Planned, Topic, folded
+from equipoise.broker.net.access import Kind, Operation, Resource
+from equipoise.broker.topics.config import describe
+from equipoise.broker.topics.topics import Planned, Topic, folded
 from equipoise.wire.apis.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -23,7 +23,7 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.schema import Encoded
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "2-7"

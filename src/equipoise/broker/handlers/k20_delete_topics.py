@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import Operation
+from equipoise.broker.net.access import Operation
 from equipoise.wire.apis.k20_delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -15,7 +15,7 @@ from equipoise.wire.apis.k20_delete_topics import (
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "1-6"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import CLUSTER, Operation
+from equipoise.broker.net.access import CLUSTER, Operation
 from equipoise.wire.apis.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "0-5"  # Kafka 4.3 has v6 too (two-phase commit), as a version that is not stable yet

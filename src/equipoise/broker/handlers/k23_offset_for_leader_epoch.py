@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import Operation
-from equipoise.broker.topics import LEADER_EPOCH, check_leader_epoch
+from equipoise.broker.net.access import Operation
+from equipoise.broker.topics.topics import LEADER_EPOCH, check_leader_epoch
 from equipoise.wire.apis.k23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -16,7 +16,7 @@ from equipoise.wire.apis.k23_offset_for_leader_epoch import (
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "2-4"

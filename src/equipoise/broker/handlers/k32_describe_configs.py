@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import CLUSTER, Kind, Operation, Resource
-from equipoise.broker.topic_config import ConfigRow, describe, describe_broker
+from equipoise.broker.net.access import CLUSTER, Kind, Operation, Resource
+from equipoise.broker.topics.config import ConfigRow, describe, describe_broker
 from equipoise.wire.apis.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -18,7 +18,7 @@ from equipoise.wire.compiler import encode_rows
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "1-4"

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import CLUSTER, Kind, Operation, Resource
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.handlers.k32_describe_configs import TOPIC
-from equipoise.broker.topic_config import effective
-from equipoise.broker.topics import Topic
+from equipoise.broker.net.access import CLUSTER, Kind, Operation, Resource
+from equipoise.broker.topics.config import effective
+from equipoise.broker.topics.topics import Topic
 from equipoise.wire.apis.k33_alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -19,7 +19,7 @@ from equipoise.wire.apis.k33_alter_configs import (
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "0-2"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import CLUSTER, Operation
-from equipoise.broker.topics import Topic
+from equipoise.broker.net.access import CLUSTER, Operation
+from equipoise.broker.topics.topics import Topic
 from equipoise.wire.apis.k35_describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -19,7 +19,7 @@ from equipoise.wire.apis.k35_describe_log_dirs import (
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "1-5"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import Kind, Operation, Resource
+from equipoise.broker.net.access import Kind, Operation, Resource
 from equipoise.wire.apis.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -16,9 +16,9 @@ from equipoise.wire.apis.k37_create_partitions import (
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
-    from equipoise.broker.topics import Topic
+    from equipoise.broker.topics.topics import Topic
 
 VERSIONS = "0-3"
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import Kind, Operation, Resource
 from equipoise.broker.handlers.groups import caller_of
+from equipoise.broker.net.access import Kind, Operation, Resource
 from equipoise.wire.apis.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
-    from equipoise.broker.groups import GroupShard
+    from equipoise.broker.groups.shards import GroupShard
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
     from equipoise.coordinator.step import Caller
 

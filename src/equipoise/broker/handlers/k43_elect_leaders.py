@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import CLUSTER, Operation
+from equipoise.broker.net.access import CLUSTER, Operation
 from equipoise.wire.apis.k43_elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -15,7 +15,7 @@ from equipoise.wire.apis.k43_elect_leaders import (
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "0-2"

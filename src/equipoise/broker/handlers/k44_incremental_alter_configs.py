@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.k32_describe_configs import BROKER
 from equipoise.broker.handlers.k33_alter_configs import Altering
-from equipoise.broker.topic_config import default_text, is_list
-from equipoise.broker.topics import Topic, Topics
+from equipoise.broker.topics.config import default_text, is_list
+from equipoise.broker.topics.topics import Topic, Topics
 from equipoise.wire.apis.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -17,7 +17,7 @@ from equipoise.wire.apis.k44_incremental_alter_configs import (
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "0-1"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import Kind, Operation, Resource
 from equipoise.broker.handlers.groups import caller_of
+from equipoise.broker.net.access import Kind, Operation, Resource
 from equipoise.wire.apis.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -16,7 +16,7 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "0"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import CLUSTER_OPERATIONS
+from equipoise.broker.net.access import CLUSTER_OPERATIONS
 from equipoise.wire.apis.k60_describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -13,7 +13,7 @@ from equipoise.wire.apis.k60_describe_cluster import (
 from equipoise.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "0-2"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import CLUSTER, Operation
+from equipoise.broker.net.access import CLUSTER, Operation
 from equipoise.wire.apis.k74_list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -13,7 +13,7 @@ from equipoise.wire.apis.k74_list_config_resources import (
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "0-1"

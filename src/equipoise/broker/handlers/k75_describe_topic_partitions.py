@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.broker.access import TOPIC_OPERATIONS, Kind, Operation, Resource
-from equipoise.broker.topics import LEADER_EPOCH
+from equipoise.broker.net.access import TOPIC_OPERATIONS, Kind, Operation, Resource
+from equipoise.broker.topics.topics import LEADER_EPOCH
 from equipoise.wire.apis.k75_describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -17,7 +17,7 @@ from equipoise.wire.apis.k75_describe_topic_partitions import (
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.connection import Call
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 VERSIONS = "0"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-from equipoise.client.config import ConsumerConfig
+from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.settings import INT_MAX, Rows, kafka_name, parse_values, rows_of, security_protocol, setting
 from equipoise.wire.errors import UsageError
 from equipoise.wire.records.batch import Codec

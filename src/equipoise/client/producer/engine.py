@@ -9,8 +9,8 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from equipoise.client.agreement import KafkaConnectionError
-from equipoise.client.cluster import Cluster
+from equipoise.client.metadata.cluster import Cluster
+from equipoise.client.net.api_versions import KafkaConnectionError
 from equipoise.client.producer.accumulator import RECORD_OVERHEAD
 from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.partitioner import Sticky, partition_for_key

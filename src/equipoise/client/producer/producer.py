@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
-from equipoise.client.loop_thread import LoopThread
+from equipoise.client.net.loop_thread import LoopThread
 from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.delivery import Batch, Delivery, Report
 from equipoise.client.producer.engine import Engine, GivenHeaders, Text, Topic, prepare

@@ -22,11 +22,11 @@ import time
 from collections.abc import Iterable
 from functools import partial
 
-from equipoise.client.agreement import error_from
-from equipoise.client.cluster import Cluster, Leader, Node
-from equipoise.client.lines import Backoff, Purpose
-from equipoise.client.network import AsyncConnection
-from equipoise.client.offsets import PASSING
+from equipoise.client.metadata.cluster import Cluster, Leader, Node
+from equipoise.client.metadata.list_offsets import PASSING
+from equipoise.client.net.api_versions import error_from
+from equipoise.client.net.connection import AsyncConnection
+from equipoise.client.net.pool import Backoff, Purpose
 from equipoise.client.producer.accumulator import Accumulator, Queue
 from equipoise.client.producer.config import ACKS, ProducerConfig
 from equipoise.client.producer.delivery import Batch

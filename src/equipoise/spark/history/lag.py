@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from equipoise.client import Admin
-from equipoise.client.config import ConsumerConfig
+from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.member.partitions import TopicPartition
-from equipoise.spark.session import Session
+from equipoise.spark.source.session import Session
 
 TIMES = 120
 _MOST_QUESTIONS = 200_000  # partitions times times

@@ -13,9 +13,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from equipoise.spark.batch import BatchReader
 from equipoise.spark.history.decode import INPUT, ROWS, decode
 from equipoise.spark.options import SourceOptions
+from equipoise.spark.source.batch import BatchReader
 
 ONLY_GROUP = "onlyGroup"
 

@@ -3,7 +3,7 @@
 Spark's file sinks leave out batches whose number their directory lists already. With another query's checkpoint the
 records of such batches would be committed to the group and never written. So a checkpoint notes its sink, a directory
 of files the checkpoint it was written with, and whatever does not match is refused. What the offsets themselves say
-(group and topics) the source checks too, in any query (spark/foreign.py).
+(group and topics) the source checks too, in any query (spark/source/foreign.py).
 
 A checkpoint or a directory without a note was written without `equipoise run`, or by an older one. Spark's own logs
 have to do then: batch N of the directory was written after Spark had planned batch N in the checkpoint, and before it
@@ -17,12 +17,12 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from equipoise.spark.foreign import check_own
-from equipoise.spark.offsets import SourceOffset
 from equipoise.spark.options import SourceOptions
 from equipoise.spark.pipeline.config import OURS, TOPIC, Pipeline
 from equipoise.spark.pipeline.errors import PipelineError
 from equipoise.spark.pipeline.files import Files, Local, Remote, is_local
+from equipoise.spark.source.foreign import check_own
+from equipoise.spark.source.offsets import SourceOffset
 from equipoise.wire.errors import UsageError
 
 _NOTE = "equipoise.json"  # in a checkpoint

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from equipoise.client.config import ConsumerConfig
+from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.options import Choice, SourceOptions
 from equipoise.spark.pipeline.belonging import Belonging, Places
 from equipoise.spark.pipeline.config import OURS, TOPIC, Pipeline
 from equipoise.spark.pipeline.errors import PipelineError
-from equipoise.spark.session import Session
-from equipoise.spark.sink_options import SinkOptions
+from equipoise.spark.sink.options import SinkOptions
+from equipoise.spark.source.session import Session
 from equipoise.wire.errors import KafkaError, UsageError
 
 INSTANCE_ID = "kafka.group.instance.id"

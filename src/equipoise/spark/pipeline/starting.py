@@ -96,7 +96,7 @@ def _python(master: str, scratch: Path, settings: Mapping[str, str]) -> dict[str
 
 def _register(session: Any) -> None:
     """Our source by hand: one that Spark finds by itself does not see what spark.submit.pyFiles has brought."""
-    from equipoise.spark.source import EquipoiseSource
+    from equipoise.spark.source.data_source import EquipoiseSource
 
     session.dataSource.register(EquipoiseSource)
 

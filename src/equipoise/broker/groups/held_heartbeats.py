@@ -1,0 +1,172 @@
+"""Held heartbeats: a heartbeat that has nothing to report waits for news, and a rebalance is known in a round trip.
+
+Only for clients known to bear it: they keep a connection to the coordinator for itself, send other requests past
+a heartbeat in flight, and do not count its round trip as trouble. Limits: nine tenths of the interval at which
+the client sends them, a third of its session, `group.heartbeat.hold.max.ms`, half a second for static members,
+whose close may wait for the answer, and 1.8 s for clients that give a connection up after `request.timeout.ms`,
+which some set to 2 s. Anything else the client sends ends the hold.
+
+What a client shows of its heartbeats is remembered with the member, so that it outlives a connection. The interval
+is seen between two heartbeats of which the first was answered soon; so the first hold is short. A client that
+closes its connection during a hold, or that speaks up again and again just when a hold has run out, was waiting for
+the answer, and is held no more.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from equipoise.broker.config import BrokerConfig
+from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
+
+if TYPE_CHECKING:
+    from equipoise.broker.groups.shards import GroupShard
+    from equipoise.broker.net.connection import Call
+    from equipoise.coordinator.classic.group import Member
+
+PATIENT_CLIENTS = frozenset({"confluent-kafka-python", "librdkafka", "kafka-python", "apache-kafka-java", "equipoise"})
+_AIOKAFKA = re.compile(r"aiokafka-\d+\.\d+")  # its client id
+_AIOKAFKA_NAME = "aiokafka"
+_OWN = "equipoise"  # its first heartbeat comes with its assignment, so that it can be told of what follows
+_HASTY_CLIENTS = frozenset({"kafka-python", _AIOKAFKA_NAME})
+_HASTY_LIMIT_MS = 1_800
+_STATIC_LIMIT_MS = 500
+_SHORTEST_MS = 50  # a hold not worth its bookkeeping; also what is no heartbeat interval
+_USUAL_INTERVAL_MS = 3_000  # heartbeat.interval.ms of every client, unless it is set
+_BLOCKED_WITHIN_MS = 5
+_BLOCKED_TIMES = 3
+
+
+class Intervals:
+    """What one member shows of its heartbeats, over all its connections."""
+
+    __slots__ = ("_blocked", "_held_ms", "_interval", "_last_heartbeat", "was_cut_off")
+
+    def __init__(self) -> None:
+        self._interval: int | None = None
+        self._last_heartbeat: int | None = None  # None: there is none from which a gap could be counted
+        self._held_ms = 0  # the last heartbeat
+        self._blocked = 0
+        self.was_cut_off = False  # a connection was closed during a hold
+
+    def limit(self, member: Member, software: str, longest: int, is_sent_past: bool, now: int) -> int:
+        """How long this heartbeat may be held, 0: not at all. `is_sent_past`: it has ended the hold of the last."""
+        last, self._last_heartbeat = self._last_heartbeat, now
+        if self.was_cut_off or self._blocked >= _BLOCKED_TIMES:
+            return 0
+        limit = 0
+        if last is None or self._learn(now - last, is_sent_past):
+            if self._interval is None and software == _OWN:
+                self._interval = _USUAL_INTERVAL_MS
+            known = self._interval
+            limit = known * 9 // 10 if known is not None else _first_limit(now - member.last_seen)
+        limit = min(limit, longest)
+        self._held_ms = limit if limit >= _SHORTEST_MS else 0
+        return self._held_ms
+
+    def _learn(self, gap: int, is_sent_past: bool) -> bool:
+        """False: the interval must be looked at again, with a heartbeat that is answered at once.
+
+        A client that waits for the answer sends the next one when the hold ends, librdkafka at a multiple of its
+        interval: only a gap of twice the hold shows the interval itself, or a heartbeat sent past the held one.
+        """
+        known = self._interval
+        if gap < _SHORTEST_MS:
+            return True  # sent again at once, after an error or a rebalance: that is no interval
+        if is_sent_past or self._held_ms == 0 or (known is None and gap >= 2 * self._held_ms):
+            self._interval = gap
+            return True
+        if known is not None and self._held_ms + (known - self._held_ms) // 2 <= gap <= known + known // 10:
+            self._interval = min(known, gap)  # no client is early
+            return True
+        self._interval = None
+        return False
+
+    def forget_last(self) -> None:
+        self._last_heartbeat = None
+
+    def was_blocked(self) -> None:
+        self._blocked += 1
+
+
+def _first_limit(silent_ms: int) -> int:
+    """The interval is not known. Most clients send their first heartbeat one interval after they were answered;
+    librdkafka sends it at once, which tells nothing."""
+    interval = min(silent_ms, _USUAL_INTERVAL_MS) if silent_ms >= _SHORTEST_MS else _USUAL_INTERVAL_MS
+    return interval * 2 // 5
+
+
+class Holding:
+    """A connection's software, and the heartbeat of it that is held."""
+
+    __slots__ = ("_held", "_is_sent_past", "_ran_out_at", "_software", "is_patient")
+
+    def __init__(self) -> None:
+        self.is_patient = False
+        self._software = ""
+        self._held: tuple[GroupShard, HeartbeatRequest, Intervals, Call] | None = None
+        self._is_sent_past = False
+        self._ran_out_at = 0
+
+    def known_as(self, software: str, client_id: str = "") -> None:
+        """aiokafka sends no software name, but names itself by its client id unless it is told another."""
+        is_aiokafka = not software and _AIOKAFKA.match(client_id) is not None
+        self._software = _AIOKAFKA_NAME if is_aiokafka else software
+        self.is_patient = is_aiokafka or software in PATIENT_CLIENTS
+
+    def limit(self, config: BrokerConfig, member: Member | None, now: int) -> int:
+        """How long this heartbeat may be held; 0: not at all."""
+        if not self.is_patient or member is None:
+            return 0
+        is_sent_past, self._is_sent_past = self._is_sent_past, False
+        longest = min(config.group_heartbeat_hold_max_ms, member.session_timeout_ms // 3)
+        if self._software in _HASTY_CLIENTS:
+            longest = min(longest, _HASTY_LIMIT_MS)
+        if member.is_static:
+            longest = min(longest, _STATIC_LIMIT_MS)
+        return _intervals_of(member).limit(member, self._software, longest, is_sent_past, now)
+
+    @property
+    def is_holding(self) -> bool:
+        return self._held is not None
+
+    def held(self, shard: GroupShard, request: HeartbeatRequest, member: Member, call: Call) -> None:
+        self._held = (shard, request, _intervals_of(member), call)
+
+    def interrupt(self, is_heartbeat: bool, now: int) -> None:
+        """A request has come in: the hold ends, and if it ended by itself just now, that is a sign."""
+        assert self._held is not None
+        shard, request, intervals, call = self._held
+        self._held = None
+        if call.pieces is None:
+            self._is_sent_past = is_heartbeat
+            shard.run(shard.core.release_heartbeat(request.group_id, request.member_id, now))
+        elif not is_heartbeat and 0 <= now - self._ran_out_at <= _BLOCKED_WITHIN_MS:
+            intervals.was_blocked()
+
+    def ran_out(self, now: int) -> None:
+        self._ran_out_at = now
+
+    def cut_off(self, now: int) -> None:
+        """The connection has ended. If a heartbeat was still held, the client may have lost patience with it."""
+        if self._held is None:
+            return
+        shard, request, intervals, call = self._held
+        self._held = None
+        if call.pieces is None:
+            intervals.was_cut_off = True
+            shard.run(shard.core.release_heartbeat(request.group_id, request.member_id, now))
+
+
+def _intervals_of(member: Member) -> Intervals:
+    if member.notes is None:
+        member.notes = Intervals()
+    assert isinstance(member.notes, Intervals)
+    return member.notes
+
+
+def rejoins(member: Member | None) -> None:
+    """While a client waits for a rebalance it sends no heartbeats: the gap is not its interval."""
+    if member is not None and member.notes is not None:
+        _intervals_of(member).forget_last()

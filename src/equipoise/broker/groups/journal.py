@@ -1,0 +1,160 @@
+"""Events of groups on their way to the internal topic `__rebalances`, as JSON, when nobody waits for a reply."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from equipoise.broker.net.turns import SLICE_S
+from equipoise.coordinator.classic.states import State
+from equipoise.coordinator.events import Event, StateChanged
+from equipoise.coordinator.journal import Journal, Rebalance
+from equipoise.coordinator.shard import Shard
+from equipoise.wire.errors import KafkaError
+from equipoise.wire.records.batch import read_header
+from equipoise.wire.records.build import Record, build_batch
+
+if TYPE_CHECKING:
+    from equipoise.broker.server import Server
+
+log = logging.getLogger(__name__)
+
+JOURNAL_TOPIC = "__rebalances"
+_PORTION = 100  # rows in one batch
+_MAX_BACKLOG = 10_000  # events; beyond it the oldest are dropped, rather than memory taken
+_LONGEST = 1_000  # characters of a client's id, or of its reason
+
+
+class GroupJournal:
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._events: deque[tuple[Journal | None, Event]] = deque()
+        self._dropped = 0  # events, since the last row
+        self._unwritten = 0  # events, since the topic refused them
+        self._rows: list[Record] = []
+        self._working: Iterator[None] | None = None
+
+    def take(self, shard: Shard, events: Iterable[Event]) -> None:
+        """Only remembers them; the work is done in later turns of the loop."""
+        for event in events:
+            group = shard.groups.get(event.group_id)
+            self._events.append((group.journal if group is not None else None, event))
+        while len(self._events) > _MAX_BACKLOG:
+            self._events.popleft()
+            self._dropped += 1
+        if self._working is None:
+            self._working = self._work()
+            self._server.turns.add(self._work_on)
+
+    def _work_on(self) -> None:
+        """For a while, then others have their turn: an assignment of thousands takes long to compare."""
+        self._work_until(monotonic() + SLICE_S)
+        if self._working is not None:
+            self._server.turns.add(self._work_on)
+
+    def finish(self) -> None:
+        """Writes what is left."""
+        while self._working is not None:
+            self._work_until(inf)
+
+    def _work_until(self, ends: float) -> None:
+        for _ in self._working or ():
+            if len(self._rows) >= _PORTION or monotonic() >= ends:
+                break
+        else:
+            self._working = None
+        if self._rows:
+            rows, self._rows = self._rows, []
+            self._append(rows, self._server.clock.wall_time())
+
+    def _work(self) -> Iterator[None]:
+        while self._events:
+            journal, event = self._events.popleft()
+            self._add(event.group_id, event_row(event, self._ahead))
+            yield
+            if isinstance(event, StateChanged) and journal is not None:
+                yield from self._settle(journal)
+
+    def _settle(self, journal: Journal) -> Iterator[None]:
+        """With the event that ends a rebalance comes the row of the whole rebalance, and of those it overtook."""
+        while journal.has_unsettled:
+            for entry in journal.settling():
+                if entry is not None:
+                    self._add(entry.group_id, rebalance_row(entry, self._ahead))
+                yield
+
+    @property
+    def _ahead(self) -> int:
+        return self._server.clock.wall_time() - self._server.clock.now()
+
+    def _add(self, group_id: str, row: dict[str, Any]) -> None:
+        if self._dropped:
+            row["dropped"], self._dropped = self._dropped, 0
+        value = json.dumps(row, separators=(",", ":")).encode()
+        self._rows.append(Record(len(self._rows), self._server.clock.wall_time(), group_id.encode(), value, ()))
+
+    def _append(self, rows: list[Record], now: int) -> None:
+        try:
+            topic = self._server.topics.get(JOURNAL_TOPIC) or self._server.topics.create_internal(JOURNAL_TOPIC, 1, {})
+            batch = memoryview(build_batch(rows))
+            self._server.append(topic.partitions[0], batch, [(0, read_header(batch))], now)
+        except KafkaError as error:
+            if not self._unwritten:
+                log.error("events of groups cannot be written to %s and are lost: %s", JOURNAL_TOPIC, error)
+            self._unwritten += len(rows)
+        else:
+            if self._unwritten:
+                log.warning("%s is written to again; %d events of groups were lost", JOURNAL_TOPIC, self._unwritten)
+            self._unwritten = 0
+
+
+def event_row(event: Event, ahead: int) -> dict[str, Any]:
+    """Groups count in a time that never jumps, so that phases have their true length; the wall clock is `ahead`."""
+    return {"type": _words(type(event).__name__), **_plain(event), "group_id": event.group_id, "at": event.at + ahead}
+
+
+def rebalance_row(entry: Rebalance, ahead: int = 0) -> dict[str, Any]:
+    phases = {"detect": entry.detect_ms, "join": entry.join_ms, "assign": entry.assign_ms, "sync": entry.sync_ms}
+    return {
+        "type": "rebalance",
+        "group_id": entry.group_id,
+        "at": None if entry.ended is None else entry.ended + ahead,
+        "started": entry.started + ahead,
+        "old_generation": entry.old_generation,
+        "generation": entry.generation,
+        "cause": _plain(entry.cause),
+        "phases_ms": phases,
+        "members": entry.members,
+        "waited_for": _plain(entry.waited_for),
+        "waited_ms": entry.waited_ms,
+        "overtaken": entry.overtaken,
+        "moved": [[topic, number, *owners] for (topic, number), owners in sorted(entry.moved.items())],
+        "kept": entry.kept,
+        "revoked": [list(partition) for partition in entry.revoked],
+        "dark_ms": [[topic, number, dark] for (topic, number), dark in sorted(entry.dark_ms.items())],
+        "cut": entry.cut,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Enums by their names, named tuples and dataclasses by their fields. A long name is cut, and says by how much."""
+    if isinstance(value, str) and len(value) > _LONGEST:
+        return f"{value[:_LONGEST]}…+{len(value) - _LONGEST}"
+    if isinstance(value, Enum):
+        return value.value if isinstance(value, State) else value.name.lower()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {row.name: _plain(getattr(value, row.name)) for row in dataclasses.fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: _plain(one) for name, one in value._asdict().items()}
+    return value
+
+
+def _words(name: str) -> str:
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")

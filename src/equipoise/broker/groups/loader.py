@@ -1,0 +1,47 @@
+"""From the records of a shard's partition to its groups and offsets: a million offsets in a few seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+
+from equipoise.coordinator.offsets.offsets import CommittedOffset
+from equipoise.coordinator.shard import Shard
+from equipoise.wire.offsets_records import OffsetCommitKey, Record, decode_record, decode_usual_value
+
+_PARTITION = Struct(">i")
+
+
+class GroupLoader:
+    """Applies records as `Shard.apply` does, with a short way for what there is most of.
+
+    That is a commit of a group for a topic that both have been seen before. The key then differs from one seen
+    before in its last four bytes only, the partition, and need not be decoded.
+    """
+
+    def __init__(self, core: Shard, now: int) -> None:
+        self._core = core
+        self._now = now
+        self._known: dict[bytes, dict[int, CommittedOffset]] = {}  # by the key without its partition
+
+    def take(self, pairs: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+        known, new, partition_of = self._known, tuple.__new__, _PARTITION.unpack_from
+        for key, value in pairs:
+            partitions = known.get(key[:-4]) if key and value else None
+            usual = decode_usual_value(value) if value and partitions is not None else None
+            if partitions is None or usual is None or key is None:
+                self._apply(key or b"", value)
+                continue
+            offset, leader_epoch, at, topic_id = usual
+            (partition,) = partition_of(key, len(key) - 4)
+            partitions[partition] = new(CommittedOffset, (offset, leader_epoch, "", at, -1, topic_id))
+
+    def _apply(self, key: bytes, value: bytes | None) -> None:
+        found = decode_record(key, value)
+        if not isinstance(found, Record):
+            return
+        self._core.apply(found, self._now)
+        if value is None:
+            self._known.clear()  # a group or its last offset may be gone
+        elif isinstance(found.key, OffsetCommitKey):
+            self._known[key[:-4]] = self._core.offsets.partitions(found.key.group, found.key.topic)

@@ -1,0 +1,307 @@
+"""The coordinator at work: shards of groups on the partitions of `__consumer_offsets`, their timers and writes.
+
+A shard decides (`coordinator/`), this file does: it appends what is to be written, in one batch per turn of
+the loop, sends replies, and comes back when a deadline or the disk says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import deque
+from collections.abc import Callable
+from dataclasses import fields
+from functools import partial
+from typing import TYPE_CHECKING
+
+from equipoise.broker.clock import Timer
+from equipoise.broker.config import BrokerConfig
+from equipoise.broker.groups.journal import GroupJournal
+from equipoise.broker.groups.loader import GroupLoader
+from equipoise.broker.topics.config import stored
+from equipoise.broker.topics.topics import Partition
+from equipoise.coordinator.config import GroupConfig
+from equipoise.coordinator.placement import partition_for
+from equipoise.coordinator.shard import Shard, Status
+from equipoise.coordinator.step import Caller, Step, Write
+from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
+from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
+from equipoise.wire.offsets_records import encode_key, encode_value
+from equipoise.wire.records.batch import HEADER_SIZE, iter_headers, read_header
+from equipoise.wire.records.build import build_pairs
+from equipoise.wire.records.read import read_pairs
+from equipoise.wire.schema import Message
+
+if TYPE_CHECKING:
+    from equipoise.broker.server import Server
+
+log = logging.getLogger(__name__)
+
+Pair = tuple[bytes, bytes | None]  # a key and its value, as they are written
+OFFSETS_TOPIC = "__consumer_offsets"
+_PORTION = 50  # replies in one turn of the loop; those who get them come back at once with more work
+_RECORD_OVERHEAD = 21  # lengths, deltas and attributes of a record, at most (DefaultRecord.MAX_RECORD_OVERHEAD)
+_LOAD_BYTES = 1 << 18  # some 10 ms of work between two turns for the other clients, while a shard is loaded
+
+
+class GroupShard:
+    """One shard: the core, its partition, and what is under way between them."""
+
+    def __init__(self, server: Server, journal: GroupJournal, partition: Partition) -> None:
+        self.core = Shard(_group_config(server.config), lambda: str(uuid.uuid4()), server.wall_time_of)
+        self._server = server
+        self._journal = journal
+        self._partition = partition
+        self._timer: Timer | None = None
+        self._timer_at: int | None = None
+        self._replies: deque[tuple[Caller, Message]] = deque()  # of a crowd, that leave in portions
+        self._gathered: _Batch | None = None  # writes not yet appended
+        self._begun = self._ended = 0  # writes
+        self._after_writes: deque[tuple[int, Callable[[], None]]] = deque()
+
+    # -- life
+
+    async def load(self) -> None:
+        """Replays the partition, letting others have their turn; then members' sessions begin."""
+        try:
+            await self._replay()
+        except (KafkaError, ProtocolError, OSError) as error:
+            log.error("%s could not be loaded, its groups are not served: %s", self._partition.log.name, error)
+            self.run(self.core.close(self._server.clock.now()))
+            return
+        self.run(self.core.activate(self._server.clock.now()))
+
+    async def _replay(self) -> None:
+        source = self._partition.log
+        offset, loader = source.log_start_offset, GroupLoader(self.core, self._server.clock.now())
+        while offset < source.log_end_offset:
+            views = source.read(offset, _LOAD_BYTES, source.log_end_offset)
+            if not views:
+                return
+            for view in views:
+                for pos, header in iter_headers(view):
+                    loader.take(read_pairs(view, pos, header))
+                    offset = header.last_offset + 1
+            await asyncio.sleep(0)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.run(self.core.close(self._server.clock.now()))
+        while self._replies:
+            self._reply()
+
+    # -- steps
+
+    def run(self, step: Step) -> None:
+        self._take(step)
+        self._arm()
+
+    def _take(self, step: Step) -> None:
+        if len(step.replies) <= _PORTION:
+            for caller, response in step.replies:
+                caller.token.reply(response)
+        else:
+            is_sending = bool(self._replies)
+            self._replies.extend(step.replies)
+            if not is_sending:
+                asyncio.get_running_loop().call_soon(self._reply)
+        for write in step.writes:
+            self._write(write)
+        if step.events:
+            self._journal.take(self.core, step.events)
+
+    def _reply(self) -> None:
+        """The next portion. Between two of them others are served, so that a large group does not hold them up."""
+        for _ in range(min(_PORTION, len(self._replies))):
+            caller, response = self._replies.popleft()
+            caller.token.reply(response)
+        if self._replies:
+            asyncio.get_running_loop().call_soon(self._reply)
+
+    def after_writes(self, callback: Callable[[], None]) -> None:
+        """Calls back when what was decided before this moment is on disk; writes that begin later do not delay it."""
+        if self._ended >= self._begun:
+            callback()
+        else:
+            self._after_writes.append((self._begun, callback))
+
+    def _arm(self) -> None:
+        deadline = self.core.next_deadline()
+        if deadline is None or (self._timer_at is not None and self._timer_at <= deadline):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._server.clock.call_later(max(deadline - self._server.clock.now(), 0), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = self._timer_at = None
+        if self.core.status is Status.ACTIVE:
+            now = self._server.clock.now()
+            step = self.core.tick(now)
+            for caller, response in step.replies:
+                if isinstance(response, HeartbeatResponse):
+                    caller.token.connection.holding.ran_out(now)
+            self.run(step)
+
+    # -- writes
+
+    def _write(self, write: Write) -> None:
+        """Gathers. While the disk is busy with a round of syncs the batch grows: it would not be durable earlier."""
+        self._begun += 1
+        if self._gathered is None:
+            self._gather(deque())
+        assert self._gathered is not None
+        self._gathered.writes.append(write)
+
+    def _gather(self, writes: deque[Write]) -> None:
+        self._gathered = batch = _Batch(writes)
+        timeout = self._server.config.offsets_commit_timeout_ms
+        batch.timer = self._server.clock.call_later(timeout, lambda: self._time_out(batch))
+        if not self._server.flusher.after_round(self._append):
+            asyncio.get_running_loop().call_soon(self._append)
+
+    def _append(self) -> None:
+        batch, self._gathered = self._gathered, None
+        if batch is None:
+            return
+        stamp = self._server.clock.wall_time()
+        try:
+            data = memoryview(build_pairs(self._fill(batch), stamp))
+            appended = self._server.append(self._partition, data, [(0, read_header(data))], stamp, keyed=True)
+        except KafkaError as error:
+            self._done(batch, error.code)
+            return
+        self._partition.when_settled(appended.last_offset, lambda: self._settled(batch, appended.last_offset))
+
+    def _fill(self, batch: _Batch) -> list[Pair]:
+        """The records of as many writes as one batch may hold; the others are gathered anew.
+
+        Those of one write stay together, or are refused before any is written, as by CoordinatorRuntime.append: no
+        reader could be sure to get them, and the loop would stand still for as long as they take.
+        """
+        limit = self._partition.topic.settings.message_max_bytes - HEADER_SIZE
+        pairs, count = list[Pair](), 0
+        for write in batch.writes:
+            found = [(encode_key(key), encode_value(value) if value else None) for key, value in write.records]
+            size = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in found)
+            if count and size > limit:
+                break
+            if size > limit:
+                rest = batch.split(1)
+                if rest:
+                    self._gather(rest)
+                raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"records of {size} bytes; max.message.bytes is less")
+            pairs += found
+            limit -= size
+            count += 1
+        if rest := batch.split(count):
+            self._gather(rest)
+        return pairs
+
+    def _settled(self, batch: _Batch, last_offset: int) -> None:
+        durable = self._partition.is_durable(last_offset)
+        self._done(batch, ErrorCode.NONE if durable else ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _time_out(self, batch: _Batch) -> None:
+        if batch is self._gathered:
+            self._gathered = None
+        self._done(batch, ErrorCode.REQUEST_TIMED_OUT)
+
+    def _done(self, batch: _Batch, error: ErrorCode) -> None:
+        """Tells the outcome, once: after a time-out what the disk says is no longer asked for."""
+        if batch.timer is not None:
+            batch.timer.cancel()
+        writes, batch.writes = batch.writes, deque()
+        now = self._server.clock.now()
+        for write in writes:
+            self._ended += 1
+            self._take(write.done(error, now))
+        self._arm()
+        while self._after_writes and self._after_writes[0][0] <= self._ended:
+            self._after_writes.popleft()[1]()
+
+
+class _Batch:
+    """Writes of one append, and the time by which they must be durable."""
+
+    __slots__ = ("timer", "writes")
+
+    def __init__(self, writes: deque[Write]) -> None:
+        self.writes = writes
+        self.timer: Timer | None = None
+
+    def split(self, count: int) -> deque[Write]:
+        """Keeps the first `count` and gives back the others."""
+        rest: deque[Write] = deque()
+        while len(self.writes) > count:
+            rest.appendleft(self.writes.pop())
+        return rest
+
+
+def _group_config(config: BrokerConfig) -> GroupConfig:
+    return GroupConfig(**{row.name: getattr(config, row.name) for row in fields(GroupConfig)})
+
+
+class Groups:
+    """All shards of this broker. Nothing is opened before the first group is asked for."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._shards: list[GroupShard] = []
+        self._journal = GroupJournal(server)
+        self._loading: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Loads the groups there are. Until a shard is loaded its clients are asked to wait."""
+        topic = self._server.topics.get(OFFSETS_TOPIC)
+        if topic is not None and not self._shards:
+            self._shards = [GroupShard(self._server, self._journal, one) for one in topic.partitions]
+            self._loading = asyncio.get_running_loop().create_task(self._load())
+
+    async def _load(self) -> None:
+        for shard in self._shards:
+            await shard.load()
+
+    @property
+    def shards(self) -> list[GroupShard]:
+        if not self._shards:
+            self._create()
+        return self._shards
+
+    @property
+    def opened(self) -> list[Shard]:
+        """What there is, without opening anything."""
+        return [shard.core for shard in self._shards]
+
+    def _create(self) -> None:
+        config = self._server.config
+        size = str(config.offsets_topic_segment_bytes)
+        configs = stored({"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": size})
+        topic = self._server.topics.create_internal(OFFSETS_TOPIC, config.offsets_topic_num_partitions, configs)
+        self._shards = [GroupShard(self._server, self._journal, one) for one in topic.partitions]
+        for shard in self._shards:
+            shard.run(shard.core.activate(self._server.clock.now()))
+
+    def shard_of(self, group_id: str) -> GroupShard:
+        shards = self.shards
+        return shards[partition_for(group_id, len(shards))]
+
+    def topic_deleted(self, topic: str, topic_id: bytes) -> None:
+        """Offsets of the topic go, also those that are just being written."""
+        for shard in self._shards:
+            shard.after_writes(partial(self._forget_topic, shard, topic, topic_id))
+
+    def _forget_topic(self, shard: GroupShard, topic: str, topic_id: bytes) -> None:
+        if shard.core.status is Status.ACTIVE:
+            shard.run(shard.core.topic_deleted(topic, topic_id, self._server.clock.now()))
+
+    async def close(self) -> None:
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.gather(self._loading, return_exceptions=True)
+        for shard in self._shards:
+            shard.close()
+        self._journal.finish()

@@ -1,0 +1,460 @@
+"""One client's connection: bytes to frames, frames to handlers, replies back in the order of the requests.
+
+A request behind a parked one is served at once; only its reply waits for its turn. Memory is bounded: one
+receive buffer is shared by all connections, the buffer of a larger frame grows with what arrives, out of one budget
+(`receiving.py`), and a client that does not read its replies is not read from either. Time is bounded: requests that
+have cost much are served in turns (`turns.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from struct import Struct
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
+
+from equipoise.broker.groups.held_heartbeats import Holding
+from equipoise.broker.groups.repeated_heartbeat import Beat
+from equipoise.broker.net.purgatory import Parked, Release
+from equipoise.broker.net.receiving import FREE_ROOM
+from equipoise.broker.net.turns import SLICE_S
+from equipoise.broker.topics.topics import MAX_ELEMENTS
+from equipoise.wire.apis.headers import decode_request_header
+from equipoise.wire.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from equipoise.broker.handlers import Route
+    from equipoise.broker.server import Server
+    from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
+    from equipoise.wire.schema import Message
+
+log = logging.getLogger(__name__)
+
+_SIZE = Struct(">i")
+_MIN_FRAME = 10  # the header of a request without client id
+_JOIN_BELOW = 65536  # replies up to this size leave as one piece: one copy is cheaper than many buffers
+_COPY_UP_TO = 4096  # a small read is cut up faster as bytes than as views
+_WRITE_HIGH_WATER = 1 << 20
+_PENDING_HIGH_WATER = 1 << 20  # bytes of requests that wait for their replies; a Produce's are in the log by then
+_SMALL_PIECE = 4096  # cheaper to copy than to send as a buffer of its own
+_MAX_GROWTH = 1 << 22  # of a frame's buffer at a time: zeros take time, too
+_PRODUCE = 0
+_HEARTBEAT = 12
+_OF_CROWDS = (b"\0\x0b", b"\0\x0d", b"\0\x0e")  # JoinGroup, LeaveGroup, SyncGroup: thousands may come together
+_WORTH_COUNTING_S = 0.00001  # more than a heartbeat takes
+
+
+class Call:
+    """A request being served, and the place its reply has in the connection's order."""
+
+    __slots__ = ("client_id", "connection", "correlation_id", "now", "parked", "pieces", "route", "size", "version")
+
+    def __init__(
+        self, connection: Connection, route: Route, correlation_id: int, client_id: str, now: int, size: int
+    ) -> None:
+        self.connection = connection
+        self.route = route
+        self.version = route.version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.now = now  # the clock is read once for all requests that come together
+        self.size = size  # of the request, as long as it is kept
+        self.parked: Parked | None = None
+        self.pieces: list[Any] | None = None  # the reply, once it is there; empty: there will be none
+
+    def reply(self, response: Message) -> None:
+        """The one way out for every reply; it leaves when those before it have left."""
+        try:
+            self.pieces = self._encode(response)
+        except Exception:  # noqa: BLE001  not the fault of whoever released this reply, often another client
+            self.connection.fail()
+        else:
+            self.connection.drain()
+
+    def no_reply(self) -> None:
+        """For a Produce with acks=0, to which the protocol has no answer."""
+        self.pieces = []
+        self.connection.drain()
+
+    def _encode(self, response: Message | bytes) -> list[Any]:
+        head = self.route.reply_head
+        if isinstance(response, bytes):
+            size = len(response) + head.size
+            pieces = [head.pack(size - _SIZE.size, self.correlation_id) + response]
+        else:
+            pieces = [b""]
+            self.route.encode(response, pieces)
+            size = sum(map(len, pieces)) + head.size
+            pieces[0] = head.pack(size - _SIZE.size, self.correlation_id)
+        self.connection.held_bytes += size
+        return pieces
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.client_software = ("", "")  # name and version, if the client's ApiVersions told
+        self.holding = Holding()
+        self.beat: Beat | None = None  # the last heartbeat, if the next may be like it
+        self.peer = "?"
+        self.client_host = ""  # the peer as Java prints an address that has no name
+        self.local_host = ""
+        self.last_active: int = server.clock.now()
+        self._transport = cast(asyncio.Transport, None)
+        self._head = b""  # the first bytes of a frame whose size is not known yet
+        self._frame: bytearray | None = None  # a frame partly received; it grows up to `_room`
+        self._filled = 0
+        self._frame_size = 0
+        self._room = 0
+        self._reserved = 0  # what the budget of all connections has given to `_frame`
+        self._reserved_behind = 0  # and to frames in `_backlog`
+        self.frame_began: int | None = None  # when the first byte of the unfinished frame came
+        self._backlog: deque[bytes | bytearray] = deque()  # frames received and not yet served
+        self._calls: deque[Call] = deque()  # calls without reply, and those behind them
+        self._pending_bytes = 0  # of the requests in `_calls`
+        self._out: list[Any] = []
+        self.held_bytes = 0  # of replies that are made, in `_calls` and `_out`
+        self._corked = False
+        self._write_paused = False
+        self._read_paused = False
+        self._is_starved = False  # the budget has no room for `_frame`
+        self._is_queued = False  # its next turn is in `server.turns`
+        self._is_turn = False  # this is it
+        self._next_slice = 0.0  # after a long slice others go first until then
+
+    # -- the transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
+        peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        self.peer = peer[0] if peer else "?"
+        self.client_host = "/" + self.peer
+        self.local_host = local[0] if local else ""
+        self.server.connected(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None and not isinstance(exc, ConnectionError | TimeoutError):  # those are a peer that is gone
+            log.warning("%s: connection lost, and %d replies with it: %s", self.peer, len(self._calls), exc)
+        self.server.disconnected(self)
+        self._backlog.clear()
+        self.server.receiving.forget(self, self._reserved + self._reserved_behind)
+        self._frame, self._reserved, self._reserved_behind = None, 0, 0
+        self.holding.cut_off(self.server.clock.now())
+        self.release_parked(Release.DISCONNECTED)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        frame = self._frame
+        if frame is None:
+            return self.server.receive_buffer
+        if len(frame) < self._room:
+            self._frame = frame = _grown(frame, self._room)
+        return memoryview(frame)[self._filled :]
+
+    def buffer_updated(self, count: int) -> None:
+        if self._frame is None:
+            self._split(count)
+        else:
+            self._filled += count
+            self._make_room()
+        self.last_active = self._serve_backlog()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self.last_active = self._serve_backlog()
+
+    # -- frames
+
+    def _split(self, count: int) -> None:
+        """Cuts what came into frames; the beginning of one more stays in `_head` or `_frame`."""
+        view: Any = self.server.receive_buffer[:count]
+        began, self.frame_began = self.frame_began, None
+        if self._head or count <= _COPY_UP_TO:
+            view = self._head + view.tobytes()
+            self._head = b""
+        p, end = 0, len(view)
+        while end - p >= 4:
+            (size,) = _SIZE.unpack_from(view, p)
+            if not _MIN_FRAME <= size <= self.server.config.socket_request_max_bytes:
+                self._refuse(_describe_size(size, self.server.config.socket_request_max_bytes))
+                return
+            p += 4
+            if end - p < size:
+                self._begin_frame(size, bytearray(view[p:]), began if p == 4 else None)
+                return
+            frame = view[p : p + size]
+            # A Produce frame is written to when its batches get their offsets; any other is read faster as bytes.
+            if view[p] == 0 and view[p + 1] == 0:
+                frame = bytearray(frame)
+            elif type(frame) is memoryview:
+                frame = frame.tobytes()
+            self._backlog.append(frame)
+            p += size
+        if p < end:
+            self._head = bytes(view[p:])
+            self.frame_began = began if p == 0 and began is not None else self.server.clock.now()
+
+    def _begin_frame(self, size: int, received: bytearray, began: int | None) -> None:
+        self._frame, self._frame_size, self._filled, self._room = received, size, len(received), len(received)
+        self.frame_began = self.server.clock.now() if began is None else began
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """For some times what has come: a size that is only declared takes no memory."""
+        frame, filled = self._frame, self._filled
+        assert frame is not None
+        if filled == self._frame_size:
+            self._backlog.append(frame)
+            self._frame = self.frame_began = None
+            self._reserved_behind, self._reserved = self._reserved_behind + self._reserved, 0
+        elif filled == self._room:
+            room = min(self._frame_size, max(filled + min(3 * filled, _MAX_GROWTH), FREE_ROOM))
+            wanted = max(room - FREE_ROOM - self._reserved, 0)
+            if wanted and not self.server.receiving.take(self, wanted):
+                self._is_starved = True
+                self._regulate_reading()
+                return
+            self._reserved += wanted
+            self._room = room
+
+    def feed(self) -> None:
+        """The budget may have room again: reading goes on, and so does the time for the frame."""
+        self._is_starved = False
+        if self._frame is not None and not self._transport.is_closing():
+            self.frame_began = self.last_active = self.server.clock.now()
+            self._make_room()
+            self._regulate_reading()
+
+    @property
+    def has_partial_frame(self) -> bool:
+        return self.frame_began is not None
+
+    def is_overdue(self, now: int, patience: int) -> bool:
+        """Whether half a frame is there and nothing for `patience`, or the frame takes more than that for each MiB."""
+        if self.frame_began is None or self._read_paused:  # then the wait is ours
+            return False
+        received = self._filled if self._frame is not None else 0
+        return now - self.last_active >= patience or now - self.frame_began >= patience * (1 + received // (1 << 20))
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request is in the works, so that silence is not idleness."""
+        return bool(self._calls)
+
+    # -- calls
+
+    def _serve_backlog(self) -> int:
+        """Returns the time for which it served."""
+        now = self.server.clock.now()
+        if self._backlog and not self._is_queued:
+            if (self._next_slice and monotonic() < self._next_slice) or (
+                self.server.turns.is_busy and self._backlog[0][:2] in _OF_CROWDS and not self._is_turn
+            ):
+                self._queue()
+            else:
+                self._serve_slice(now)
+        else:
+            self._flush()
+        if self._calls or self._backlog or self._write_paused or self._read_paused:
+            self._regulate_reading()
+        return now
+
+    def _serve_slice(self, now: int) -> None:
+        """All that has come; but when it takes long, the rest when others have had their turn."""
+        began = ends = monotonic()
+        self._corked = True
+        while self._backlog and not self._is_full() and ends - began < SLICE_S:
+            if self._serve(self._backlog.popleft(), now):
+                ends = monotonic()
+            if self.held_bytes >= _WRITE_HIGH_WATER:
+                self._flush()
+        self._corked = False
+        self._flush()
+        if ends - began >= _WORTH_COUNTING_S:
+            self.server.turns.spend(ends - began)
+        if ends - began >= SLICE_S:
+            self._next_slice = ends + (ends - began)
+            if self._backlog:
+                self._queue()
+        else:
+            self._next_slice = 0.0
+        if self._reserved_behind and not self._backlog:
+            freed, self._reserved_behind = self._reserved_behind, 0
+            self.server.receiving.give(self, freed)
+
+    def _queue(self) -> None:
+        self._is_queued = True
+        self.server.turns.add(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._is_queued = False
+        if not self._transport.is_closing():
+            self._next_slice = 0.0
+            self._is_turn = True
+            self._serve_backlog()
+            self._is_turn = False
+
+    def _is_full(self) -> bool:
+        return (
+            self._write_paused
+            or self.held_bytes >= _WRITE_HIGH_WATER
+            or self._pending_bytes >= _PENDING_HIGH_WATER
+            or len(self._calls) >= self.server.config.max_in_flight_requests_per_connection
+        )
+
+    def _regulate_reading(self) -> None:
+        full = bool(self._backlog) or self._is_starved or self._is_full()
+        if full is self._read_paused or self._transport.is_closing():
+            return
+        self._read_paused = full
+        if full:
+            self._transport.pause_reading()
+        else:
+            if self.frame_began is not None:  # the wait was ours
+                self.frame_began = self.server.clock.now()
+            self._transport.resume_reading()
+
+    def _serve(self, frame: bytes | bytearray, now: int) -> bool:
+        """Whether it took time worth measuring."""
+        if self.beat is not None and not self._calls and (reply := self.beat.answer(frame, now)) is not None:
+            self._out.append(reply)
+            self.held_bytes += len(reply)
+            return False
+        try:
+            api_key, version, correlation_id, client_id, pos = decode_request_header(frame)
+            route = self.server.route(api_key, version)
+            if self.holding.is_holding:
+                self.holding.interrupt(api_key == _HEARTBEAT, now)
+            size = len(frame) if api_key != _PRODUCE else 0
+            call = Call(self, route, correlation_id, client_id or "", now, size)
+            elements = self.server.topics.elements if route.names_partitions else MAX_ELEMENTS
+            request = route.decode(frame, pos, elements)
+            response = route.handle(self.server, request, call)
+            if response is not None:
+                call.pieces = call._encode(response)
+            if api_key == _HEARTBEAT:
+                self.beat = self._repeatable(request, frame, route, response)
+        except ProtocolError as error:
+            self._refuse(str(error))
+        except Exception:  # noqa: BLE001  one request must not end the loop
+            self.fail()
+        else:
+            self._settle(call)
+        return True
+
+    def _repeatable(
+        self, request: HeartbeatRequest, frame: bytes | bytearray, route: Route, response: Message | bytes | None
+    ) -> Beat | None:
+        if not isinstance(response, bytes) or self.holding.is_patient or not self.server.allows_all:
+            return None
+        core = self.server.groups.shard_of(request.group_id).core
+        return Beat(core, request, bytes(frame), route.reply_head, response)
+
+    def _settle(self, call: Call) -> None:
+        if not self._calls and call.pieces is not None:
+            self._out += call.pieces
+        else:
+            self._calls.append(call)
+            self._pending_bytes += call.size
+
+    def drain(self) -> None:
+        """Sends the replies that are there and whose turn it is."""
+        calls = self._calls
+        while calls and calls[0].pieces is not None:
+            call = calls.popleft()
+            self._pending_bytes -= call.size
+            self._out += call.pieces or ()
+        if not self._corked and not self.server.gathers(self):
+            self.send()
+
+    def send(self) -> None:
+        self._flush()
+        if self._backlog or self._read_paused:
+            self._serve_backlog()
+
+    def _flush(self) -> None:
+        out = self._out
+        if not out:
+            return
+        self._out = []
+        size = sum(map(len, out))
+        self.held_bytes -= size
+        if self._transport.is_closing():
+            return
+        if size <= _JOIN_BELOW:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(_join_small(out))
+
+    # -- the end
+
+    def release_parked(self, reason: Release) -> None:
+        for call in list(self._calls):
+            if call.parked is not None:
+                call.parked.release(reason)
+
+    def _refuse(self, why: str) -> None:
+        told = self.server.complaints.about(self.peer, why)
+        if told is not None:
+            log.warning("%s: connection closed: %s", self.peer, told)
+        self._backlog.clear()
+        self.close()
+
+    def fail(self) -> None:
+        """For an exception that nobody expected: the log gets it, the client an end."""
+        log.exception("%s: a request failed; its connection is closed", self.peer)
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection when the replies that are there have left."""
+        self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+
+def _grown(frame: bytearray, room: int) -> bytearray:
+    """A small one is copied into a new one, which is quicker; a large one is stretched where it stands, if nobody has
+    kept a view of it. (The loop has one in `buffer_updated`, so this is done when the next is asked for.)"""
+    if room > _MAX_GROWTH:
+        with contextlib.suppress(BufferError):
+            frame.extend(bytes(room - len(frame)))
+            return frame
+    new = bytearray(room)
+    new[: len(frame)] = frame
+    return new
+
+
+def _join_small(pieces: list[Any]) -> list[Any]:
+    """Runs of small pieces become one each: uvloop drops a write of more than 2^20 pieces, with EINVAL."""
+    joined: list[Any] = []
+    run: list[Any] = []
+    for piece in pieces:
+        if len(piece) < _SMALL_PIECE:
+            run.append(piece)
+            continue
+        if run:
+            joined.append(b"".join(run))
+            run = []
+        joined.append(piece)
+    if run:
+        joined.append(b"".join(run))
+    return joined
+
+
+def _describe_size(size: int, limit: int) -> str:
+    if size < _MIN_FRAME:
+        return f"a frame of {size} bytes; the smallest request has {_MIN_FRAME}: this is not Kafka's protocol"
+    if size >> 24 == 0x16:
+        return "a TLS handshake; this listener speaks plain text: set security.protocol=PLAINTEXT"
+    return f"a frame of {size} bytes; socket.request.max.bytes is {limit}"

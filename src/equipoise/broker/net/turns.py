@@ -1,0 +1,95 @@
+"""Work that takes long, in turns: one slice in each turn of the loop, for whoever waits the longest.
+
+Connections whose requests have cost much wait here for their next slice, and so do single requests with much to do
+(`run`). All others are served when they are read. So a heartbeat waits for one slice at most, however many
+connections send costly requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from equipoise.broker.net.connection import Call
+    from equipoise.wire.schema import Message
+
+SLICE_S = 0.005
+_BUSY_S = 0.02
+Asked = TypeVar("Asked")
+Row = TypeVar("Row")
+
+
+class Turns:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._queue: deque[Callable[[], None]] = deque()
+        self._is_scheduled = False
+        self._spent = 0.0
+
+    def add(self, take_turn: Callable[[], None]) -> None:
+        self._queue.append(take_turn)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._take)
+
+    def _take(self) -> None:
+        """A slice of one, or of several that are short."""
+        ends = monotonic() + SLICE_S
+        try:
+            while self._queue and monotonic() < ends:
+                self._queue.popleft()()
+        finally:
+            self._is_scheduled = bool(self._queue)
+            if self._is_scheduled:
+                self._loop.call_soon(self._take)
+
+    def spend(self, seconds: float) -> None:
+        """What requests that were served when they were read have cost in this turn of the loop."""
+        if not self._spent:
+            self._loop.call_soon(self._begin_turn)
+        self._spent += seconds
+
+    def _begin_turn(self) -> None:
+        self._spent = 0.0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether this turn of the loop has lasted long: who can wait should."""
+        return self._spent >= _BUSY_S
+
+    def run(self, call: Call, work: Iterator[object], answer: Callable[[], Message] | None) -> None:
+        """Does `work`, which yields wherever it may be interrupted, then answers, unless `work` has seen to that.
+        Short work is done at once."""
+        try:
+            ends = monotonic() + SLICE_S
+            for _ in work:
+                if monotonic() >= ends:
+                    self.add(lambda: self.run(call, work, answer))
+                    return
+            response = answer() if answer is not None else None
+        except Exception:  # noqa: BLE001  one request must not end the loop, nor the work of others
+            call.connection.fail()
+        else:
+            if response is not None:
+                call.reply(response)
+
+    def answer_each(
+        self,
+        call: Call,
+        asked: Iterable[Asked],
+        answer: Callable[[Asked], Row],
+        response: Callable[[list[Row]], Message],
+    ) -> None:
+        """The rows of an answer, one by one, for what was asked."""
+        rows: list[Row] = []
+
+        def work() -> Iterator[None]:
+            for one in asked:
+                rows.append(answer(one))
+                yield
+
+        self.run(call, work(), lambda: response(rows))

@@ -1,0 +1,119 @@
+"""Batches that must be looked into before they are appended: on a thread, and in the order in which they came.
+
+What comes for a partition behind such a batch waits for it, so that an idempotent producer's sequence stays whole. A
+connection whose batches wait here is not read from for long: they count as replies do that it has not fetched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from equipoise.broker.topics.decoder import Decoder
+from equipoise.log.incoming import Incoming
+from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.records.batch import BatchHeader
+
+if TYPE_CHECKING:
+    from equipoise.broker.net.connection import Connection
+    from equipoise.broker.server import Server
+    from equipoise.broker.topics.topics import Partition
+    from equipoise.log.partition import Appended
+
+log = logging.getLogger(__name__)
+
+_MOST_WAITING = 256 << 20  # bytes, of all connections, also of those that have gone
+
+
+class Outcome(Protocol):
+    """Who is told what became of a batch."""
+
+    def appended(self, appended: Appended) -> None: ...
+
+    def failed(self, error: KafkaError) -> None: ...
+
+
+class _Waiting(NamedTuple):
+    work: Incoming | None
+    records: memoryview
+    header: BatchHeader
+    connection: Connection
+    outcome: Outcome
+
+
+def work_for(partition: Partition, header: BatchHeader) -> Incoming | None:
+    """What a batch needs before it can be appended; nearly always nothing."""
+    codec = partition.topic.codec
+    if codec is header.codec:
+        codec = None
+    compacts = partition.log.config.compacts
+    if codec is None and not compacts:
+        return None
+    return Incoming(compacts, codec, partition.topic.compression_level, partition.topic.settings.message_max_bytes)
+
+
+class Preparing:
+    def __init__(self, server: Server) -> None:
+        self.decoder = Decoder("producing")
+        self._server = server
+        self._queues: dict[Partition, deque[_Waiting]] = {}
+        self._bytes = 0
+
+    def is_busy(self, partition: Partition) -> bool:
+        return partition in self._queues
+
+    def take(
+        self,
+        partition: Partition,
+        work: Incoming | None,
+        records: memoryview,
+        header: BatchHeader,
+        connection: Connection,
+        outcome: Outcome,
+    ) -> None:
+        """The batch is appended in its turn. Raises KafkaError if too much waits already."""
+        if self._bytes + header.size > _MOST_WAITING:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"{self._bytes} bytes wait to be looked into; send this again later"
+            )
+        self._bytes += header.size
+        connection.held_bytes += header.size
+        waiting = _Waiting(work, records, header, connection, outcome)
+        queue = self._queues.get(partition)
+        if queue is not None:
+            queue.append(waiting)
+            return
+        self._queues[partition] = queue = deque([waiting])
+        self.decoder.begin(self._work_off(partition, queue))
+
+    async def _work_off(self, partition: Partition, queue: deque[_Waiting]) -> None:
+        try:
+            while queue:
+                await self._append(partition, queue[0])
+                self._let_go(queue.popleft())
+        finally:
+            del self._queues[partition]
+
+    async def _append(self, partition: Partition, one: _Waiting) -> None:
+        try:
+            data, header = one.records, one.header
+            if one.work is not None:
+                made, header = await self.decoder.run(partial(one.work.run, data, header))
+                data = data if made is None else memoryview(made)
+            keyed = one.work is not None and one.work.check_keys
+            now = self._server.clock.now()
+            appended = self._server.append(partition, data, [(0, header)], now, keyed=keyed)
+        except KafkaError as error:
+            one.outcome.failed(error)
+        except Exception:  # the batches behind it must not wait for ever
+            log.exception("%s: a batch could not be appended", partition.log.name)
+            one.outcome.failed(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says why"))
+        else:
+            one.outcome.appended(appended)
+
+    def _let_go(self, one: _Waiting) -> None:
+        self._bytes -= one.header.size
+        one.connection.held_bytes -= one.header.size
+        one.connection.drain()

@@ -1,0 +1,403 @@
+"""Topics and their partitions: created, grown, deleted, found by name or id; and who waits on a partition."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from equipoise.broker.config import BrokerConfig
+from equipoise.broker.topics.config import effective, log_config, stored
+from equipoise.log.config import LogConfig
+from equipoise.log.partition import PartitionLog
+from equipoise.log.recovery.inventory import TopicRecord
+from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Codec
+
+_log = logging.getLogger(__name__)
+LEADER_EPOCH = 0  # one broker leads every partition from its first day
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__rebalances"})
+MAX_ELEMENTS = 65_536  # of all arrays in one request: with its answer at worst 90 MB, less than the largest frame
+SPARE_ELEMENTS = 8192  # of a request that names partitions, beside those there are: some may be gone, or not known yet
+MAX_NEW_PARTITIONS = 10_000  # in one request, as on Kafka; each costs time on the loop
+_CODECS = {"uncompressed": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def check_leader_epoch(epoch: int) -> None:
+    """Fences a client that has heard of another leader; -1 means it has heard of none."""
+    if epoch > LEADER_EPOCH:
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is ahead of {LEADER_EPOCH}")
+    if 0 <= epoch < LEADER_EPOCH:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch} is behind {LEADER_EPOCH}")
+
+
+class Partition:
+    """A partition's log, and who waits for it: for data to read, or for written records to be durable."""
+
+    __slots__ = ("_unsettled", "_watchers", "index", "log", "topic")
+
+    def __init__(self, topic: Topic, index: int, log: PartitionLog) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self._watchers: dict[Callable[[], None], None] = {}
+        self._unsettled: deque[tuple[int, Callable[[], None]]] = deque()  # in the order of appends
+        log.subscribe(self._changed)
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """`callback` is called whenever there may be more to read, until `unwatch`."""
+        self._watchers[callback] = None
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        self._watchers.pop(callback, None)
+
+    def is_durable(self, offset: int) -> bool:
+        return self.log.high_watermark > offset
+
+    def when_settled(self, offset: int, callback: Callable[[], None]) -> None:
+        """Calls back once: when the record just written at `offset` is durable, or when it never will be."""
+        if self.is_durable(offset) or self.log.offline is not None:
+            callback()
+        else:
+            self._unsettled.append((offset, callback))
+
+    def _changed(self, log: PartitionLog) -> None:
+        while self._unsettled and (log.offline is not None or self.is_durable(self._unsettled[0][0])):
+            self._tell(self._unsettled.popleft()[1])
+        for callback in list(self._watchers):
+            self._tell(callback)
+
+    def _tell(self, callback: Callable[[], None]) -> None:
+        """Each waits for itself: an error in the answer to one must not leave the others without theirs."""
+        try:
+            callback()
+        except Exception:  # noqa: BLE001
+            _log.exception("%s: an error in what waited for its records", self.log.name)
+
+    def read(self, offset: int, max_bytes: int, at_least_one: bool) -> list[memoryview]:
+        """Whole batches below the high watermark; `at_least_one` even if it is larger than `max_bytes`."""
+        batches = self.log.read(offset, max(max_bytes, 0), self.log.high_watermark)
+        if not at_least_one and sum(map(len, batches)) > max_bytes:
+            return []
+        return batches
+
+    def has_bytes(self, offset: int, max_bytes: int, enough: int) -> int:
+        """How much a Fetch can read, at least counted to `enough`; most often that is known without reading."""
+        if offset == self.log.high_watermark:
+            return 0
+        if enough <= HEADER_SIZE and self.log.log_start_offset <= offset < self.log.high_watermark:
+            return HEADER_SIZE
+        available = self.log.available(offset, self.log.high_watermark)
+        if available is None or min(available, max_bytes) >= enough:
+            return enough
+        return max(min(available, max_bytes), sum(map(len, self.read(offset, max_bytes, at_least_one=True))))
+
+    def delete_records(self, before: int | None) -> int:
+        """Everything below `before` (None: the high watermark) goes; the new log start."""
+        target = self.log.high_watermark if before is None else before
+        if not 0 <= target <= self.log.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {target} is not within 0 and {self.log.high_watermark}"
+            )
+        if self.topic.settings.log_cleanup_policy == "compact":
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{self.topic.name} is compacted: its records stay")
+        return self.log.delete_records(target)
+
+
+class Topic:
+    def __init__(self, name: str, topic_id: bytes, configs: dict[str, str], settings: BrokerConfig) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.configs = configs
+        self.settings = settings
+        self.partitions: list[Partition] = []
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    @property
+    def codec(self) -> Codec | None:
+        """In which batches are stored; None: as they came."""
+        return _CODECS.get(self.settings.compression_type)
+
+    @property
+    def compression_level(self) -> int | None:
+        """Kafka's default of each codec is None here: lz4's 9 stands for its fast mode (KIP-390)."""
+        settings = self.settings
+        if self.codec is Codec.ZSTD:
+            return settings.compression_zstd_level
+        level, default = {
+            Codec.GZIP: (settings.compression_gzip_level, -1),
+            Codec.LZ4: (settings.compression_lz4_level, 9),
+        }.get(self.codec or Codec.NONE, (-1, -1))
+        return None if level == default else level
+
+    def check_batch(self, header: BatchHeader, now: int) -> None:
+        """The topic's own limits on what a producer sends."""
+        limit = self.settings.message_max_bytes
+        if header.size > limit:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a batch of {header.size} bytes; max.message.bytes of {self.name} is {limit}",
+            )
+        if self.settings.log_message_timestamp_type == "CreateTime":
+            self._check_timestamp(header.max_timestamp - now, self.settings.log_message_timestamp_after_max_ms, "after")
+            if header.base_timestamp >= 0:
+                before = now - header.base_timestamp
+                self._check_timestamp(before, self.settings.log_message_timestamp_before_max_ms, "before")
+
+    def _check_timestamp(self, distance: int, limit: int, side: str) -> None:
+        if distance > limit:
+            raise KafkaError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"a timestamp lies {distance} ms {side} now; message.timestamp.{side}.max.ms is {limit}",
+            )
+
+
+class Planned(NamedTuple):
+    """A topic to be, and its number of partitions."""
+
+    topic: Topic
+    partitions: int
+
+
+class Directory(Protocol):
+    """What topics need of a data directory, on disk or in memory."""
+
+    def open_log(self, topic: str, partition: int, config: LogConfig) -> PartitionLog: ...
+    def load_topics(self) -> list[TopicRecord]: ...
+    def save_topics(self, topics: list[TopicRecord]) -> None: ...
+    def delete_topics(self, topics: Collection[str]) -> None: ...
+    def next_producer_id(self) -> int: ...
+
+
+class Topics:
+    """Every topic of the broker. A change is on disk before it is seen."""
+
+    def __init__(self, directory: Directory, defaults: BrokerConfig) -> None:
+        self.directory = directory
+        self.defaults = defaults
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._by_folded_name: dict[str, str] = {}
+        self.on_change: Callable[[], None] = lambda: None  # called when `counts` may have changed
+        self._records = {record.name: record for record in directory.load_topics()}  # as they are saved
+        self.partition_count = sum(record.partitions for record in self._records.values())
+        for record in self._records.values():
+            configs = stored(record.configs)
+            topic = Topic(record.name, record.topic_id, configs, effective(defaults, configs))
+            _do(self._add(topic, record.partitions))
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(list(self._by_name.values()))
+
+    def counts(self) -> dict[str, int]:
+        """How many partitions each has."""
+        return {name: record.partitions for name, record in self._records.items()}
+
+    @property
+    def elements(self) -> int:
+        """How many array elements a request may have that names partitions: each with its topic, and once more as
+        forgotten. Each costs some ten microseconds, whether there is such a partition or not."""
+        return min(SPARE_ELEMENTS + 4 * self.partition_count, MAX_ELEMENTS)
+
+    def get(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def require(self, name: str) -> Topic:
+        found = self._by_name.get(name)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return found
+
+    def require_id(self, topic_id: bytes) -> Topic:
+        found = self._by_id.get(topic_id)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
+        return found
+
+    def find(self, key: str | bytes) -> Topic:
+        """By name, or by id."""
+        return self.require(key) if isinstance(key, str) else self.require_id(key)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        found = self._by_id.get(topic_id)
+        return None if found is None else found.name
+
+    def partition(self, key: str | bytes, index: int) -> Partition:
+        """By topic name, or id, and number."""
+        topic = self.find(key)
+        if not 0 <= index < len(topic.partitions):
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{topic.name} has partitions 0 to {len(topic.partitions) - 1}, not {index}",
+            )
+        return topic.partitions[index]
+
+    def check_name(self, name: str) -> None:
+        if name in (".", "..") or not _LEGAL_NAME.fullmatch(name):
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"{name!r} is no topic name: 1 to 249 of letters, digits, '.', '_' and '-', and not '.' or '..'",
+            )
+
+    def plan(self, name: str, count: int, configs: dict[str, str], beside: Mapping[str, Planned]) -> Planned:
+        """A topic that a client asks for, checked against those there are and those `beside` it, by folded name."""
+        if (internal := _RESERVED.get(folded(name))) is not None:
+            if name == internal:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is made by the broker when it is needed")
+            raise _collision(name, internal)
+        planned = self._plan(name, count, configs)
+        if (other := beside.get(folded(name))) is not None:
+            raise _collision(name, other.topic.name)
+        return planned
+
+    def _plan(self, name: str, count: int, configs: dict[str, str]) -> Planned:
+        self.check_name(name)
+        self.check_free(name)
+        self._check_count(count)
+        return Planned(Topic(name, uuid.uuid4().bytes, configs, effective(self.defaults, configs)), count)
+
+    def check_free(self, name: str) -> None:
+        if name in self._records:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is already there")
+        other = self._by_folded_name.get(folded(name))
+        if other is not None and name not in INTERNAL_TOPICS:  # those are reserved, whatever an old directory holds
+            raise _collision(name, other)
+
+    def create(self, planned: Collection[Planned]) -> Iterator[None]:
+        """All of them with one save: each costs a sync of the disk, and the loop waits for it. What it returns opens
+        them one by one; a topic is seen when all its partitions are open."""
+        self.check_new(count for _, count in planned)
+        self._save(self._records | {topic.name: _record(topic, count) for topic, count in planned})
+        for topic, _ in planned:
+            self._by_folded_name[folded(topic.name)] = topic.name
+        return (step for topic, count in planned for step in self._add(topic, count))
+
+    def create_at_once(self, name: str, count: int) -> None:
+        """For who starts the broker: nobody else waits for the loop yet."""
+        _do(self.create([self.plan(name, count, {}, {})]))
+
+    def create_internal(self, name: str, count: int, configs: dict[str, str]) -> Topic:
+        """With the configs that the broker needs for what belongs to it."""
+        planned = self._plan(name, count, configs)
+        _do(self.create([planned]))
+        return planned.topic
+
+    def check_new(self, counts: Iterable[int]) -> None:
+        """Whether so many partitions may be added by one request."""
+        added, limit = sum(counts), self.defaults.max_partitions
+        if added > MAX_NEW_PARTITIONS:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"{added} new partitions; at most {MAX_NEW_PARTITIONS} in one request"
+            )
+        if self.partition_count + added > limit:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{added} new partitions beside {self.partition_count}; max.partitions is {limit}",
+            )
+
+    def check_growth(self, topic: Topic, count: int) -> int:
+        """How many partitions more than it has."""
+        had = self._records[topic.name].partitions
+        if count <= had:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, f"{topic.name} has {had} partitions; ask for more than that, not {count}"
+            )
+        self._check_count(count - had)
+        return count - had
+
+    def grow(self, counts: Mapping[Topic, int]) -> Iterator[None]:
+        """To so many partitions each, with one save. What it returns opens them one by one."""
+        self.check_new(count - self._records[topic.name].partitions for topic, count in counts.items())
+        self._save(self._records | {topic.name: _record(topic, count) for topic, count in counts.items()})
+        return (step for topic, count in counts.items() for step in self._open_partitions(topic, count))
+
+    def set_configs(self, changes: Mapping[Topic, tuple[dict[str, str], BrokerConfig]]) -> None:
+        """The configs and the `effective` settings of each, with one save."""
+        changed = {
+            topic.name: self._records[topic.name]._replace(configs=configs) for topic, (configs, _) in changes.items()
+        }
+        self._save(self._records | changed)
+        for topic, (configs, settings) in changes.items():
+            topic.configs, topic.settings = configs, settings
+            config = log_config(settings)
+            for partition in topic.partitions:
+                partition.log.config = config
+
+    def check_deletable(self, topic: Topic) -> None:
+        if topic.is_internal:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
+
+    def delete(self, topics: Collection[Topic]) -> None:
+        """All of them with one save, as in `create`."""
+        gone = {topic.name for topic in topics}
+        self._save({name: record for name, record in self._records.items() if name not in gone})
+        for topic in topics:
+            del self._by_name[topic.name], self._by_id[topic.topic_id]
+            self._by_folded_name.pop(folded(topic.name), None)
+            for partition in topic.partitions:
+                partition.log.delete()
+        self.directory.delete_topics(gone)
+
+    def _add(self, topic: Topic, count: int) -> Iterator[None]:
+        yield from self._open_partitions(topic, count)
+        self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+        self._by_folded_name[folded(topic.name)] = topic.name
+
+    def _open_partitions(self, topic: Topic, count: int) -> Iterator[None]:
+        config = log_config(topic.settings)
+        for index in range(len(topic.partitions), count):
+            record = self._records.get(topic.name)
+            if record is None or record.topic_id != topic.topic_id:
+                return  # deleted meanwhile
+            topic.partitions.append(Partition(topic, index, self.directory.open_log(topic.name, index, config)))
+            yield
+
+    def _save(self, records: dict[str, TopicRecord]) -> None:
+        """What is saved is not yet done: if the disk refuses, nothing has changed."""
+        try:
+            self.directory.save_topics(list(records.values()))
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the topics could not be saved: {error}") from error
+        self._records = records
+        self.partition_count = sum(record.partitions for record in records.values())
+        self.on_change()
+
+    def next_producer_id(self) -> int:
+        try:
+            return self.directory.next_producer_id()
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no producer id could be saved: {error}") from error
+
+    def _check_count(self, count: int) -> None:
+        if count <= 0:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {count}")
+        self.check_new([count])
+
+
+def _do(steps: Iterator[None]) -> None:
+    for _ in steps:
+        pass
+
+
+def _collision(name: str, other: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} collides with topic {other!r}: '.' counts as '_'")
+
+
+def folded(name: str) -> str:
+    """Kafka's metric names make '.' and '_' one; names that work here should work there."""
+    return name.replace(".", "_")
+
+
+# Clients may not take them, whether or not the broker has made its own yet.
+_RESERVED = {folded(name): name for name in INTERNAL_TOPICS}
+
+
+def _record(topic: Topic, partitions: int) -> TopicRecord:
+    return TopicRecord(topic.name, topic.topic_id, partitions, topic.configs)

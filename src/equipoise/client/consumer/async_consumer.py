@@ -1,0 +1,223 @@
+"""The consumer for asyncio: the same names as `Consumer`, with `await` where that one waits."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from equipoise.client.consumer.base import (
+    ARROW_RECORDS,
+    BaseConsumer,
+    Committed,
+    OffsetsToCommit,
+    Place,
+    Places,
+    as_partition,
+    log_failure,
+    parse,
+)
+from equipoise.client.consumer.engine import Engine, too_late
+from equipoise.client.fetch.records import ConsumerRecord
+from equipoise.member import Callback, Commit, Kind, OffsetAndMetadata, TopicPartition
+from equipoise.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+class AsyncConsumer(BaseConsumer):
+    """Made on the loop that will use it. The listener's methods may be coroutines.
+
+        async with AsyncConsumer({"bootstrap.servers": "127.0.0.1:9092", "group.id": "billing"}) as consumer:
+            consumer.subscribe(["orders"])
+            async for record in consumer:
+                print(record.topic, record.partition, record.offset, record.value)
+
+    Heartbeats run on the same loop: work that blocks it belongs into a thread.
+    """
+
+    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: object) -> None:
+        super().__init__(parse(config, settings))
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        self._engine = Engine(self.config, self._news.set)
+        self._engine.start()
+
+    # -- reading
+
+    async def poll(self, timeout: float = 1.0) -> list[ConsumerRecord]:
+        """Up to max.poll.records, as soon as there are any; an empty list when the time is up."""
+        fetched = self._engine.fetched
+        return await self._poll(timeout, lambda: fetched.take(self.config.max_poll_records), len) or []
+
+    async def poll_arrow(self, timeout: float = 1.0, max_records: int = ARROW_RECORDS) -> pa.Table | None:
+        """The same as one Arrow table, without an object for each record; None when the time is up."""
+        fetched = self._engine.fetched
+        return await self._poll(timeout, lambda: fetched.take_arrow(max_records), lambda table: table.num_rows)
+
+    async def _poll(self, timeout: float, take: Callable[[], Result], count: Callable[[Any], int]) -> Result | None:
+        deadline, found = self._loop.time() + timeout, None
+        with self._alone():
+            self._begin_poll()
+            await asyncio.sleep(0)  # one who polls again after each error must not starve the loop that mends it
+            try:
+                while not found:
+                    self._news.clear()
+                    await self._run_callbacks()
+                    self._raise_failure()
+                    found = take()
+                    if found or not await self._hear(deadline):
+                        break
+            finally:
+                self._engine.end_poll(count(found) if found else 0)
+        return found
+
+    async def _hear(self, deadline: float) -> bool:
+        """Waits for news; False if the time is up."""
+        left = deadline - self._loop.time()
+        if left <= 0:
+            return False
+        try:
+            async with asyncio.timeout(left):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Records for ever, one after another. One counts as processed when the next is asked for."""
+        return self._records()
+
+    async def _records(self) -> AsyncIterator[ConsumerRecord]:
+        while True:
+            for record in await self.poll():
+                yield record
+
+    async def _run_callbacks(self) -> None:
+        while (callback := self._engine.begin_callback()) is not None:
+            self._is_in_callback = True
+            try:
+                await self._run(callback)
+            finally:
+                self._is_in_callback = False
+                self._forget(callback)
+                self._engine.callback_done()
+
+    async def _run(self, callback: Callback) -> None:
+        if callback.kind is Kind.REVOKED and self.config.enable_auto_commit:
+            await self._commit_before_revoking()
+        told = self._method(callback)(self, callback.partitions)
+        if inspect.isawaitable(told):
+            await told
+
+    async def _commit_before_revoking(self) -> None:
+        try:
+            await self.commit(self._uncommitted())
+        except KafkaError as error:
+            log.warning("offsets could not be committed before partitions were revoked: %s", error)
+
+    # -- offsets
+
+    async def commit(self, offsets: OffsetsToCommit | None = None) -> None:
+        """Waits until these offsets are committed; without any, those behind the records that poll() has returned."""
+        done: asyncio.Future[Commit] = self._loop.create_future()
+
+        def finished(commit: Commit) -> None:
+            if not done.done():  # the one who waits may have been cancelled
+                done.set_result(commit)
+
+        self._engine.commit(self._to_commit(offsets), finished)
+        patience = self._patience(self._loop.time())
+        try:
+            async with asyncio.timeout(patience):
+                error = (await done).error
+        except TimeoutError:
+            raise too_late("commit()", patience or 0.0, self._engine) from None
+        if error is not None:
+            raise error
+
+    def commit_async(self, offsets: OffsetsToCommit | None = None, on_done: Committed | None = None) -> None:
+        """Commits without waiting. `on_done` gets the error, or None."""
+        tell = on_done or log_failure
+        self._engine.commit(self._to_commit(offsets), lambda commit: tell(commit.error))
+
+    async def committed(
+        self, *partitions: Place | Places, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed of these partitions, or of all assigned; what has no commit is missing."""
+        return await self._wait_for(self._engine.fetch_committed(self._named(partitions)), timeout, "committed()")
+
+    async def position(self, partition: Place, timeout: float | None = None) -> int:
+        """The offset of the next record that poll() returns of this partition."""
+        return await self._wait_for(self._engine.position(as_partition(partition)), timeout, "position()")
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> dict[TopicPartition, int | None]:
+        """By partition, the first offset of that time (milliseconds since 1970) or later; None: there is none."""
+        return await self._wait_for(self._engine.offsets_for_times(timestamps), timeout, "offsets_for_times()")
+
+    async def beginning_offsets(
+        self, *partitions: Place | Places, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        return await self._wait_for(self._engine.beginnings(self._named(partitions)), timeout, "beginning_offsets()")
+
+    async def end_offsets(self, *partitions: Place | Places, timeout: float | None = None) -> dict[TopicPartition, int]:
+        return await self._wait_for(self._engine.ends(self._named(partitions)), timeout, "end_offsets()")
+
+    async def _wait_for(self, work: Coroutine[Any, Any, Result], timeout: float | None, what: str) -> Result:
+        limit = self.config.default_api_timeout_ms / 1000 if timeout is None else timeout
+        try:
+            async with asyncio.timeout(limit):
+                return await work
+        except TimeoutError:
+            raise too_late(what, limit, self._engine) from None
+
+    # -- the end
+
+    async def unsubscribe(self) -> None:
+        """Gives up all partitions and leaves the group; listeners are told."""
+        with self._alone():
+            await self._leave(self.config.default_api_timeout_ms / 1000, self._engine.unsubscribe)
+
+    async def close(self, timeout: float = 30.0) -> None:
+        """Commits if that is automatic, tells the listener, leaves the group (a static member does not), and ends."""
+        if self._is_closed:
+            return
+        with self._alone():
+            try:
+                await self._leave(timeout, self._engine.leave)
+            finally:
+                self._is_closed = True
+                await self._engine.close()
+
+    async def _leave(self, timeout: float, leave: Callable[[], None]) -> None:
+        self._leaves_at = deadline = self._loop.time() + timeout
+        try:
+            if self._by_hand and self.config.enable_auto_commit:
+                await self._commit_before_revoking()
+            self._by_hand = False
+            leave()
+            while True:
+                self._news.clear()
+                await self._run_callbacks()
+                if self._engine.has_left or not await self._hear(deadline):
+                    return
+        finally:
+            self._leaves_at = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,271 @@
+"""What `Consumer` and `AsyncConsumer` share: all that needs no waiting."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
+from equipoise.client.consumer.engine import Engine
+from equipoise.client.group.listener import RebalanceListener
+from equipoise.member import (
+    Callback,
+    Commit,
+    CommitFailedError,
+    FencedInstanceIdError,
+    Kind,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from equipoise.settings import kafka_name
+from equipoise.wire.errors import KafkaError, UsageError
+
+log = logging.getLogger(__name__)
+
+Place = TopicPartition | tuple[str, int]
+Places = Iterable[Place]
+OffsetsToCommit = Mapping[TopicPartition, int | OffsetAndMetadata]
+Committed = Callable[[KafkaError | None], None]  # told of the outcome
+ARROW_RECORDS = 100_000  # in one table, unless more are asked for
+
+
+def parse(config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> ConsumerConfig:
+    return ConsumerConfig.parse({**(config or {}), **{kafka_name(name): value for name, value in keywords.items()}})
+
+
+class BaseConsumer:
+    """One thread, or one task, at a time may use a consumer."""
+
+    config: ConsumerConfig
+    _engine: Engine
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self.config = config
+        self._listener: RebalanceListener = RebalanceListener()
+        self._by_hand = False
+        self._is_closed = False
+        self._in_use = threading.Lock()
+        self._user = 0  # the thread that holds it, or held it last
+        self._is_in_callback = False
+        self._commit_due = 0.0
+        self._committed: dict[TopicPartition, int] = {}  # by auto-commit
+        self._is_auto_committing = False  # one at a time: while no coordinator answers they would pile up
+        self._leaves_at: float | None = None  # when close() or unsubscribe() is out of patience, also with commits
+
+    # -- what to read
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] | None = None,
+        listener: RebalanceListener | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+    ) -> None:
+        """Become a member of the group and share these topics with its other members, from the next poll on.
+
+        Topics by name, or all that match a pattern (a name beginning with ^ is one too), now or when they are created.
+        """
+        if self._by_hand:
+            raise UsageError("this consumer has assigned itself partitions: unsubscribe() before subscribe()")
+        names = [topics] if isinstance(topics, str) else list(topics or ())
+        compiled = _pattern(names, pattern)
+        if compiled is None and not names:
+            raise UsageError("subscribe() to nothing: name topics or a pattern, or call unsubscribe()")
+        self._listener = listener or RebalanceListener()
+        self._engine.subscribe(() if compiled is not None else names, compiled)
+
+    def assign(self, partitions: Places) -> None:
+        """Read these partitions, and no others, without being a member of the group. Replaces what was assigned."""
+        if self._engine.membership is not None and self._engine.member.subscription.is_active:
+            raise UsageError("this consumer has subscribed: unsubscribe() before assign()")
+        chosen = frozenset(map(as_partition, partitions))
+        self._by_hand = bool(chosen)
+        self._engine.assign(chosen)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """All that is assigned to this consumer now."""
+        return self._engine.positions.assigned()
+
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to; with a pattern, those that match."""
+        return frozenset() if self._engine.membership is None else self._engine.member.subscription.topics
+
+    @property
+    def member_id(self) -> str:
+        """What the coordinator calls this member; empty before it has joined."""
+        return self._engine.member.member_id
+
+    @property
+    def generation_id(self) -> int:
+        """Of the group, as this member knows it; -1 before it has joined."""
+        return self._engine.member.generation_id
+
+    def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
+        """Join again, though nothing has changed that a group would notice."""
+        self._engine.group.act(lambda member, now: member.enforce_rebalance(reason, now))
+
+    # -- where to read
+
+    def seek(self, partition: Place, offset: int | OffsetAndMetadata) -> None:
+        """The next poll begins at this offset."""
+        at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        self._engine.positions.seek(as_partition(partition), at.offset, at.leader_epoch)
+
+    def seek_to_beginning(self, *partitions: Place | Places) -> None:
+        """Of these partitions, or of all."""
+        self._engine.positions.request_reset(self._named(partitions), EARLIEST)
+
+    def seek_to_end(self, *partitions: Place | Places) -> None:
+        self._engine.positions.request_reset(self._named(partitions), LATEST)
+
+    def seek_to_time(self, timestamp: int | datetime, *partitions: Place | Places) -> None:
+        """To the first record of that time (milliseconds since 1970, or a datetime) or later; else to the end."""
+        if isinstance(timestamp, datetime):
+            timestamp = round(timestamp.timestamp() * 1000)
+        self._engine.positions.request_reset(self._named(partitions), timestamp)
+
+    def pause(self, *partitions: Place | Places) -> None:
+        """poll() returns nothing of these, or of all, until they are resumed. It must be called all the same."""
+        self._engine.positions.pause(self._named(partitions))
+
+    def resume(self, *partitions: Place | Places) -> None:
+        self._engine.positions.resume(self._named(partitions))
+
+    def paused(self) -> frozenset[TopicPartition]:
+        return self._engine.positions.paused()
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """Records between the position and the end of each assigned partition; None: not known yet."""
+        positions, committed_only = self._engine.positions, self.config.isolation_level == "read_committed"
+        return {one: positions.lag(one, committed_only=committed_only) for one in positions.assigned()}
+
+    def _named(self, partitions: Sequence[Place | Places]) -> frozenset[TopicPartition]:
+        """Partitions one by one or in lists; all that are assigned if none is named, but nothing for an empty list."""
+        if not partitions:
+            return self._engine.positions.assigned()
+        return frozenset(as_partition(one) for given in partitions for one in _listed(given))
+
+    # -- inside a poll
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self._in_use.acquire(blocking=False):
+            if self._is_in_callback and self._user == threading.get_ident():
+                raise UsageError("poll(), unsubscribe() and close() cannot be called inside a rebalance listener")
+            raise UsageError("another thread or task is using this consumer: give each its own, or take turns")
+        self._user = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._in_use.release()
+
+    def _raise_failure(self) -> None:
+        failure = self._engine.take_failure()
+        if failure is not None:
+            raise failure
+
+    def _check_use(self) -> None:
+        if self._is_closed:
+            raise UsageError("this consumer is closed: make a new one")
+        if not self._by_hand and (self._engine.membership is None or not self._engine.member.subscription.is_active):
+            raise UsageError("poll() has nothing to read: subscribe() to topics or assign() partitions first")
+
+    def _begin_poll(self) -> None:
+        self._check_use()
+        self._engine.begin_poll()
+        is_due = self.config.enable_auto_commit and time.monotonic() >= self._commit_due
+        if is_due and not self._is_auto_committing:
+            self._commit_due = time.monotonic() + self.config.auto_commit_interval_ms / 1000
+            self._auto_commit()
+
+    def _patience(self, now: float) -> float | None:
+        """Seconds that a commit may take; None: those of default.api.timeout.ms, which the member counts."""
+        return None if self._leaves_at is None else round(max(self._leaves_at - now, 0.0), 1)
+
+    def _auto_commit(self) -> None:
+        """What earlier polls have returned; not what is committed already."""
+        changed = self._uncommitted()
+        if changed:
+            self._is_auto_committing = True
+            self._engine.commit(changed, lambda commit: self._auto_committed(changed, commit))
+
+    def _uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        positions = self._engine.positions.consumed()
+        return {one: at for one, at in positions.items() if self._committed.get(one) != at.offset}
+
+    def _auto_committed(self, positions: dict[TopicPartition, OffsetAndMetadata], commit: Commit) -> None:
+        self._is_auto_committing = False
+        if commit.error is None:
+            self._committed |= {one: at.offset for one, at in positions.items()}
+        elif isinstance(commit.error, CommitFailedError | FencedInstanceIdError):  # others have the partitions, or may
+            log.warning("offsets were not committed, and will not be: %s", commit.error)
+        else:
+            log.warning("offsets could not be committed; the next commit will try again: %s", commit.error)
+
+    def _forget(self, callback: Callback) -> None:
+        if callback.kind is not Kind.ASSIGNED:
+            for partition in callback.partitions:
+                self._committed.pop(partition, None)
+
+    def _method(self, callback: Callback) -> Any:
+        return getattr(self._listener, callback.kind.value)
+
+    def _to_commit(self, offsets: OffsetsToCommit | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        if offsets is None:
+            return self._engine.positions.consumed()
+        bare = [as_partition(one) for one, at in offsets.items() if not isinstance(at, OffsetAndMetadata)]
+        return _with_metadata(offsets, self._engine.positions.consumed(bare) if bare else {})
+
+
+def as_partition(place: object) -> TopicPartition:
+    match place:
+        case (str(topic), int(number)):
+            return TopicPartition(topic, number)
+    raise UsageError(f"{place!r} is no partition: give TopicPartition(topic, number), or a tuple of the two")
+
+
+def _listed(given: Place | Places) -> Iterable[object]:
+    """The members of a list, a set or the like; a partition is a tuple too, of a topic and a number."""
+    is_one = isinstance(given, str) or not isinstance(given, Iterable)
+    return (given,) if is_one or (isinstance(given, tuple) and given and isinstance(given[0], str)) else given
+
+
+def log_failure(error: KafkaError | None) -> None:
+    if error is not None:
+        log.warning("offsets could not be committed: %s", error)
+
+
+def _with_metadata(
+    offsets: OffsetsToCommit, consumed: Mapping[TopicPartition, OffsetAndMetadata]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """A bare offset that is the position is committed with the position's leader epoch."""
+    found = {}
+    for place, given in offsets.items():
+        partition = as_partition(place)
+        known = consumed.get(partition)
+        if isinstance(given, OffsetAndMetadata):
+            found[partition] = given
+        else:
+            found[partition] = known if known is not None and known.offset == given else OffsetAndMetadata(given)
+    return found
+
+
+def _pattern(names: list[str], pattern: str | re.Pattern[str] | None) -> re.Pattern[str] | None:
+    """librdkafka's way to write a pattern, a name with ^, is understood; several of them are one."""
+    patterns = [name for name in names if name.startswith("^")]
+    if pattern is not None and names:
+        raise UsageError("subscribe() takes topics or a pattern, not both")
+    if patterns and len(patterns) < len(names):
+        raise UsageError("subscribe() takes names or patterns (with ^), not both: give all as patterns")
+    if patterns:
+        pattern = "|".join(f"(?:{one})" for one in patterns)
+    try:
+        return re.compile(pattern) if isinstance(pattern, str) else pattern
+    except re.error as error:
+        raise UsageError(f"{pattern!r} is no regular expression: {error}") from None

@@ -1,0 +1,220 @@
+"""A consumer that blocks: its connections and heartbeats run in a thread of their own, its callbacks in poll()."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from equipoise.client.consumer.base import (
+    ARROW_RECORDS,
+    BaseConsumer,
+    Committed,
+    OffsetsToCommit,
+    Place,
+    Places,
+    as_partition,
+    log_failure,
+    parse,
+)
+from equipoise.client.consumer.config import ConsumerConfig
+from equipoise.client.consumer.engine import Engine, too_late
+from equipoise.client.fetch.records import ConsumerRecord
+from equipoise.client.net.loop_thread import LoopThread
+from equipoise.member import Callback, Commit, Kind, OffsetAndMetadata, TopicPartition
+from equipoise.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+class Consumer(BaseConsumer):
+    """Settings by Kafka's names, or as keywords with underscores; docs/consumer.md lists them.
+
+        with Consumer({"bootstrap.servers": "127.0.0.1:9092", "group.id": "billing"}) as consumer:
+            consumer.subscribe(["orders"])
+            for record in consumer:
+                print(record.topic, record.partition, record.offset, record.value)
+
+    One thread at a time may use it. Times are in seconds.
+    """
+
+    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: object) -> None:
+        super().__init__(parse(config, settings))
+        self._news = threading.Event()
+        self._thread = LoopThread("equipoise-consumer")
+        try:
+            self._engine = self._thread.run(_open(self.config, self._news.set))
+        except BaseException:
+            self._thread.end()
+            raise
+
+    # -- reading
+
+    def poll(self, timeout: float = 1.0) -> list[ConsumerRecord]:
+        """Up to max.poll.records, as soon as there are any; an empty list when the time is up.
+
+        Takes part in the group: joins it, runs the listener's callbacks, commits what earlier polls returned. Raises
+        what stands in the way: KafkaError, or what a callback has raised.
+        """
+        fetched = self._engine.fetched
+        return self._poll(timeout, lambda: fetched.take(self.config.max_poll_records), len) or []
+
+    def poll_arrow(self, timeout: float = 1.0, max_records: int = ARROW_RECORDS) -> pa.Table | None:
+        """The same as one Arrow table, without an object for each record; None when the time is up."""
+        fetched = self._engine.fetched
+        return self._poll(timeout, lambda: fetched.take_arrow(max_records), lambda table: table.num_rows)
+
+    def _poll(self, timeout: float, take: Callable[[], Result], count: Callable[[Any], int]) -> Result | None:
+        deadline, found = time.monotonic() + timeout, None
+        with self._alone():
+            self._begin_poll()
+            try:
+                while not found:
+                    self._news.clear()
+                    self._run_callbacks()
+                    self._raise_failure()
+                    found = take()
+                    left = deadline - time.monotonic()
+                    if found or left <= 0:
+                        break
+                    self._news.wait(left)
+            finally:
+                self._engine.end_poll(count(found) if found else 0)
+        return found
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Records for ever, one after another. One counts as processed when the next is asked for."""
+        while True:
+            yield from self.poll()
+
+    def _run_callbacks(self) -> None:
+        while (callback := self._engine.begin_callback()) is not None:
+            self._is_in_callback = True
+            try:
+                self._run(callback)
+            finally:
+                self._is_in_callback = False
+                self._forget(callback)
+                self._engine.callback_done()
+
+    def _run(self, callback: Callback) -> None:
+        if callback.kind is Kind.REVOKED and self.config.enable_auto_commit:
+            self._commit_before_revoking()
+        self._method(callback)(self, callback.partitions)
+
+    def _commit_before_revoking(self) -> None:
+        try:
+            self.commit(self._uncommitted())
+        except KafkaError as error:
+            log.warning("offsets could not be committed before partitions were revoked: %s", error)
+
+    # -- offsets
+
+    def commit(self, offsets: OffsetsToCommit | None = None) -> None:
+        """Waits until these offsets are committed; without any, those behind the records that poll() has returned.
+
+        An offset is that of the next record to read. Raises CommitFailedError if it is too late for that, and
+        RebalanceInProgressError if it can be tried again after a poll.
+        """
+        done = threading.Event()
+        commits: list[Commit] = []
+
+        def finished(commit: Commit) -> None:
+            commits.append(commit)
+            done.set()
+
+        self._engine.commit(self._to_commit(offsets), finished)
+        patience = self._patience(time.monotonic())
+        if not done.wait(patience):
+            raise too_late("commit()", patience or 0.0, self._engine)
+        if commits[0].error is not None:
+            raise commits[0].error
+
+    def commit_async(self, offsets: OffsetsToCommit | None = None, on_done: Committed | None = None) -> None:
+        """Commits without waiting. `on_done` gets the error, or None; a thread of the consumer calls it."""
+        tell = on_done or log_failure
+        self._engine.commit(self._to_commit(offsets), lambda commit: tell(commit.error))
+
+    def committed(
+        self, *partitions: Place | Places, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed of these partitions, or of all assigned; what has no commit is missing."""
+        return self._wait_for(self._engine.fetch_committed(self._named(partitions)), timeout, "committed()")
+
+    def position(self, partition: Place, timeout: float | None = None) -> int:
+        """The offset of the next record that poll() returns of this partition."""
+        return self._wait_for(self._engine.position(as_partition(partition)), timeout, "position()")
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> dict[TopicPartition, int | None]:
+        """By partition, the first offset of that time (milliseconds since 1970) or later; None: there is none."""
+        return self._wait_for(self._engine.offsets_for_times(timestamps), timeout, "offsets_for_times()")
+
+    def beginning_offsets(self, *partitions: Place | Places, timeout: float | None = None) -> dict[TopicPartition, int]:
+        return self._wait_for(self._engine.beginnings(self._named(partitions)), timeout, "beginning_offsets()")
+
+    def end_offsets(self, *partitions: Place | Places, timeout: float | None = None) -> dict[TopicPartition, int]:
+        return self._wait_for(self._engine.ends(self._named(partitions)), timeout, "end_offsets()")
+
+    def _wait_for(self, work: Coroutine[Any, Any, Result], timeout: float | None, what: str) -> Result:
+        limit = self.config.default_api_timeout_ms / 1000 if timeout is None else timeout
+        try:
+            return self._thread.run(work, limit)
+        except TimeoutError:
+            raise too_late(what, limit, self._engine) from None
+
+    # -- the end
+
+    def unsubscribe(self) -> None:
+        """Gives up all partitions and leaves the group; listeners are told."""
+        with self._alone():
+            self._leave(self.config.default_api_timeout_ms / 1000, self._engine.unsubscribe)
+
+    def close(self, timeout: float = 30.0) -> None:
+        """Commits if that is automatic, tells the listener, leaves the group (a static member does not), and ends."""
+        if self._is_closed:
+            return
+        with self._alone():
+            try:
+                self._leave(timeout, self._engine.leave)
+            finally:
+                self._is_closed = True
+                self._thread.run(self._engine.close())
+                self._thread.end()
+
+    def _leave(self, timeout: float, leave: Callable[[], None]) -> None:
+        self._leaves_at = deadline = time.monotonic() + timeout
+        try:
+            if self._by_hand and self.config.enable_auto_commit:
+                self._commit_before_revoking()
+            self._by_hand = False
+            leave()
+            while True:
+                self._news.clear()
+                self._run_callbacks()
+                left = deadline - time.monotonic()
+                if self._engine.has_left or left <= 0:
+                    return
+                self._news.wait(left)
+        finally:
+            self._leaves_at = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+async def _open(config: ConsumerConfig, wake: Callable[[], None]) -> Engine:
+    engine = Engine(config, wake)
+    engine.start()
+    return engine

@@ -1,0 +1,293 @@
+"""What one consumer runs on its loop: the cluster, the membership in a group, the fetcher, and positions.
+
+`Consumer` and `AsyncConsumer` are doors to it. Methods without `async` may be called by any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
+from equipoise.client.fetch.fetcher import Fetcher
+from equipoise.client.fetch.subscription_state import Positions
+from equipoise.client.group.committed import Committed, Found
+from equipoise.client.group.membership import Membership, new_member, now_ms
+from equipoise.client.metadata.cluster import Cluster, Snapshot, Wanted
+from equipoise.client.metadata.leader_epochs import LogPosition
+from equipoise.client.net.complaints import Complaint, Complaints
+from equipoise.client.net.pool import Backoff
+from equipoise.member import Callback, Commit, Kind, Member, OffsetAndMetadata, Step, TopicPartition
+from equipoise.member.partitions import NOTHING, Owned
+from equipoise.wire.consumer_protocol import NO_GENERATION
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
+
+log = logging.getLogger(__name__)
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+_LOOK_AGAIN_S = 0.01
+_UNMATCHED_S = 10.0  # a pattern may be there before its topics
+
+
+class Engine:
+    """`wake` is called, by any thread, when a waiting poll should look again. Made on the loop."""
+
+    def __init__(self, config: ConsumerConfig, wake: Callable[[], None]) -> None:
+        self.config = config
+        self.cluster = Cluster(config, self._learn)
+        self.positions = Positions()
+        self.fetcher = Fetcher(self.cluster, config, self.positions, wake)
+        self.fetched = self.fetcher.fetched
+        self.membership: Membership | None = None
+        self.committed: Committed | None = None
+        if config.group_id is not None:
+            self.membership = Membership(new_member(config), self.cluster, self._follow_member)
+            self.committed = Committed(self.membership)
+        self.failure: KafkaError | None = None  # of looking for positions
+        self._wake = wake
+        self._loop = asyncio.get_running_loop()
+        self._lacking = asyncio.Event()
+        self._seen: tuple[object, ...] = ()
+        self._shared: Owned = NOTHING  # assigned by the group, as far as the application knows
+        self._being_told: Owned = NOTHING  # newly assigned ones: sought in by a listener, but not read yet
+        self._unmatched = Complaint(self._tell_unmatched, _UNMATCHED_S)
+        self._absent = Complaints(self._tell_absent)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.cluster.start()
+        self.fetcher.start()
+        self._task = asyncio.create_task(self._keep_positions())
+
+    async def close(self) -> None:
+        self._unmatched.end()
+        self._absent.keep(set())
+        if self.membership is not None:
+            self.membership.close()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self.fetcher.close()
+        await self.cluster.close()
+
+    def _learn(self, topics: Snapshot, wanted: Wanted) -> None:
+        for error in self.cluster.errors.values():  # a topic that may not be read, or cannot be: waiting is no help
+            self.failure = error
+            self._wake()
+        self._absent.keep({str(one) for one in self.positions.assigned() if _is_absent(one, topics)})
+        if self.membership is not None:
+            self.membership.learn(topics, wanted)
+            self._look_for_matches()
+
+    def _look_for_matches(self) -> None:
+        with self.group.lock:
+            subscription = self.member.subscription
+            self._unmatched.set(subscription.pattern is not None and not subscription.topics)
+
+    def _tell_unmatched(self, seconds: float) -> str:
+        found = self.member.subscription.pattern
+        pattern = "" if found is None else found.pattern
+        return (
+            f"no topic at {self.config.bootstrap_servers} has matched the pattern {pattern!r} for {seconds:.0f} s: "
+            f"check it; topics are looked for every metadata.max.age.ms ({self.config.metadata_max_age_ms} ms)"
+        )
+
+    def _tell_absent(self, partition: str, seconds: float) -> str:
+        return (
+            f"{partition} is assigned, but its topic has had fewer partitions for {seconds:.0f} s: check the number; "
+            "partitions are counted from 0"
+        )
+
+    # -- the group
+
+    @property
+    def group(self) -> Membership:
+        if self.membership is None:
+            raise UsageError("this consumer has no group: set group.id, or use assign() and keep offsets yourself")
+        return self.membership
+
+    @property
+    def member(self) -> Member:
+        return self.group.member
+
+    def subscribe(self, topics: Iterable[str], pattern: re.Pattern[str] | None) -> None:
+        self.group.act(lambda member, now: member.subscribe(topics, pattern, now))
+
+    def begin_poll(self) -> None:
+        if self.membership is not None:
+            self.membership.act(lambda member, now: member.poll_begins(now))
+
+    def end_poll(self, records: int) -> None:
+        if self.membership is not None:
+            with self.membership.lock:
+                self.membership.member.poll_ends(now_ms(), records)
+
+    def begin_callback(self) -> Callback | None:
+        """What the application is to be told next. Its time runs while it listens."""
+        if self.membership is None:
+            return None
+        with self.membership.lock:
+            callback = self.membership.member.begin_callback()
+            if callback is not None:
+                self.membership.member.poll_ends(now_ms())
+            if callback is not None and callback.kind is Kind.ASSIGNED:
+                self._being_told = callback.partitions
+                self._shared |= callback.partitions
+                self.positions.assign(callback.partitions, held=True)
+        return callback
+
+    def callback_done(self) -> None:
+        def act(member: Member, now: int) -> Step:
+            self._being_told = NOTHING
+            return member.callback_done(now)
+
+        self.group.act(act)
+        self.begin_poll()
+
+    def take_failure(self) -> KafkaError | None:
+        """What poll() is to raise."""
+        if self.membership is not None:
+            with self.membership.lock:
+                failure = self.membership.member.take_failure()
+            if failure is not None:
+                return failure
+        failure, self.failure = self.failure, None
+        return failure
+
+    def _follow_member(self) -> None:
+        """What the member may read has perhaps changed. Mostly it has not, and that must cost nothing.
+
+        All under the lock: a thread that was overtaken between looking and doing would put back what was before."""
+        member = self.member
+        with self.group.lock:
+            callbacks = tuple(member.callbacks)
+            seen = member.assignment, callbacks, member.generation_id == NO_GENERATION, member.failure
+            has_changed, self._seen = seen != self._seen, seen
+            if has_changed:
+                untold = [callback.partitions for callback in callbacks if callback.kind is Kind.ASSIGNED]
+                told, readable = member.assignment.difference(*untold), member.readable
+                told |= self._being_told & member.assignment
+                self.positions.revoke(self._shared - told)
+                self.positions.assign(told - self._shared)
+                self.positions.hold(told - readable, readable)
+                self._shared = told
+        self._wake()
+        if has_changed:
+            self._loop.call_soon_threadsafe(self._lacking.set)
+
+    # -- assigned by hand
+
+    def assign(self, partitions: frozenset[TopicPartition]) -> None:
+        self.positions.revoke(self.positions.assigned() - partitions)
+        self.positions.assign(partitions)
+        self._loop.call_soon_threadsafe(self._want, frozenset(one.topic for one in partitions))
+
+    def _want(self, topics: frozenset[str]) -> None:
+        self.cluster.subscribe_topics(topics)
+        self._lacking.set()
+
+    # -- positions
+
+    async def _keep_positions(self) -> None:
+        """Whatever has no position begins where the group has committed, or as auto.offset.reset says."""
+        backoff, failures = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms), 0
+        while True:
+            self._lacking.clear()
+            lacking = self.positions.needs_position()
+            if not lacking:
+                await self._lacking.wait()
+                continue
+            try:
+                await self._begin(lacking)
+                failures = 0
+            except EquipoiseError as error:
+                log.debug("positions: %s", error)
+                failures += 1
+                if isinstance(error, KafkaError):
+                    self.failure = error
+                    self._wake()
+                await asyncio.sleep(backoff.pause(failures))
+            except Exception:  # a bug of ours: without positions nothing would be read, in silence
+                log.exception("positions could not be looked for")
+                failures += 1
+                await asyncio.sleep(backoff.pause(failures))
+
+    async def _begin(self, lacking: Mapping[TopicPartition, int]) -> None:
+        found: Found = {} if self.committed is None else await self.committed.fetch(lacking)
+        committed = {one: LogPosition(at.offset, at.leader_epoch) for one, at in found.items()}
+        self.positions.begin(lacking, committed)
+
+    async def position(self, partition: TopicPartition) -> int:
+        """Waits until it is known."""
+        while (known := self.positions.position(partition)) is None:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+        return known
+
+    async def fetch_committed(self, partitions: Iterable[TopicPartition]) -> Found:
+        self.group  # noqa: B018  raises where there is none
+        assert self.committed is not None
+        return await self.committed.fetch(partitions)
+
+    async def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        return await self.fetcher.list_offsets(timestamps)
+
+    async def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return await self._ends(partitions, EARLIEST)
+
+    async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return await self._ends(partitions, LATEST)
+
+    async def _ends(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
+        found = await self.fetcher.list_offsets(dict.fromkeys(partitions, which))
+        return {partition: offset for partition, offset in found.items() if offset is not None}
+
+    # -- commits
+
+    def commit(self, offsets: Offsets, on_done: Callable[[Commit], None]) -> None:
+        """`on_done` is called once, by any thread."""
+
+        def act(member: Member, now: int) -> Step:
+            commit, step = member.commit(offsets, now)
+            if commit.is_done:
+                on_done(commit)
+            else:
+                commit.on_done = on_done
+            return step
+
+        self.group.act(act)
+
+    # -- leaving
+
+    def unsubscribe(self) -> None:
+        self.assign(frozenset())
+        self._loop.call_soon_threadsafe(self._unmatched.end)
+        if self.membership is not None:
+            self.membership.act(lambda member, now: member.unsubscribe(now))
+
+    def leave(self) -> None:
+        """For good; a static member stays in the group, until its session ends or it is back."""
+        if self.membership is not None:
+            self.membership.act(lambda member, now: member.close(now))
+
+    @property
+    def has_left(self) -> bool:
+        if self.membership is None:
+            return True
+        with self.membership.lock:
+            return self.membership.member.has_left
+
+    @property
+    def trouble(self) -> str:
+        """For errors: why nothing came."""
+        return str(self.cluster.last_failure or "the cluster is reachable, the one that was asked did not answer")
+
+
+def _is_absent(partition: TopicPartition, topics: Snapshot) -> bool:
+    topic = topics.get(partition.topic)
+    return topic is not None and partition.partition >= topic.partitions
+
+
+def too_late(what: str, seconds: float, engine: Engine) -> KafkaError:
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{what} had no answer within {seconds:g} s: {engine.trouble}")

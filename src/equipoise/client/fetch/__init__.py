@@ -1,0 +1,1 @@
+"""Fetching ahead of the application: positions, sessions, completed fetches, records and columns."""

@@ -1,0 +1,475 @@
+"""Fetches ahead, broker by broker, and finds positions anew where the log does not have them any more.
+
+A broker is asked for all its partitions in one long fetch, within a session. What can be fetched only after that has
+left (a partition newly assigned, sought in, or drained by the application) does not wait for its end: short fetches
+aside bring it, on a connection of their own, until the next long fetch takes it in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from equipoise.client.consumer.config import ConsumerConfig
+from equipoise.client.fetch.completed_fetch import Chunk
+from equipoise.client.fetch.fetch_buffer import Fetched
+from equipoise.client.fetch.fetch_session import FIRST_WITH_IDS, Asked, Asking, FetchSession, by_id, topics_of
+from equipoise.client.fetch.offset_reset import Resets
+from equipoise.client.fetch.records import Undecodable
+from equipoise.client.fetch.subscription_state import BY_POLICY, Failure, OffsetOutOfRangeError, Positions, Tracked
+from equipoise.client.fetch.validation import Doubt, Doubts, Validation
+from equipoise.client.metadata.cluster import Cluster, Leader, Node
+from equipoise.client.metadata.leader_epochs import EpochAnswers, LogPosition, Truncation
+from equipoise.client.metadata.list_offsets import PASSING, OffsetLookup, Timestamps
+from equipoise.client.net.api_versions import KafkaConnectionError, error_from
+from equipoise.client.net.connection import AsyncConnection
+from equipoise.client.net.pool import Backoff, Purpose
+from equipoise.member.partitions import TopicPartition
+from equipoise.wire.apis.k01_fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
+from equipoise.wire.schema import ZERO_UUID
+
+log = logging.getLogger(__name__)
+
+_ASIDE_WAIT_MS = 25  # of a short fetch for partitions that had nothing: the next long one takes them in
+_OVERDUE_S = 1.5  # of silence behind fetch.max.wait.ms, before others are asked who leads
+_AHEAD = 2  # fetches of a partition that may be queued before the next is sent
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)  # with a hint who leads, perhaps
+
+Plan = dict[int, list[Tracked]]  # by broker
+
+
+class _Node:
+    """One broker, and what is under way to it: the long fetch, and a short one aside."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.session = FetchSession()
+        self.long: _Flight | None = None
+        self.aside: _Flight | None = None
+
+    @property
+    def flights(self) -> list[_Flight]:
+        return [flight for flight in (self.long, self.aside) if flight is not None]
+
+
+class _Flight(NamedTuple):
+    task: asyncio.Task[None]
+    asking: Asking
+    since: float
+
+
+class Fetcher:
+    """Made on the loop. `on_data` is called there when there is something to take from `fetched`."""
+
+    def __init__(
+        self, cluster: Cluster, config: ConsumerConfig, positions: Positions, on_data: Callable[[], None] = lambda: None
+    ) -> None:
+        self._lookup = OffsetLookup(cluster, config)
+        self.fetched = Fetched(positions, config, self._wake)
+        self._cluster = cluster
+        self._config = config
+        self._positions = positions
+        self._on_data = on_data
+        self._loop = asyncio.get_running_loop()
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._nodes: dict[int, _Node] = {}
+        self._resets = Resets(positions, self._lookup, config, on_data)
+        self._validation = Validation(positions, cluster, config)
+        self._checks: set[asyncio.Task[None]] = set()
+        self._watch: asyncio.Task[None] | None = None
+        self._numbers = itertools.count(1)
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_running = self._is_woken = False
+
+    def start(self) -> None:
+        self._is_running = True
+        self._positions.on_change = self._wake
+        self._cluster.watchers.append(self._follow_metadata)
+        self._watch = self._begin(self._watch_flights())
+        self._pump()
+
+    async def close(self) -> None:
+        self._is_running = False
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._resets.close()
+        tasks = [flight.task for node in self._nodes.values() for flight in node.flights]
+        tasks += [*self._checks, *([self._watch] if self._watch is not None else ())]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def list_offsets(self, timestamps: Timestamps) -> dict[TopicPartition, int | None]:
+        """The offset of each timestamp (LATEST, EARLIEST, milliseconds); None: no record is as young.
+
+        Tries until all are found: bound it by a timeout. Raises KafkaError for what waiting does not mend.
+        """
+        found = await self._lookup.list_offsets(timestamps)
+        return {partition: one.offset if one.offset >= 0 else None for partition, one in found.items()}
+
+    def _wake(self) -> None:
+        """By any thread."""
+        if not self._is_woken:
+            self._is_woken = True
+            self._loop.call_soon_threadsafe(self._pump)
+
+    def _follow_metadata(self) -> None:
+        with self._positions.lock:
+            is_told = self._validation.check_topics()
+        if is_told:
+            self._on_data()
+        for node in self._nodes.values():
+            for flight in node.flights:
+                self._release(node, flight)
+        self._pump()
+
+    def _pump(self) -> None:
+        """Sends whatever can be sent now."""
+        self._is_woken = False
+        if not self._is_running:
+            return
+        fetches, doubted = self._plan()
+        for node_id, plan in doubted.items():
+            task = self._begin(self._check(node_id, self._doubt(plan)))
+            self._checks.add(task)
+            task.add_done_callback(self._checks.discard)
+        for node_id, plan in fetches.items():
+            node = self._nodes.setdefault(node_id, _Node(node_id))
+            if node.long is None and node.aside is None:
+                node.long = self._take_off(node, plan, is_long=True)
+            elif node.long is not None and node.aside is None:
+                node.aside = self._take_off(node, plan, is_long=False)
+        self._resets.begin()
+
+    def _take_off(self, node: _Node, plan: Sequence[Tracked], *, is_long: bool) -> _Flight:
+        asking = self._ask(plan)
+        return _Flight(self._begin(self._fetch(node, asking, is_long=is_long)), asking, self._loop.time())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._loop.create_task(work)
+
+    # -- brokers that do not answer
+
+    async def _watch_flights(self) -> None:
+        """A broker that hangs answers nothing, but others know by and by who leads in its place."""
+        while True:
+            await asyncio.sleep(_OVERDUE_S)
+            if any(self._is_overdue(flight) for node in self._nodes.values() for flight in node.flights):
+                self._cluster.request_refresh()
+
+    def _is_overdue(self, flight: _Flight) -> bool:
+        return self._loop.time() - flight.since > _OVERDUE_S + self._config.fetch_max_wait_ms / 1000
+
+    def _release(self, node: _Node, flight: _Flight) -> None:
+        """What others lead by now is fetched from them; a fetch of nothing else is given up."""
+        is_gone = node.node_id not in self._cluster.nodes
+        with self._positions.lock:
+            for partition, asked in flight.asking.items():
+                leader = self._cluster.leader(partition)
+                has_moved = leader is not None and leader.epoch != asked.leader_epoch
+                if (has_moved or is_gone) and asked.tracked.in_flight == asked.number:
+                    asked.tracked.in_flight, asked.tracked.preferred = 0, -1
+            is_in_vain = all(asked.tracked.in_flight != asked.number for asked in flight.asking.values())
+        if is_in_vain and self._is_overdue(flight):
+            flight.task.cancel()
+
+    # -- what to fetch
+
+    def _plan(self) -> tuple[Plan, Plan]:
+        """What may be fetched and is not under way, by the broker to ask, what has least in store first; and what is to
+        be checked with a new leader before."""
+        now, positions = self._loop.time(), self._positions
+        fetches: Plan = {}
+        doubted: Plan = {}
+        retry_at: list[float] = []
+        is_leaderless = False
+        with positions.lock:
+            queued = positions.takeable_bytes()
+            for tracked in positions.tracked.values():
+                if not tracked.is_fetchable:
+                    continue
+                if tracked.retry_at > now:
+                    retry_at.append(tracked.retry_at)
+                    continue
+                leader = self._cluster.leader(tracked.partition)
+                if leader is None:
+                    is_leaderless = True
+                elif leader.epoch != tracked.checked_epoch and not self._validation.stands(tracked, leader):
+                    self._plan_check(tracked, leader, doubted, retry_at)
+                elif self._is_full(tracked, queued):
+                    positions.is_short_of_room = True
+                else:
+                    fetches.setdefault(self._node_of(tracked, leader, now), []).append(tracked)
+        if is_leaderless:
+            self._cluster.request_refresh()
+        self._pump_at(min(retry_at, default=0.0))
+        for found in fetches.values():
+            found.sort(key=lambda one: one.queued_bytes)
+        return fetches, doubted
+
+    def _plan_check(self, tracked: Tracked, leader: Leader, doubted: Plan, retry_at: list[float]) -> None:
+        if self._validation.is_stale(tracked, leader):
+            self._retry_later(tracked)
+            retry_at.append(tracked.retry_at)
+            self._cluster.request_refresh()
+        else:
+            doubted.setdefault(leader.node_id, []).append(tracked)
+
+    def _is_full(self, tracked: Tracked, queued: int) -> bool:
+        most = _AHEAD * self._config.max_partition_fetch_bytes
+        return tracked.queued_bytes >= most or queued >= self._config.queued_max_bytes
+
+    def _node_of(self, tracked: Tracked, leader: Leader, now: float) -> int:
+        if tracked.preferred >= 0:
+            if now < tracked.preferred_until and tracked.preferred in self._cluster.nodes:
+                return tracked.preferred
+            tracked.preferred = -1
+        return leader.node_id
+
+    def _pump_at(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._pump) if when else None
+
+    # -- positions in doubt
+
+    def _doubt(self, plan: Sequence[Tracked]) -> Doubts:
+        """From here on these are under way, as with fetches."""
+        doubts = {}
+        with self._positions.lock:
+            for tracked in plan:
+                leader = self._cluster.leader(tracked.partition)
+                if leader is not None:
+                    tracked.in_flight, tracked.preferred = next(self._numbers), -1
+                    position = tracked.fetch_position
+                    doubts[tracked.partition] = Doubt(tracked, tracked.in_flight, tracked.epoch, position, leader)
+        return doubts
+
+    async def _check(self, node_id: int, doubts: Doubts) -> None:
+        answers: EpochAnswers = {}
+        try:
+            answers = await self._validation.ask(node_id, doubts)
+        except EquipoiseError as error:
+            log.debug("where epochs end: %s", error)
+        except Exception:  # a bug of ours: it must not stop fetching in silence
+            log.exception("positions could not be checked with broker %d", node_id)
+        with self._positions.lock:
+            is_told = False
+            for partition, doubt in doubts.items():
+                if doubt.tracked.in_flight == doubt.number:
+                    doubt.tracked.in_flight = 0
+                answer = answers.get(partition)
+                if answer is None or isinstance(answer, KafkaError):
+                    self._retry_later(doubt.tracked)
+                if answer is not None and doubt.is_current:
+                    is_told |= self._validation.judge(doubt, answer)
+        if len(answers) < len(doubts):
+            self._cluster.request_refresh()
+        if is_told:
+            self._on_data()
+        self._pump()
+
+    # -- one fetch
+
+    async def _fetch(self, node: _Node, asking: Asking, *, is_long: bool) -> None:
+        try:
+            purpose = Purpose.FETCH if is_long else Purpose.FETCH_ASIDE
+            connection = await self._cluster.connection(node.node_id, purpose)
+            answer = await self._exchange(connection, node, asking, is_long)
+            self._take_in(node, asking, answer)
+        except asyncio.CancelledError:  # what the broker makes of the session nobody knows
+            node.session.reset()
+            raise
+        except EquipoiseError as error:
+            node.session.reset()
+            self._give_up(asking, error)
+        except Exception:  # a bug of ours: it must not stop fetching in silence
+            log.exception("a fetch from broker %d failed in a way that nobody expected", node.node_id)
+            self._give_up(asking, KafkaConnectionError("fetching failed"))
+        finally:
+            self._done(asking)
+            if is_long:
+                node.long = None
+            else:
+                node.aside = None
+            self._pump()
+
+    def _ask(self, plan: Sequence[Tracked]) -> Asking:
+        """Before anything else is planned: from here on these are under way."""
+        asking, number = {}, next(self._numbers)
+        with self._positions.lock:
+            for tracked in plan:
+                tracked.in_flight = number
+                leader = self._cluster.leader(tracked.partition)
+                topic = self._cluster.topics.get(tracked.partition.topic)
+                if topic is not None and tracked.topic_id == ZERO_UUID:
+                    tracked.topic_id = topic.topic_id
+                asking[tracked.partition] = Asked(
+                    tracked,
+                    number,
+                    tracked.epoch,
+                    *tracked.fetch_position,
+                    -1 if leader is None else leader.epoch,
+                    ZERO_UUID if topic is None else topic.topic_id,
+                )
+        return asking
+
+    async def _exchange(self, connection: AsyncConnection, node: _Node, asking: Asking, is_long: bool) -> FetchResponse:
+        config = self._config
+        with self._positions.lock:
+            room = (config.queued_max_bytes - self._positions.takeable_bytes()) // (2 * len(self._nodes))
+        request = FetchRequest(
+            max_wait_ms=config.fetch_max_wait_ms if is_long else self._wait_aside(asking),
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=max(1, min(config.fetch_max_bytes, room)),
+            isolation_level=config.isolation,
+            rack_id=config.client_rack,
+            topics=[],
+        )
+        newest = None if by_id(asking.values()) else FIRST_WITH_IDS - 1
+        if is_long:
+            node.session.fill(request, asking, config.max_partition_fetch_bytes)
+        else:
+            request.topics = topics_of(asking, config.max_partition_fetch_bytes)
+        timeout = (config.request_timeout_ms + config.fetch_max_wait_ms) / 1000
+        answer = await connection.send(request, FetchResponse, timeout, newest=newest)
+        if is_long and not answer.error_code:
+            node.session.answered(answer.session_id)
+        return answer
+
+    def _wait_aside(self, asking: Asking) -> int:
+        if any(asked.tracked.may_have_data for asked in asking.values()):
+            return 0
+        return min(_ASIDE_WAIT_MS, self._config.fetch_max_wait_ms)
+
+    def _done(self, asking: Asking) -> None:
+        with self._positions.lock:
+            for asked in asking.values():
+                if asked.tracked.in_flight == asked.number:
+                    asked.tracked.in_flight = 0
+
+    # -- what came of it
+
+    def _take_in(self, node: _Node, asking: Asking, answer: FetchResponse) -> None:
+        if answer.error_code:
+            log.debug("fetch session of broker %d: error %d", node.node_id, answer.error_code)
+            node.session.reset()
+            return
+        names = {asked.topic_id: partition.topic for partition, asked in asking.items()}
+        nodes = {one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints}
+        has_news = False
+        with self._positions.lock:
+            for topic in answer.responses:
+                name = topic.topic or names.get(topic.topic_id, "")
+                for data in topic.partitions:
+                    asked = asking.get(TopicPartition(name, data.partition_index))
+                    if asked is None:
+                        continue
+                    is_hinted = data.error_code in _MOVED and self._follow_hint(asked, data, nodes)
+                    if asked.is_current and not is_hinted:
+                        has_news |= self._take_in_partition(asked, data)
+        if has_news:
+            self._on_data()
+
+    def _follow_hint(self, asked: Asked, data: PartitionData, nodes: Mapping[int, Node]) -> bool:
+        """Who leads now, by the word of a broker that does not (KIP-951): it is asked at once, without new metadata."""
+        hint = data.current_leader
+        if hint is None or hint.leader_id < 0:
+            return False
+        asked.tracked.preferred = -1
+        leader = Leader(hint.leader_id, hint.leader_epoch)
+        return self._cluster.learn_leader(asked.tracked.partition, leader, nodes.get(hint.leader_id))
+
+    def _take_in_partition(self, asked: Asked, data: PartitionData) -> bool:
+        """Under the lock. True if the application has something to look at."""
+        tracked = asked.tracked
+        if data.error_code:
+            return self._refused(asked, data.error_code)
+        if data.diverging_epoch is not None and data.diverging_epoch.end_offset >= 0:
+            return self._diverged(asked, data.diverging_epoch)
+        tracked.failures = 0
+        tracked.high_watermark = data.high_watermark
+        tracked.last_stable_offset = data.last_stable_offset
+        tracked.log_start_offset = data.log_start_offset
+        if data.preferred_read_replica >= 0:
+            tracked.preferred = data.preferred_read_replica
+            tracked.preferred_until = self._loop.time() + self._config.metadata_max_age_ms / 1000
+        if not isinstance(data.records, memoryview) or not data.records:
+            return False
+        try:
+            chunk = Chunk(data.records, asked.offset, data.aborted_transactions or ())
+        except KafkaError as error:
+            told = Undecodable(asked.offset, asked.offset + 1, error).told(tracked.partition)
+            return self._fail(tracked, Failure(told, passes=False))
+        if chunk.next_offset == asked.offset:
+            return False
+        self._positions.add_chunk(tracked, chunk)
+        return True
+
+    def _diverged(self, asked: Asked, end: EpochEndOffset) -> bool:
+        """The broker's log has less of the epoch last fetched. A follower may only be behind: the leader knows."""
+        if asked.tracked.preferred >= 0:
+            asked.tracked.preferred = -1
+            return False
+        position = LogPosition(asked.offset, asked.last_fetched_epoch)
+        divergent = LogPosition(end.end_offset, end.epoch)
+        return self._validation.truncated(asked.tracked, Truncation(position, divergent))
+
+    def _refused(self, asked: Asked, code: int) -> bool:
+        tracked = asked.tracked
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return self._out_of_range(asked)
+        tracked.preferred = -1
+        self._retry_later(tracked)
+        if code in PASSING or code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            self._cluster.request_refresh()
+            return False
+        return self._fail(tracked, Failure(error_from(code, f"{tracked.partition} cannot be fetched"), passes=True))
+
+    def _out_of_range(self, asked: Asked) -> bool:
+        tracked = asked.tracked
+        if tracked.preferred >= 0:  # a follower may be behind: the leader knows
+            tracked.preferred = -1
+        elif tracked.chunks:  # what is there is read first; then it is tried again
+            self._retry_later(tracked)
+        elif self._config.auto_offset_reset == "none":
+            error = OffsetOutOfRangeError(tracked.partition, asked.offset)
+            return self._fail(tracked, Failure(error, passes=False))
+        else:
+            log.warning(
+                "%s has no offset %d: what was there is deleted by now, or the log has lost its end; "
+                "auto.offset.reset=%s decides where to go on",
+                tracked.partition,
+                asked.offset,
+                self._config.auto_offset_reset,
+            )
+            self._positions.look_up(tracked, BY_POLICY)
+        return False
+
+    def _give_up(self, asking: Asking, error: EquipoiseError) -> None:
+        """No answer: the connection is made anew, after its pause, perhaps to another broker."""
+        log.debug("fetch: %s", error)
+        self._cluster.request_refresh()
+        is_lasting = not isinstance(error, KafkaConnectionError)
+        with self._positions.lock:
+            for asked in asking.values():
+                if asked.tracked.epoch == asked.epoch:
+                    asked.tracked.preferred = -1
+                    if is_lasting:
+                        self._retry_later(asked.tracked)
+                        self._fail(asked.tracked, Failure(error, passes=True))
+        if is_lasting:
+            self._on_data()
+
+    def _retry_later(self, tracked: Tracked) -> None:
+        tracked.failures += 1
+        tracked.retry_at = self._loop.time() + self._backoff.pause(tracked.failures)
+
+    def _fail(self, tracked: Tracked, failure: Failure) -> bool:
+        tracked.failure = failure
+        self._positions.ready.setdefault(tracked.partition, tracked)
+        return True

@@ -1,0 +1,92 @@
+"""Positions that have to be looked up: where nothing is committed, out of range, or sought by time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from equipoise.client.consumer.config import LATEST, ConsumerConfig
+from equipoise.client.fetch.subscription_state import BY_POLICY, Failure, NoOffsetForPartitionError, Positions
+from equipoise.client.metadata.leader_epochs import LogPosition
+from equipoise.client.metadata.list_offsets import OffsetLookup, Outcomes
+from equipoise.member.partitions import TopicPartition
+from equipoise.wire.errors import KafkaError
+
+Wanted = dict[TopicPartition, tuple[int, int]]  # timestamp, and the epoch for which it is looked up
+
+
+class Resets:
+    """A task for each leader that is asked: one that does not answer delays nobody else's. `on_failure`: the
+    application has something to hear."""
+
+    def __init__(
+        self, positions: Positions, lookup: OffsetLookup, config: ConsumerConfig, on_failure: Callable[[], None]
+    ) -> None:
+        self._positions = positions
+        self._lookup = lookup
+        self._config = config
+        self._on_failure = on_failure
+        self._under_way: dict[TopicPartition, int] = {}  # for which epoch
+        self._failures: dict[int | None, int] = {}  # in a row, by leader
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self) -> None:
+        """Whatever is to be looked up and is not being looked up."""
+        wanted = {key: one for key, one in self._wanted().items() if self._under_way.get(key) != one[1]}
+        for node_id, mine in self._lookup.by_leader(wanted).items() if wanted else ():
+            asked = {key: wanted[key] for key in mine}
+            self._under_way |= {key: epoch for key, (_, epoch) in asked.items()}
+            task = asyncio.get_running_loop().create_task(self._look_up(node_id, asked))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look_up(self, node_id: int | None, wanted: Wanted) -> None:
+        outcomes: Outcomes = {}
+        try:
+            if node_id is not None:
+                timestamps = {key: timestamp for key, (timestamp, _) in wanted.items()}
+                outcomes = await self._lookup.ask_leader(node_id, timestamps)
+            self._apply(wanted, outcomes)
+            self._failures[node_id] = 0 if outcomes else self._failures.get(node_id, 0) + 1
+            if len(outcomes) < len(wanted):
+                await self._lookup.pause(max(self._failures[node_id], 1))
+        finally:
+            for key, (_, epoch) in wanted.items():
+                if self._under_way.get(key) == epoch:
+                    del self._under_way[key]
+        self.begin()
+
+    def _wanted(self) -> Wanted:
+        """What to ask ListOffsets. Where auto.offset.reset=none, the application is told instead."""
+        policy = self._config.reset_timestamp(int(time.time() * 1000))
+        wanted: Wanted = {}
+        for partition, (timestamp, epoch) in self._positions.resets().items():
+            when = policy if timestamp == BY_POLICY else timestamp
+            if when is None:
+                self._fail(partition, epoch, Failure(NoOffsetForPartitionError([partition]), passes=False))
+            else:
+                wanted[partition] = when, epoch
+        return wanted
+
+    def _apply(self, wanted: Wanted, outcomes: Outcomes) -> None:
+        for partition, outcome in outcomes.items():
+            _, epoch = wanted[partition]
+            if isinstance(outcome, KafkaError):
+                self._fail(partition, epoch, Failure(outcome, passes=True))
+            elif outcome.offset < 0:  # no record is as young as that
+                self._positions.reset_later(partition, epoch, LATEST)
+            else:
+                # The epoch is that of the record there, or of the leader at the end: it ends behind the offset in
+                # any log that is whole, so the position can be checked by it as if it were that of the record before.
+                self._positions.reset_to(partition, epoch, LogPosition(outcome.offset, outcome.leader_epoch))
+
+    def _fail(self, partition: TopicPartition, epoch: int, failure: Failure) -> None:
+        self._positions.fail(partition, epoch, failure)
+        self._on_failure()

@@ -1,0 +1,175 @@
+"""Checks positions with a new leader before anything is fetched from it, and follows a log that was truncated.
+
+Kafka's own consumer does the same (SubscriptionState, OffsetsForLeaderEpochUtils); the rules are in leader_epochs.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from equipoise.client.consumer.config import ConsumerConfig
+from equipoise.client.fetch.subscription_state import (
+    BY_POLICY,
+    Failure,
+    LogTruncationError,
+    Positions,
+    TopicReplacedError,
+    Tracked,
+)
+from equipoise.client.metadata.cluster import Cluster, Leader
+from equipoise.client.metadata.leader_epochs import (
+    FIRST_FOR_READERS,
+    EpochAnswers,
+    EpochEnd,
+    EpochQuestion,
+    LogPosition,
+    Truncation,
+    epoch_ends,
+    epochs_request,
+    find_truncation,
+    is_in_doubt,
+)
+from equipoise.client.net.connection import AsyncConnection
+from equipoise.member.partitions import TopicPartition
+from equipoise.wire.apis.k23_offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from equipoise.wire.errors import KafkaError, UsageError
+from equipoise.wire.schema import ZERO_UUID
+
+log = logging.getLogger(__name__)
+
+_STALE_LOOKS = 12  # at metadata older than what was read, before a leader is asked all the same
+
+
+class Doubt(NamedTuple):
+    """A position that is being checked, for which epoch of its reader, and with which leader. `number` as in Asked."""
+
+    tracked: Tracked
+    number: int
+    epoch: int
+    position: LogPosition
+    leader: Leader
+
+    @property
+    def is_current(self) -> bool:
+        return self.tracked.epoch == self.epoch and self.tracked.fetch_position == self.position
+
+
+Doubts = Mapping[TopicPartition, Doubt]
+
+
+class Validation:
+    """All under the lock of the positions, but for `ask`."""
+
+    def __init__(self, positions: Positions, cluster: Cluster, config: ConsumerConfig) -> None:
+        self._positions = positions
+        self._cluster = cluster
+        self._has_policy = config.auto_offset_reset != "none"
+
+    def stands(self, tracked: Tracked, leader: Leader) -> bool:
+        """Whether the position may be fetched from this leader. If not, it is to be checked first."""
+        if is_in_doubt(tracked.fetch_position, tracked.checked_epoch, leader.epoch):
+            return False
+        tracked.checked_epoch = leader.epoch
+        return True
+
+    def is_stale(self, tracked: Tracked, leader: Leader) -> bool:
+        """Whether the metadata is older than what was read: that leader does not lead any more, and does not know it.
+
+        Metadata that stays so is believed in the end: the epochs of a topic made anew begin at 0."""
+        return leader.epoch < tracked.fetch_position.leader_epoch and tracked.failures < _STALE_LOOKS
+
+    async def ask(self, node_id: int, doubts: Doubts) -> EpochAnswers:
+        connection = await self._cluster.connection(node_id)
+        if not _serves(connection):  # as with Kafka's own consumer: what cannot be checked stands
+            return {partition: EpochEnd(*reversed(doubt.position)) for partition, doubt in doubts.items()}
+        questions = {
+            partition: EpochQuestion(doubt.leader.epoch, doubt.position.leader_epoch)
+            for partition, doubt in doubts.items()
+        }
+        request = epochs_request(questions)
+        return epoch_ends(await self._cluster.leader_answer(node_id, doubts, request, OffsetForLeaderEpochResponse))
+
+    def judge(self, doubt: Doubt, answer: EpochEnd | KafkaError) -> bool:
+        """True if the application has something to hear."""
+        if isinstance(answer, KafkaError):
+            return self._fail(doubt.tracked, Failure(answer, passes=True))
+        truncation = find_truncation(doubt.position, answer)
+        if truncation is not None:
+            return self.truncated(doubt.tracked, truncation)
+        doubt.tracked.checked_epoch, doubt.tracked.failures = doubt.leader.epoch, 0
+        return False
+
+    def truncated(self, tracked: Tracked, truncation: Truncation) -> bool:
+        """The leader lacks records before the position. True if the application has something to hear.
+
+        What is queued and not taken is dropped first: perhaps nothing is lost of what the application has seen."""
+        if tracked.chunks:
+            self._positions.drop_queued(tracked)
+            return False
+        (offset, _), divergent = truncation
+        if not self._has_policy:
+            return self._fail(tracked, Failure(LogTruncationError(tracked.partition, truncation), passes=False))
+        if divergent is None:
+            self._look_up(
+                tracked,
+                "%s has lost records before offset %d, and its leader cannot tell from where on: auto.offset.reset "
+                "decides where to go on",
+                offset,
+            )
+        else:
+            log.warning(
+                "%s has lost offsets %d to %d, which were read already: its new leader never had them. Reading goes "
+                "on at %d, with what stands there now. unclean.leader.election.enable=false prevents such losses",
+                tracked.partition,
+                divergent.offset,
+                offset - 1,
+                divergent.offset,
+            )
+            self._positions.go_back(tracked, divergent)
+        return False
+
+    def check_topics(self) -> bool:
+        """Whose topic is another one now, under the same name. True if the application has something to hear."""
+        is_told = False
+        for tracked in self._positions.tracked.values():
+            topic = self._cluster.topics.get(tracked.partition.topic)
+            known = tracked.topic_id
+            if topic is None or ZERO_UUID in (known, topic.topic_id) or known == topic.topic_id:
+                continue
+            tracked.topic_id = topic.topic_id
+            is_told |= self._replaced(tracked)
+        return is_told
+
+    def _replaced(self, tracked: Tracked) -> bool:
+        if tracked.position is None:
+            return False
+        if not self._has_policy:
+            error = TopicReplacedError(tracked.partition, tracked.position)
+            self._positions.look_up(tracked, BY_POLICY)
+            return self._fail(tracked, Failure(error, passes=False))
+        self._look_up(
+            tracked,
+            "%s: its topic was deleted and created anew, so that offset %d means nothing any more: auto.offset.reset "
+            "decides where to begin",
+            tracked.position,
+        )
+        return False
+
+    def _look_up(self, tracked: Tracked, words: str, offset: int) -> None:
+        log.warning(words, tracked.partition, offset)
+        self._positions.look_up(tracked, BY_POLICY)
+
+    def _fail(self, tracked: Tracked, failure: Failure) -> bool:
+        tracked.failure = failure
+        tracked.reset = tracked.reset if failure.passes else None
+        self._positions.ready.setdefault(tracked.partition, tracked)
+        return True
+
+
+def _serves(connection: AsyncConnection) -> bool:
+    try:
+        return connection.version(OffsetForLeaderEpochRequest) >= FIRST_FOR_READERS
+    except UsageError:
+        return False

@@ -1,0 +1,1 @@
+"""A consumer as a member of its group: joins, heartbeats, commits, callbacks."""

@@ -1,0 +1,96 @@
+"""OffsetFetch: what a group has committed, asked of its coordinator until there is an answer that holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from equipoise.client.group.membership import Membership
+from equipoise.client.net.api_versions import error_from
+from equipoise.client.net.pool import Backoff
+from equipoise.member import Node, OffsetAndMetadata, TopicPartition
+from equipoise.member.partitions import by_topic
+from equipoise.wire.apis.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
+
+Found = dict[TopicPartition, OffsetAndMetadata]
+
+_NOTHING_COMMITTED = -1
+_PASSING = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,  # a transaction is being written
+    ErrorCode.REQUEST_TIMED_OUT,
+}
+
+
+class Committed:
+    """Always waits for commits of transactions under way, as Java's consumer does whatever its isolation level: who
+    reads from an offset that is about to be replaced reads records twice (KIP-447)."""
+
+    def __init__(self, membership: Membership) -> None:
+        config = membership.member.config
+        self._membership = membership
+        self._group_id = config.group_id
+        self._timeout = config.request_timeout_ms / 1000
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+
+    async def fetch(self, partitions: Iterable[TopicPartition]) -> Found:
+        """Only partitions that have a commit. Tries for ever: bound it by a timeout."""
+        wanted, failures = by_topic(partitions), 0
+        while True:
+            try:
+                return await self._ask(wanted)
+            except EquipoiseError as error:
+                if isinstance(error, KafkaError) and error.code not in _PASSING:
+                    raise
+            failures += 1
+            await asyncio.sleep(self._backoff.pause(failures))
+
+    async def _ask(self, wanted: dict[str, list[int]]) -> Found:
+        topics = [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in wanted.items()]
+        group = OffsetFetchRequestGroup(group_id=self._group_id, topics=topics)
+        request = OffsetFetchRequest(group_id=self._group_id, topics=topics, groups=[group], require_stable=True)
+        response = await self._membership.ask(request, await self._coordinator(), self._timeout)
+        assert isinstance(response, OffsetFetchResponse)
+        answer = response.groups[0] if response.groups else response
+        _check(answer.error_code, f"offsets of group {self._group_id!r} cannot be fetched")
+        return dict(row for topic in answer.topics for row in _rows(topic))
+
+    async def _coordinator(self) -> Node:
+        """The member's, if it has one: a consumer that assigns itself has looked for none."""
+        known = self._membership.member.coordinator
+        if known is not None:
+            return known
+        request = FindCoordinatorRequest(key=self._group_id, coordinator_keys=[self._group_id])
+        response = await self._membership.ask(request, None, self._timeout)
+        assert isinstance(response, FindCoordinatorResponse)
+        found = response.coordinators[0] if response.coordinators else response
+        _check(found.error_code, f"the coordinator of group {self._group_id!r} cannot be found")
+        return Node(found.node_id, found.host, found.port)
+
+
+def _rows(topic: OffsetFetchResponseTopic) -> Iterable[tuple[TopicPartition, OffsetAndMetadata]]:
+    for row in topic.partitions:
+        partition = TopicPartition(topic.name, row.partition_index)
+        _check(row.error_code, f"the committed offset of {partition} cannot be fetched")
+        if row.committed_offset != _NOTHING_COMMITTED:
+            yield partition, _committed(row)
+
+
+def _committed(row: OffsetFetchResponsePartition) -> OffsetAndMetadata:
+    return OffsetAndMetadata(row.committed_offset, row.metadata or "", row.committed_leader_epoch)
+
+
+def _check(code: int, message: str) -> None:
+    if code != ErrorCode.NONE:
+        raise error_from(code, message)

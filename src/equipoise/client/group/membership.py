@@ -1,0 +1,204 @@
+"""Runs a `Member`: sends what it wants sent, tells it what comes back, keeps its time.
+
+The member is touched by the loop's thread and by the application's, one at a time, under `lock`. Requests are sent
+by the loop alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from equipoise.assignors import Assignor, Topic, assignor_named
+from equipoise.client.consumer.config import ConsumerConfig
+from equipoise.client.metadata.cluster import Cluster, Snapshot, Wanted
+from equipoise.client.net.api_versions import address_of, error_from
+from equipoise.client.net.complaints import Complaint
+from equipoise.client.net.hedging import while_in_charge
+from equipoise.client.net.pool import Purpose
+from equipoise.member import Member, MemberConfig, Node, Send, Step
+from equipoise.wire.apis import APIS
+from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from equipoise.wire.errors import EquipoiseError
+from equipoise.wire.schema import Message
+
+log = logging.getLogger(__name__)
+
+NEWEST_WITH_NAMES = 9  # of OffsetCommit and OffsetFetch: from 10 on topics go by id, which a new topic may not have yet
+_OFFSET_APIS = (8, 9)
+_SUSPICIOUS_S = 3.0  # of silence, before others are asked who the coordinator is
+_random = random.Random()  # the module's own belongs to the application, which may have seeded it
+
+
+def now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def new_member(config: ConsumerConfig) -> Member:
+    """UsageError if an assignor is not known."""
+    assert config.group_id is not None
+    return Member(
+        MemberConfig(
+            group_id=config.group_id,
+            group_instance_id=config.group_instance_id,
+            assignors=tuple(map(_assignor, config.partition_assignment_strategy)),
+            session_timeout_ms=config.session_timeout_ms,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+            max_poll_interval_ms=config.max_poll_interval_ms,
+            max_poll_records=config.max_poll_records,
+            request_timeout_ms=config.request_timeout_ms,
+            default_api_timeout_ms=config.default_api_timeout_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+            retry_backoff_max_ms=config.retry_backoff_max_ms,
+            client_rack=config.client_rack or None,
+        ),
+        jitter=lambda: _random.uniform(0.8, 1.2),
+    )
+
+
+def _assignor(given: object) -> Assignor:
+    return assignor_named(given) if isinstance(given, str) else given  # type: ignore[return-value]
+
+
+class Membership:
+    """`changed` is called, on either thread, whenever the member may have something for the application."""
+
+    def __init__(self, member: Member, cluster: Cluster, changed: Callable[[], None]) -> None:
+        self.member = member
+        self.lock = threading.RLock()
+        self._cluster = cluster
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: int | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wanted: Wanted = frozenset()
+        self._is_closed = False
+        self._lost = Complaint(self._tell_lost)
+        self._why_lost = ""
+
+    def act(self, act: Callable[[Member, int], Step]) -> None:
+        """An input to the member, from any thread."""
+        with self.lock:
+            sends = act(self.member, now_ms()).sends
+            deadline, wanted = self.member.next_deadline(), self.member.subscription.wanted
+        if threading.get_ident() == self._thread:
+            self._follow(sends, deadline, wanted)
+        elif sends or wanted != self._wanted or self._is_earlier(deadline):
+            self._loop.call_soon_threadsafe(self._follow, sends, deadline, wanted)
+        self._changed()
+
+    def _is_earlier(self, deadline: int | None) -> bool:
+        return deadline is not None and (self._timer_at is None or deadline < self._timer_at)
+
+    def _follow(self, sends: list[Send], deadline: int | None, wanted: Wanted) -> None:
+        if self._is_closed:
+            return
+        for send in sends:
+            task = asyncio.create_task(self._exchange(send, self.member.coordinator))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if self._is_earlier(deadline):
+            self._arm(deadline)
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._cluster.subscribe_topics(wanted)
+
+    # -- time
+
+    def _arm(self, deadline: int | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at, self._timer = deadline, None
+        if deadline is not None:
+            self._timer = self._loop.call_later(max(deadline - now_ms(), 0) / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer_at = self._timer = None
+        self.act(lambda member, now: member.tick(now))
+
+    # -- messages
+
+    async def _exchange(self, send: Send, coordinator: Node | None) -> None:
+        request = send.request
+        try:
+            response = await self.ask(request, coordinator, send.timeout_ms / 1000)
+        except EquipoiseError as error:
+            log.debug("%s: %s", type(request).__name__, error)
+            self.act(lambda member, now: member.failed(request, now))
+            return
+        try:
+            self.act(lambda member, now: member.answered(request, response, now))
+            self._note_coordinator(response)
+        except Exception:  # a bug of ours: the member must not wait for ever for an answer that has come
+            log.exception("the answer to %s could not be taken in", type(request).__name__)
+            self.act(lambda member, now: member.failed(request, now))
+
+    def _note_coordinator(self, response: Message) -> None:
+        if isinstance(response, FindCoordinatorResponse):
+            found = response.coordinators[0] if response.coordinators else response
+            self._why_lost = str(error_from(found.error_code, found.error_message or "the brokers name none"))
+            self._lost.set(bool(found.error_code) and not self._is_closed)
+
+    def _tell_lost(self, seconds: float) -> str:
+        return (
+            f"group {self.member.config.group_id} has had no coordinator for {seconds:.0f} s: {self._why_lost}. Is "
+            "__consumer_offsets readable, and are there brokers enough for offsets.topic.replication.factor?"
+        )
+
+    async def ask(self, request: Message, coordinator: Node | None, timeout: float) -> Message:
+        """The coordinator's answer; any broker's if there is none. KafkaConnectionError: also if another broker is the
+        coordinator by now."""
+        response = APIS[request.api_key].response
+        if coordinator is None or isinstance(request, FindCoordinatorRequest):
+            return await self._cluster.ask(request, response, timeout)
+        of_offsets = request.api_key in _OFFSET_APIS
+
+        async def ask() -> Message:
+            purpose = Purpose.OFFSETS if of_offsets else Purpose.COORDINATOR
+            connection = await self._cluster.coordinator_connection(coordinator.host, coordinator.port, purpose)
+            newest = NEWEST_WITH_NAMES if of_offsets else None
+            return await connection.send(request, response, timeout, newest=newest)
+
+        # A heartbeat may be held for an interval, and a join for the whole rebalance: others know who is in charge.
+        suspicious = max(_SUSPICIOUS_S, 1.5 * self.member.config.heartbeat_interval_ms / 1000)
+        return await while_in_charge(ask(), partial(self._has_moved, coordinator), suspicious, _SUSPICIOUS_S)
+
+    async def _has_moved(self, coordinator: Node) -> str | None:
+        group_id = self.member.config.group_id
+        try:
+            response = await self._cluster.ask(
+                FindCoordinatorRequest(key=group_id, coordinator_keys=[group_id]),
+                FindCoordinatorResponse,
+                _SUSPICIOUS_S,
+            )
+        except EquipoiseError:
+            return None
+        found = response.coordinators[0] if response.coordinators else response
+        if found.error_code or (found.host, found.port) == (coordinator.host, coordinator.port):
+            return None
+        before, now = address_of(coordinator.host, coordinator.port), address_of(found.host, found.port)
+        return f"{before} does not answer, and {now} is the coordinator by now"
+
+    def learn(self, topics: Snapshot, wanted: Wanted) -> None:
+        """The cluster's news. Internal topics are for those who name them."""
+        hide = self._cluster.config.exclude_internal_topics and wanted is None
+        known = {
+            name: Topic(topic.partitions, topic.racks)
+            for name, topic in topics.items()
+            if not (hide and topic.is_internal)
+        }
+        self.act(lambda member, now: member.learn(known, wanted, now))
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._lost.end()
+        self._arm(None)
+        for task in self._tasks:
+            task.cancel()

@@ -1,0 +1,1 @@
+"""The cluster as its brokers describe it: leaders, epochs, offsets by time."""

@@ -1,0 +1,98 @@
+"""Where a leader's log parts from what a reader has read (KIP-320): questions, answers, and what follows from them.
+
+A new leader that was elected uncleanly lacks records that its predecessor had and readers have read. Offsets alone do
+not show it: the new leader gives the same offsets to other records. Leader epochs do. A reader knows the epoch of the
+last record it has read; OffsetForLeaderEpoch tells where that epoch ends in the leader's log. If it ends before the
+reader's position, the logs part there. Pure: nothing here touches a socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from equipoise.client.net.api_versions import error_from
+from equipoise.member.partitions import TopicPartition
+from equipoise.wire.apis.k23_offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+NO_EPOCH = -1
+FIRST_FOR_READERS = 3  # of OffsetForLeaderEpoch: before, only brokers were allowed to ask
+_CONSUMER = -1  # replica_id
+# Everything else passes, or newer metadata mends it (OffsetsForLeaderEpochUtils.handleResponse).
+_LASTING = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+class LogPosition(NamedTuple):
+    offset: int  # of the next record to read
+    leader_epoch: int = NO_EPOCH  # of the last record before it; NO_EPOCH: not known, so that nothing can be checked
+
+
+class EpochEnd(NamedTuple):
+    """The largest epoch of the leader's log that is not above the one asked about, and the offset behind its end."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class Truncation(NamedTuple):
+    """A log that lacks records before `position`. It has `divergent` in common with what was read; None: the leader
+    knows no epoch as old, and nobody can tell."""
+
+    position: LogPosition
+    divergent: LogPosition | None
+
+
+class EpochQuestion(NamedTuple):
+    """`current`: the leader's epoch by our metadata, which fences old leaders. `last_read`: of the last record read."""
+
+    current: int
+    last_read: int
+
+
+EpochAnswers = dict[TopicPartition, EpochEnd | KafkaError]
+
+
+def is_in_doubt(position: LogPosition, checked_epoch: int, leader_epoch: int) -> bool:
+    """Whether a position that a leader of `checked_epoch` has confirmed is to be checked with one of `leader_epoch`.
+
+    A position without an epoch cannot be (SubscriptionState.validatePosition)."""
+    return checked_epoch != leader_epoch and leader_epoch >= 0 and position.leader_epoch >= 0
+
+
+def find_truncation(position: LogPosition, end: EpochEnd) -> Truncation | None:
+    """What the leader's answer says of the position; None: it stands (SubscriptionState.maybeCompleteValidation)."""
+    if end.leader_epoch < 0 or end.end_offset < 0:
+        return Truncation(position, None)
+    if end.end_offset < position.offset:
+        return Truncation(position, LogPosition(end.end_offset, end.leader_epoch))
+    return None
+
+
+def epochs_request(questions: Mapping[TopicPartition, EpochQuestion]) -> OffsetForLeaderEpochRequest:
+    """To the leader of these partitions, in version FIRST_FOR_READERS or newer."""
+    topics: dict[str, OffsetForLeaderTopic] = {}
+    for (name, number), asked in questions.items():
+        topic = topics.setdefault(name, OffsetForLeaderTopic(topic=name, partitions=[]))
+        topic.partitions.append(
+            OffsetForLeaderPartition(partition=number, current_leader_epoch=asked.current, leader_epoch=asked.last_read)
+        )
+    return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))
+
+
+def epoch_ends(response: OffsetForLeaderEpochResponse) -> EpochAnswers:
+    """What is not in it is to be asked again, of the leader that newer metadata names. An error is for the user."""
+    answers: EpochAnswers = {}
+    for topic in response.topics:
+        for one in topic.partitions:
+            partition = TopicPartition(topic.topic, one.partition)
+            if one.error_code == ErrorCode.NONE:
+                answers[partition] = EpochEnd(one.leader_epoch, one.end_offset)
+            elif one.error_code in _LASTING:
+                answers[partition] = error_from(one.error_code, f"where epochs of {partition} end cannot be asked")
+    return answers

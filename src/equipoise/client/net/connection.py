@@ -1,0 +1,246 @@
+"""One connection to a broker on an asyncio loop: requests go out at once, answers come back in their order.
+
+A large answer is received into one buffer of its exact size, of which records stay views. When the connection
+breaks, or an answer does not come in time, every request under way fails with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from typing import Any, NamedTuple, Self, cast
+
+from equipoise.client.net.api_versions import (
+    SIZE,
+    Agreement,
+    Frame,
+    KafkaConnectionError,
+    Response,
+    address_of,
+    cannot_connect,
+    decode_answer,
+)
+from equipoise.wire.apis import APIS
+from equipoise.wire.errors import EquipoiseError, ProtocolError
+from equipoise.wire.schema import Message
+
+_RECEIVE_BUFFER = 64 * 1024
+_SMALLEST_KEPT = 256 * 1024
+_MOST_KEPT = 16 * 1024 * 1024  # bytes of buffers kept by one connection
+_LOOK_AGAIN_S = 0.002
+_COPY_UP_TO = 4096  # a small read is cut up faster as bytes than as views
+
+
+class _Buffers:
+    """Large buffers, filled again once nobody has a view of them: fresh memory costs more than what is read into it.
+
+    A bytearray refuses to change its size while a view of it lives, so the test for that is the change itself.
+    """
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[int, bytearray]] = deque()  # with the size each was made with
+
+    def get(self, size: int) -> bytearray:
+        if not _SMALLEST_KEPT <= size <= _MOST_KEPT // 2:
+            return bytearray(size)
+        for most, buffer in self._kept:
+            if size <= most <= 2 * size and _resized(buffer, size):
+                return buffer
+        made = bytearray(size)
+        self._kept.append((size, made))
+        while sum(most for most, _ in self._kept) > _MOST_KEPT:
+            self._kept.popleft()
+        return made
+
+
+def _resized(buffer: bytearray, size: int) -> bool:
+    try:
+        del buffer[-1:]  # a change in any case, also where the size is right already
+        if size < len(buffer):
+            del buffer[size:]
+        else:
+            buffer.extend(bytes(size - len(buffer)))
+    except BufferError:
+        return False
+    return True
+
+
+class _Waiter(NamedTuple):
+    """A request under way."""
+
+    request: type[Message]
+    version: int
+    correlation_id: int
+    answer: asyncio.Future[Frame]
+    deadline: asyncio.TimerHandle
+
+
+class AsyncConnection(asyncio.BufferedProtocol):
+    """Made by `connect`. All methods belong on the loop it was made on."""
+
+    def __init__(self, address: str, client_id: str) -> None:
+        self.address = address
+        self.last_used = 0.0
+        self.is_closed = False
+        self._agreement = Agreement(address, client_id)
+        self._transport = cast(asyncio.Transport, None)
+        self._loop = asyncio.get_running_loop()
+        self._waiters: deque[_Waiter] = deque()
+        self._shared = memoryview(bytearray(_RECEIVE_BUFFER))
+        self._head = b""  # the first bytes of a frame whose size is not known yet
+        self._buffers = _Buffers()
+        self._frame: bytearray | None = None  # a frame partly received
+        self._filled = 0
+
+    @classmethod
+    async def connect(
+        cls, host: str, port: int, *, client_id: str = "equipoise", timeout: float = 10.0, receive_buffer: int = -1
+    ) -> Self:
+        """Ready for requests: the versions are agreed on. `timeout`, in seconds, is for all of it."""
+        address, loop = address_of(host, port), asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout):
+                transport, connection = await loop.create_connection(lambda: cls(address, client_id), host, port)
+        except TimeoutError:
+            raise KafkaConnectionError(f"cannot connect to {address} within {timeout:g} s") from None
+        except (OSError, ValueError) as error:
+            raise cannot_connect(address, error) from None
+        if receive_buffer >= 0:
+            wire = transport.get_extra_info("socket")
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        try:
+            await connection._handshake(timeout)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def send(
+        self, request: Message, response: type[Response], timeout: float, *, newest: int | None = None
+    ) -> Response:
+        """The answer to `request`, in the highest version that both sides know, or `newest` if that is lower.
+
+        Without an answer within `timeout` seconds the connection is given up: those behind it could not come either.
+        """
+        version = self.version(type(request))
+        version = version if newest is None else min(version, newest)
+        return decode_answer(response, version, await self._exchange(request, version, timeout))
+
+    async def tell(self, request: Message, newest: int) -> None:
+        """Sends what is not answered: Produce with acks=0. Returns when most of it has left this process."""
+        version = min(self.version(type(request)), newest)
+        if self.is_closed:
+            raise KafkaConnectionError(f"{self.address}: the connection is closed; connect again")
+        self._transport.write(self._agreement.encode(request, version)[1])
+        self.last_used = self._loop.time()
+        while self._transport.get_write_buffer_size() > _SMALLEST_KEPT and not self.is_closed:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    def version(self, request: type[Message]) -> int:
+        """The version in which `request` would be sent. UsageError: the broker serves none that we know."""
+        return self._agreement.version(request)
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiters)
+
+    def close(self) -> None:
+        self._break(KafkaConnectionError(f"{self.address}: the connection is closed"))
+
+    async def _handshake(self, timeout: float) -> None:
+        for request, version in self._agreement.proposals():
+            if self._agreement.conclude(await self._exchange(request, version, timeout), version):
+                return
+
+    async def _exchange(self, request: Message, version: int, timeout: float) -> Frame:
+        if self.is_closed:
+            raise KafkaConnectionError(f"{self.address}: the connection is closed; connect again")
+        correlation_id, data = self._agreement.encode(request, version)
+        answer: asyncio.Future[Frame] = self._loop.create_future()
+        # It stands also when the one who asked loses interest: who comes behind would wait for ever.
+        deadline = self._loop.call_later(timeout, self._give_up, type(request), timeout)
+        self._waiters.append(_Waiter(type(request), version, correlation_id, answer, deadline))
+        self._transport.write(data)
+        self.last_used = self._loop.time()
+        return await answer
+
+    def _give_up(self, request: type[Message], timeout: float) -> None:
+        name = APIS[request.api_key].name
+        self._break(
+            KafkaConnectionError(f"{self.address} did not answer {name} within {timeout:g} s; the connection is closed")
+        )
+
+    # -- the transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        why = getattr(exc, "strerror", None) or exc or "the broker closed the connection"
+        under_way = f" while {APIS[self._waiters[0].request.api_key].name} was under way" if self._waiters else ""
+        self._break(KafkaConnectionError(f"{self.address}: {why}{under_way}; connect again"))
+
+    def eof_received(self) -> bool:
+        return False
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        return self._shared
+
+    def buffer_updated(self, count: int) -> None:
+        try:
+            if self._frame is None:
+                self._split(count)
+            else:
+                self._filled += count
+                if self._filled == len(self._frame):
+                    frame, self._frame = self._frame, None
+                    self._deliver(frame)
+        except ProtocolError as error:
+            self._break(error)
+
+    # -- frames
+
+    def _split(self, count: int) -> None:
+        """Cuts what came into frames; the beginning of one more stays in `_head` or `_frame`."""
+        view: Any = self._shared[:count]
+        if self._head or count <= _COPY_UP_TO:
+            view = self._head + view.tobytes()
+            self._head = b""
+        p, end = 0, len(view)
+        while end - p >= SIZE.size:
+            (size,) = SIZE.unpack_from(view, p)
+            self._agreement.check_size(size)
+            p += SIZE.size
+            if end - p < size:
+                self._frame = self._buffers.get(size)
+                self._filled = end - p
+                self._frame[: self._filled] = view[p:]
+                return
+            self._deliver(bytes(view[p : p + size]))
+            p += size
+        self._head = bytes(view[p:])
+
+    def _deliver(self, data: bytes | bytearray) -> None:
+        if not self._waiters:
+            raise ProtocolError(f"{self.address} sent an answer of {len(data)} bytes to no request")
+        request, version, correlation_id, answer, deadline = self._waiters[0]
+        frame = self._agreement.open(data, request.api_key, version, correlation_id)
+        self._waiters.popleft()
+        deadline.cancel()
+        if not answer.done():  # the one who asked may have lost interest
+            answer.set_result(frame)
+
+    def _break(self, error: EquipoiseError) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self._transport is not None:
+            self._transport.abort()
+        waiters, self._waiters = self._waiters, deque()
+        for waiter in waiters:
+            waiter.deadline.cancel()
+            if not waiter.answer.done():
+                waiter.answer.set_exception(error)

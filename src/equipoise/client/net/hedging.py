@@ -1,0 +1,72 @@
+"""Brokers that do not answer: somebody else is asked meanwhile, and nobody waits for one that is in charge no more.
+
+A broker that hangs keeps its connections, and the system goes on taking new ones for it: only silence shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from equipoise.client.net.api_versions import KafkaConnectionError
+from equipoise.wire.errors import EquipoiseError
+
+Result = TypeVar("Result")
+
+PATIENCE_S = 1.0  # with one broker, before the next is asked too
+
+
+async def first_answer(attempts: Sequence[Callable[[], Coroutine[Any, Any, Result]]], patience: float) -> Result:
+    """Begins one attempt after another: the next when one has failed, or when none has answered for `patience` seconds.
+
+    The first answer counts, the others are cancelled. Raises EquipoiseError when all have failed.
+    """
+    failures: list[EquipoiseError] = []
+    running: set[asyncio.Task[Result]] = set()
+    left = list(attempts)
+    try:
+        while left or running:
+            if left:
+                running.add(_begin(left.pop(0)()))
+            done, running = await asyncio.wait(
+                running, timeout=patience if left else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                error = task.exception()
+                if error is None:
+                    return task.result()
+                if not isinstance(error, EquipoiseError):
+                    raise error
+                failures.append(error)
+    finally:
+        for task in running:
+            task.cancel()
+    raise failures[0] if len(failures) == 1 else KafkaConnectionError("; ".join(map(str, failures)))
+
+
+async def while_in_charge(
+    work: Coroutine[Any, Any, Result], look: Callable[[], Coroutine[Any, Any, str | None]], first: float, then: float
+) -> Result:
+    """What `work` returns or raises. While it takes longer than `first` seconds, and `then` again and again, `look` is
+    asked whether waiting is in vain; what it says is raised as KafkaConnectionError."""
+    task, looking, pause = _begin(work), None, first
+    try:
+        while not (await asyncio.wait({task}, timeout=pause))[0]:
+            pause = then
+            looking = _begin(look())
+            await asyncio.wait({task, looking}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done() and (why := looking.result()) is not None:
+                raise KafkaConnectionError(why)
+        return task.result()
+    finally:
+        task.cancel()
+        if looking is not None:
+            looking.cancel()
+
+
+def _begin(work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+    """Whose failure may interest nobody: another was quicker."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task

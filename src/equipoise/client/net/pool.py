@@ -1,0 +1,126 @@
+"""Connections by address and purpose, made when first needed, and made again after a pause when they break.
+
+What may wait long at the broker (a fetch, a join) has a line of its own, so that nothing else waits behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from enum import Enum
+
+from equipoise.client.consumer.config import ConsumerConfig
+from equipoise.client.net.api_versions import KafkaConnectionError, address_of
+from equipoise.client.net.connection import AsyncConnection
+from equipoise.wire.errors import EquipoiseError
+
+Address = tuple[str, int]
+_random = random.Random()  # the module's own belongs to the application, which may have seeded it
+
+
+class Purpose(Enum):
+    QUESTIONS = "questions"  # answered at once: metadata, offsets
+    FETCH = "fetch"  # one long fetch
+    FETCH_ASIDE = "fetch aside"  # short fetches while the long one waits
+    PRODUCE = "produce"  # answered when all replicas have the records
+    COORDINATOR = "coordinator"  # joins and heartbeats, which may be held
+    OFFSETS = "offsets"  # of the coordinator too: any request behind a held heartbeat ends the hold
+
+
+class Backoff:
+    """Pauses between attempts: doubling with each failure, bounded, and never the same for two clients."""
+
+    def __init__(self, first_ms: int, longest_ms: int) -> None:
+        self._first = first_ms / 1000
+        self._longest = longest_ms / 1000
+
+    def pause(self, failures: int) -> float:
+        """Seconds to wait after so many failures in a row."""
+        if not failures:
+            return 0.0
+        doubled = self._first * 2 ** min(failures - 1, 30)
+        return float(min(doubled, self._longest) * _random.uniform(0.8, 1.2))
+
+
+class Line:
+    """At most one connection to an address, shared by all who ask."""
+
+    def __init__(self, address: Address, config: ConsumerConfig) -> None:
+        self.address = address
+        self.ready_at = 0.0  # on the loop's clock: no attempt before
+        self._config = config
+        self._backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
+        self._failures = 0
+        self._connection: AsyncConnection | None = None
+        self._attempt = asyncio.Lock()
+        self._is_closed = False
+
+    @property
+    def open(self) -> AsyncConnection | None:
+        """The connection, if there is one that works."""
+        return None if self._connection is None or self._connection.is_closed else self._connection
+
+    @property
+    def trust(self) -> tuple[bool, bool, float]:
+        """The least comes first where it is the same who answers: not one that owes an answer, perhaps for ever."""
+        return self.open is not None and self.open.is_waiting, self.open is None, self.ready_at
+
+    async def connection(self) -> AsyncConnection:
+        """Waits out the pause after a failure, then tries once. Raises KafkaConnectionError."""
+        async with self._attempt:
+            if self.open is None:
+                await self._connect()
+            assert self._connection is not None
+            return self._connection
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, self.ready_at - loop.time()))
+        self._check_open()
+        try:
+            self._connection = await AsyncConnection.connect(
+                *self.address,
+                client_id=self._config.client_id,
+                timeout=self._config.socket_connection_setup_timeout_ms / 1000,
+                receive_buffer=self._config.receive_buffer_bytes,
+            )
+        except (EquipoiseError, asyncio.CancelledError):  # cancelled: another was quicker
+            self._failures += 1
+            self.ready_at = loop.time() + self._backoff.pause(self._failures)
+            raise
+        self._failures = 0
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            self.close()
+            raise KafkaConnectionError(f"{address_of(*self.address)}: this consumer is closed")
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._connection is not None:
+            self._connection.close()
+
+
+class Lines:
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._config = config
+        self._lines: dict[tuple[Purpose, Address], Line] = {}
+
+    def line(self, purpose: Purpose, address: Address) -> Line:
+        found = self._lines.get((purpose, address))
+        if found is None:
+            found = self._lines[purpose, address] = Line(address, self._config)
+        return found
+
+    def close_idle(self, since: float) -> None:
+        """Closes what nobody has used since then, on the loop's clock."""
+        for key, line in list(self._lines.items()):
+            connection = line.open
+            if connection is not None and not connection.is_waiting and connection.last_used < since:
+                line.close()
+                del self._lines[key]
+
+    def close(self) -> None:
+        for line in self._lines.values():
+            line.close()

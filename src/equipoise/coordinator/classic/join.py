@@ -1,0 +1,237 @@
+"""JoinGroup: the checks in Kafka's order, then by who asks: a newcomer, a static member that is back, a member."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from equipoise.coordinator.classic.group import Group, Member, Protocols, protocols_of
+from equipoise.coordinator.classic.replies import join_error, joined, sync_error
+from equipoise.coordinator.classic.states import State
+from equipoise.coordinator.events import MemberLeft
+from equipoise.coordinator.reasons import Cause, Departure, Trigger
+from equipoise.coordinator.step import Caller, Step, write_error
+from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.coordinator.shard import Shard
+
+_MEMBER_ID_REQUIRED_FROM = 4
+_SKIP_ASSIGNMENT_FROM = 9
+
+
+class _Incarnation(NamedTuple):
+    """What a static member was before it came back, in case its return cannot be written."""
+
+    member_id: str
+    leader: str
+    protocols: Protocols
+    timeouts: tuple[int, int]
+
+
+class Joining:
+    """One JoinGroup on its way."""
+
+    def __init__(self, shard: Shard, request: JoinGroupRequest, caller: Caller, now: int, step: Step) -> None:
+        self.shard = shard
+        self.rebalancer = shard.rebalancer
+        self.request = request
+        self.caller = caller
+        self.now = now
+        self.step = step
+        self.protocols = protocols_of(request)
+        rebalance_timeout = request.rebalance_timeout_ms if caller.version >= 1 else request.session_timeout_ms
+        self.timeouts = request.session_timeout_ms, rebalance_timeout
+
+    def run(self) -> None:
+        request, group = self.request, self.shard.groups.get(self.request.group_id)
+        if group is None and request.member_id:
+            return self.refuse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+        if group is None:
+            group = self.create_group()
+        if not self.has_room(group):
+            return self.turn_away(group)
+        named = request.member_id
+        if not group.supports(request.protocol_type, (name for name, _ in self.protocols)):
+            return self.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, named)
+        if not named:
+            return self.newcomer(group)
+        return self.known(group, named)
+
+    def refuse(self, error: ErrorCode, member_id: str) -> None:
+        self.step.reply(self.caller, join_error(self.caller, error, member_id))
+
+    def create_group(self) -> Group:
+        """The record is written in the background; if that fails, a join still open is answered with the error."""
+        group = self.shard.create_group(self.request.group_id, self.now)
+        caller = self.caller
+
+        def then(error: ErrorCode, now: int, step: Step) -> None:
+            if error is ErrorCode.NONE:
+                return
+            for member in list(group.members.values()):
+                if member.awaiting_join is caller:
+                    group.unpark_join(member)
+                    step.reply(caller, join_error(caller, write_error(error), ""))
+
+        self.step.write([group.record()], then)
+        return group
+
+    # -- group.max.size
+
+    def has_room(self, group: Group) -> bool:
+        limit = self.shard.config.group_max_size
+        member = group.members.get(self.request.member_id)
+        if group.state is State.EMPTY:
+            return True
+        if group.state is State.PREPARING_REBALANCE:
+            return (member is not None and member.awaiting_join is not None) or group.joined < limit
+        return member is not None or len(group.members) < limit
+
+    def turn_away(self, group: Group) -> None:
+        """That is also how members too many leave after the limit was lowered. A reserved id is given up."""
+        member = group.members.get(self.request.member_id)
+        if member is None:
+            group.remove(self.request.member_id)
+        else:
+            limit = self.shard.config.group_max_size
+            self.rebalancer.remove_member(group, member, Departure.GROUP_FULL, self.now, self.step, limit_ms=limit)
+        self.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+
+    # -- a join without a member id
+
+    def newcomer(self, group: Group) -> None:
+        instance_id = self.request.group_instance_id
+        if instance_id is not None:
+            self.static(group, instance_id)
+        elif self.caller.version >= _MEMBER_ID_REQUIRED_FROM:
+            self.reserve_id(group)
+        else:
+            self.add(group, self.shard.new_member_id(self.caller.client_id))
+
+    def reserve_id(self, group: Group) -> None:
+        member_id = self.shard.new_member_id(self.caller.client_id)
+        group.pending_members.add(member_id)
+        deadline = self.now + self.request.session_timeout_ms
+        self.shard.timers.arm(("session", group.group_id, member_id), deadline)
+        self.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+
+    def add(self, group: Group, member_id: str) -> None:
+        client = self.caller.client_id, self.caller.client_host
+        instance_id = self.request.group_instance_id
+        member = Member(group.group_id, member_id, instance_id, client, self.timeouts, self.protocols)
+        self.rebalancer.add_member(group, member, self.caller, self.request.protocol_type, self.now, self.step)
+        group.journal.arrived(member, self.now)
+        if group.state is State.PREPARING_REBALANCE:
+            self.rebalancer.maybe_complete_join(group, self.now, self.step)
+        else:
+            self.rebalance(group, Trigger.MEMBER_JOINED, member)
+
+    def rebalance(self, group: Group, trigger: Trigger, member: Member) -> None:
+        self.rebalancer.prepare(group, Cause(trigger, member.who, self.request.reason), self.now, self.step)
+
+    # -- static members
+
+    def static(self, group: Group, instance_id: str) -> None:
+        member_id = self.shard.new_member_id(instance_id)
+        old_id = group.static_members.get(instance_id)
+        if old_id is None:
+            self.add(group, member_id)
+        else:
+            self.replace(group, group.members[old_id], member_id)
+
+    def replace(self, group: Group, member: Member, member_id: str) -> None:
+        """A static member is back under a new id; its old incarnation is fenced."""
+        timeouts = member.session_timeout_ms, member.rebalance_timeout_ms
+        before = _Incarnation(member.member_id, group.leader or "", member.protocols, timeouts)
+        last_seen = member.last_seen
+        self.fence(group, member)
+        self.rebalancer.rename(group, member, member_id, self.now)
+        group.update(member, self.protocols, self.timeouts)
+        self.rebalancer.park_join(group, member, self.caller, self.now, self.step)
+        if group.state is State.STABLE and group.select_protocol() == group.protocol_name:
+            return self.resume(group, member, before)
+        group.journal.stopped(member_id, last_seen)
+        group.journal.arrived(member, self.now)
+        if group.state is State.PREPARING_REBALANCE:
+            return self.rebalancer.maybe_complete_join(group, self.now, self.step)
+        return self.rebalance(group, Trigger.STATIC_MEMBER_REPLACED, member)
+
+    def fence(self, group: Group, member: Member) -> None:
+        error = ErrorCode.FENCED_INSTANCE_ID
+        join, sync = group.unpark_join(member), member.awaiting_sync
+        member.awaiting_sync = None
+        if join is not None:
+            self.step.reply(join, join_error(join, error, member.member_id))
+        if sync is not None:
+            self.step.reply(sync, sync_error(error))
+        self.rebalancer.release_heartbeat(member, error, self.step)
+        silent = self.now - member.last_seen
+        self.step.events.append(
+            MemberLeft(group.group_id, self.now, member.who, Departure.REPLACED, self.request.reason, silent)
+        )
+
+    def resume(self, group: Group, member: Member, before: _Incarnation) -> None:
+        """No rebalance: the member goes on where it was, once its new id is durable.
+
+        Parked until then: the next incarnation fences it, and a rebalance that comes first takes it along. What the
+        group is subscribed to stays what it was in the last join phase, also if the member has other topics now.
+        """
+        caller = self.caller
+
+        def then(error: ErrorCode, now: int, step: Step) -> None:
+            if member.awaiting_join is not caller or group.state is not State.STABLE:
+                return
+            group.unpark_join(member)
+            if error is ErrorCode.NONE:
+                step.reply(caller, _resumed(group, member, before.leader, caller))
+            else:
+                self.go_back(group, member, before, now)
+                step.reply(caller, join_error(caller, write_error(error), ""))
+            if self.shard.timers.deadline(member.timer) is None:  # it came up during the wait and was passed over
+                self.rebalancer.arm_session(member, now)
+
+        self.step.write([group.record()], then)
+
+    def go_back(self, group: Group, member: Member, before: _Incarnation, now: int) -> None:
+        group.update(member, before.protocols, before.timeouts)
+        self.rebalancer.rename(group, member, before.member_id, now)
+
+    # -- a join with a member id
+
+    def known(self, group: Group, member_id: str) -> None:
+        if member_id in group.pending_members:
+            if self.request.group_instance_id is not None:
+                return self.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "")
+            return self.add(group, member_id)
+        try:
+            member = group.check_member(member_id, self.request.group_instance_id)
+        except KafkaError as error:
+            who = self.caller.who(member_id, self.request.group_instance_id)
+            self.step.note_fenced(error.code, group.group_id, who, "JoinGroup", self.now)
+            return self.refuse(error.code, member_id)
+        return self.rejoin(group, member)
+
+    def rejoin(self, group: Group, member: Member) -> None:
+        """A rejoin with the same protocols, byte for byte, is answered from memory; only the leader's never is."""
+        is_changed = self.protocols != member.protocols
+        is_follower_in_stable = group.state is State.STABLE and member.member_id != group.leader
+        if not is_changed and (group.state is State.COMPLETING_REBALANCE or is_follower_in_stable):
+            self.rebalancer.release_heartbeat(member, ErrorCode.NONE, self.step)
+            return self.step.reply(self.caller, joined(group, member, self.caller))
+        group.update(member, self.protocols, self.timeouts)
+        self.rebalancer.park_join(group, member, self.caller, self.now, self.step)
+        group.journal.arrived(member, self.now)
+        if group.state is State.PREPARING_REBALANCE:
+            return self.rebalancer.maybe_complete_join(group, self.now, self.step)
+        return self.rebalance(group, Trigger.SUBSCRIPTION_CHANGED if is_changed else Trigger.LEADER_REJOINED, member)
+
+
+def _resumed(group: Group, member: Member, old_leader: str, caller: Caller) -> JoinGroupResponse:
+    """A leader that is back must not assign again. Before v9 only the name of a leader that is gone could say so."""
+    response = joined(group, member, caller)
+    if caller.version >= _SKIP_ASSIGNMENT_FROM:
+        response.skip_assignment = member.member_id == group.leader
+    else:
+        response.leader, response.members = old_leader, []
+    return response

@@ -1,0 +1,46 @@
+"""Responses that several requests share."""
+
+from __future__ import annotations
+
+from equipoise.coordinator.classic.group import Group, Member
+from equipoise.coordinator.step import Caller
+from equipoise.wire.apis.k11_join_group import JoinGroupResponse
+from equipoise.wire.apis.k14_sync_group import SyncGroupResponse
+from equipoise.wire.errors import ErrorCode
+
+_NULL_PROTOCOL_FROM = 7  # the version of JoinGroup that says "no protocol" with null
+
+
+def join_error(caller: Caller, error: ErrorCode, member_id: str) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error, protocol_name=_protocol_name(caller, None), member_id=member_id)
+
+
+def joined(group: Group, member: Member, caller: Caller) -> JoinGroupResponse:
+    """The generation as it stands; to the leader with all members' metadata."""
+    is_leader = member.member_id == group.leader
+    return JoinGroupResponse(
+        error_code=ErrorCode.NONE,
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=_protocol_name(caller, group.protocol_name),
+        leader=group.leader or "",
+        member_id=member.member_id,
+        members=group.members_for_leader() if is_leader else [],
+    )
+
+
+def _protocol_name(caller: Caller, name: str | None) -> str | None:
+    return name or (None if caller.version >= _NULL_PROTOCOL_FROM else "")
+
+
+def sync_error(error: ErrorCode) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=error)
+
+
+def synced(group: Group, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=ErrorCode.NONE,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )

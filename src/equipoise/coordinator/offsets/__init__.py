@@ -1,0 +1,1 @@
+"""Committed offsets of all groups: commit, fetch, delete, expiry."""

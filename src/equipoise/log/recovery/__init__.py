@@ -1,0 +1,1 @@
+"""What a start finds in a data directory: what can be trusted, what is damaged, what is missing."""

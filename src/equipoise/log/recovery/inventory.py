@@ -1,0 +1,86 @@
+"""What a data directory says it holds (topics.json, the roster), beside what it does hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from equipoise.log.recovery.roster import Enrolled, read_roster
+from equipoise.log.storage.disk import read_json
+from equipoise.wire.errors import UsageError
+
+TOPICS = "topics.json"
+PARTITION = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>[0-9]+)")
+_NAMED = 10  # in one message
+
+
+class TopicRecord(NamedTuple):
+    """What is kept of a topic beside its records."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    configs: dict[str, str]
+
+
+class Inventory:
+    """As the directory is found. Raises UsageError if topics.json cannot be used, or is missing beside records."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.directories = {one.name for one in path.iterdir() if PARTITION.fullmatch(one.name) and _has_files(one)}
+        found = read_json(path / TOPICS, _parse_topics, self._remedy())
+        if found is None and self.directories:
+            raise UsageError(
+                f"{path / TOPICS} is missing, and there are records of {len(self.directories)} partitions "
+                f"({some(self.directories)}): restore it, {self._remedy()}"
+            )
+        self.topics, self.deleting = found or ([], set())
+
+    def _remedy(self) -> str:
+        return f"or make it anew from the directories: equipoise check --data {self.path} --rebuild-topics"
+
+    def enrolled(self) -> Iterator[Enrolled]:
+        """What the partitions of all topics are called in the roster."""
+        for topic in self.topics:
+            for number in range(topic.partitions):
+                yield Enrolled(topic.topic_id.hex(), f"{topic.name}-{number}", str(topic.partitions))
+
+    def missing(self) -> list[Path]:
+        """Directories that hold records, or did."""
+        known = {one[:2] for one in read_roster(self.path)}
+        names = [one.name for one in self.enrolled() if one[:2] in known] if known else []
+        return [self.path / name for name in names if not (self.path / name).is_dir()]
+
+    def orphans(self) -> list[Path]:
+        """Directories with records that belong to no topic. Of those being deleted nothing is said."""
+        expected = {one.name for one in self.enrolled()}
+        names = sorted(self.directories - expected)
+        return [self.path / name for name in names if topic_of(name) not in self.deleting]
+
+
+def topic_of(name: str) -> str:
+    return name.rpartition("-")[0]
+
+
+def some(names: set[str] | list[str]) -> str:
+    """The first of them, in words."""
+    rest = len(names) - _NAMED
+    return ", ".join(sorted(names)[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _has_files(path: Path) -> bool:
+    return path.is_dir() and any(path.iterdir())
+
+
+def _parse_topics(content: dict[str, Any]) -> tuple[list[TopicRecord], set[str]]:
+    topics = [_topic(*row) for row in content["topics"]]
+    return topics, {str(name) for name in content["deleting"]}
+
+
+def _topic(name: str, topic_id: str, partitions: int, configs: dict[str, str]) -> TopicRecord:
+    if not isinstance(partitions, int) or not isinstance(configs, dict):
+        raise TypeError("a topic without partitions or configs")
+    return TopicRecord(str(name), bytes.fromhex(topic_id), partitions, configs)

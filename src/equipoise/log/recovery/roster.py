@@ -1,0 +1,96 @@
+"""Which partitions have had a directory: a line for each, so that a directory that gets lost is missed.
+
+A partition's directory comes with its first record. Without this list one that was removed by mistake would look like a
+partition that nobody has written to. Lines carry their own checksum; a line that a crash has torn is no line.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from equipoise.log.storage.disk import fdatasync, open_file, sync_directory
+from equipoise.log.storage.faults import Faults
+
+ROSTER = "partitions.list"
+
+
+class Enrolled(NamedTuple):
+    topic_id: str
+    name: str  # of the directory
+    partitions: str  # that the topic has: groups are found by it
+
+
+class Roster:
+    """Any thread may add to it."""
+
+    def __init__(self, directory: Path, faults: Faults) -> None:
+        self._path = directory / ROSTER
+        self._faults = faults
+        self._lock = Lock()
+        self._known: set[Enrolled] = set()
+
+    def begin(self, present: Iterable[Enrolled]) -> None:
+        """Writes down who is there now, if that is news."""
+        self._known = set(present)
+        if self._known == read_roster(self._path.parent):
+            return
+        temporary = self._path.with_name(ROSTER + ".tmp")
+        with open(temporary, "wb") as file:
+            file.write(b"".join(map(_line, sorted(self._known))))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._path)
+        sync_directory(self._path.parent)
+
+    def add(self, one: Enrolled) -> None:
+        """Durable when it returns; a fault is told, and tried again with the next segment of the partition."""
+        with self._lock:
+            if one in self._known:
+                return
+            try:
+                self._append(one)
+            except OSError as error:
+                self._faults.report(error, self._path)
+            else:
+                self._known.add(one)
+
+    def _append(self, one: Enrolled) -> None:
+        is_new = not self._path.exists()
+        descriptor = open_file(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            os.write(descriptor, _line(one))
+            fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+        if is_new:
+            sync_directory(self._path.parent)
+
+
+def read_roster(directory: Path) -> set[Enrolled]:
+    try:
+        lines = (directory / ROSTER).read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return set()
+    return {one for line in lines if (one := _enrolled(line.split())) is not None}
+
+
+def _line(one: Enrolled) -> bytes:
+    """The empty line keeps it apart from one before it that was torn."""
+    return f"\n{' '.join(one)} {_checksum(one)}\n".encode()
+
+
+def _checksum(one: Enrolled) -> str:
+    return f"{crc32c(' '.join(one).encode()):08x}"
+
+
+def _enrolled(words: list[str]) -> Enrolled | None:
+    if len(words) != 4:
+        return None
+    one = Enrolled(*words[:3])
+    return one if words[3] == _checksum(one) else None

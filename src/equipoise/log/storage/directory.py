@@ -1,0 +1,283 @@
+"""The broker's data directory: who owns it, which topics there are, and a sub-directory per partition."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from base64 import urlsafe_b64encode
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from itertools import count
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from uuid import uuid4
+
+from equipoise.log.config import LogConfig
+from equipoise.log.partition import Flush, PartitionLog
+from equipoise.log.recovery.inventory import PARTITION, TOPICS, Inventory, TopicRecord, some
+from equipoise.log.recovery.recovery import recover
+from equipoise.log.recovery.roster import Enrolled, Roster
+from equipoise.log.storage.disk import DELETED, Disk, PartitionFiles, put_aside, read_json, write_json
+from equipoise.log.storage.faults import remedy
+from equipoise.log.storage.memory import MemoryFiles
+from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
+
+_log = logging.getLogger(__name__)
+_FORMAT = 1
+LOCK = ".lock"
+META = "meta.json"
+_PRODUCER_IDS = "producer-ids.json"
+_PRODUCER_IDS_A_BLOCK = 1000  # as in Kafka; a crash loses the rest of a block
+_NO_IDS = "or remove it: ids then begin above those in the logs"
+
+
+def _new_cluster_id() -> str:
+    return urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()
+
+
+def parse_meta(content: dict[str, Any]) -> tuple[int, int, str]:
+    return int(content["format"]), int(content["node_id"]), str(content["cluster_id"])
+
+
+def topics_content(topics: Collection[TopicRecord], deleting: Collection[str] = ()) -> dict[str, object]:
+    rows = [[name, id_.hex(), *rest] for name, id_, *rest in topics]
+    return {"topics": rows, "deleting": sorted(deleting)}
+
+
+class DataDirectory:
+    """A directory on disk, owned by one process at a time. Everything it is told is durable when it returns."""
+
+    volatile = False
+
+    def __init__(self, path: Path, *, node_id: int = 1, flush: Flush = "commit", open_files: int = 1 << 20) -> None:
+        self.path = path
+        self._flush = flush
+        self._disk = Disk(open_files, durable=flush == "commit")
+        self._logs: dict[tuple[str, int], PartitionLog] = {}
+        self._remover: Thread | None = None
+        self._lock = _lock(path)
+        try:
+            found = Inventory(path)
+            self.cluster_id = self._read_meta(node_id, is_new=not found.topics)
+            self._topics, self._deleting = found.topics, found.deleting
+            self._by_name = {topic.name: topic for topic in self._topics}
+            self._next_id = read_json(path / _PRODUCER_IDS, lambda content: int(content["next"]), _NO_IDS)
+            self._ids_end = self._next_id
+            self._orphans = self._look_round(found)
+            self._hide(frozenset(self._deleting))
+            self._start_remover()
+        except UsageError:
+            os.close(self._lock)
+            raise
+        except OSError as error:
+            os.close(self._lock)
+            raise _unusable(path, error) from error
+
+    def _read_meta(self, node_id: int, *, is_new: bool) -> str:
+        """The cluster's id. Refuses the directory of another node or of another format."""
+        found = read_json(self.path / META, parse_meta, "or remove it: the cluster then has a new id")
+        if found is None:
+            found = _FORMAT, node_id, _new_cluster_id()
+            if not is_new:
+                _log.error("%s is missing: the cluster has a new id, %s", self.path / META, found[2])
+            write_json(
+                self.path / META, {"format": found[0], "cluster_id": found[2], "node_id": found[1]}, durable=True
+            )
+        written_format, owner, cluster_id = found
+        if written_format != _FORMAT:
+            raise UsageError(
+                f"{self.path} has format {written_format}, this version reads {_FORMAT}: "
+                "use the version that wrote it, or choose another directory"
+            )
+        if owner != node_id:
+            raise UsageError(
+                f"{self.path} belongs to node {owner}, not {node_id}: "
+                f"start with node.id={owner}, or choose another directory"
+            )
+        return cluster_id
+
+    def _look_round(self, found: Inventory) -> set[str]:
+        """Refuses to start without records that were there. The names of directories that belong to no topic."""
+        missing = [path.name for path in found.missing()]
+        if missing:
+            raise UsageError(
+                f"{self.path}: the directories of {len(missing)} partitions with records are missing "
+                f"({some(missing)}): restore them, or accept the loss by making them anew, empty (mkdir)"
+            )
+        orphans = [path.name for path in found.orphans()]
+        if orphans:
+            _log.error(
+                "%s: %d directories with records belong to no topic (%s): they are left alone, and put aside when a "
+                "topic needs the name. If topics.json is an old copy, restore the newest",
+                self.path,
+                len(orphans),
+                some(orphans),
+            )
+        self._roster = Roster(self.path, self._disk.faults)
+        if found.topics:
+            self._roster.begin(one for one in found.enrolled() if (self.path / one.name).is_dir())
+        return set(orphans)
+
+    def load_topics(self) -> list[TopicRecord]:
+        return list(self._topics)
+
+    def save_topics(self, topics: Sequence[TopicRecord]) -> None:
+        """Of a topic that is left out no record may come back, even if a crash forestalls `delete_topics`."""
+        names = {topic.name for topic in topics}
+        deleting = (self._deleting | {topic.name for topic in self._topics}) - names
+        self._write(TOPICS, topics_content(topics, deleting))
+        self._topics, self._deleting = list(topics), deleting
+        self._by_name = {topic.name: topic for topic in topics}
+
+    def _write(self, name: str, content: Mapping[str, object]) -> None:
+        try:
+            write_json(self.path / name, content, durable=True)
+        except OSError as error:
+            self._disk.faults.report(error, self.path / name)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} not written: {error}; {remedy(error)}") from error
+
+    def open_log(self, topic: str, partition: int, config: LogConfig) -> PartitionLog:
+        """The partition's log, recovered if need be. A new one takes no room on disk before its first record."""
+        name = f"{topic}-{partition}"
+        if not PARTITION.fullmatch(name):
+            raise UsageError(f"{topic!r} is no topic name: 1 to 249 of letters, digits, '.', '_' and '-'")
+        files = PartitionFiles(self.path / name, self._disk, partial(self._enroll, self._by_name.get(topic), name))
+        try:
+            if name in self._orphans:
+                self._orphans.discard(name)
+                _log.error("%s: records of another topic of this name are kept in %s", name, put_aside(files.path))
+            log = PartitionLog(name, config, files, *recover(files, config), flush=self._flush)
+        except OSError as error:
+            raise _unusable(files.path, error) from error
+        self._logs[topic, partition] = log
+        return log
+
+    def _enroll(self, topic: TopicRecord | None, name: str) -> None:
+        """On any thread, when the partition's directory is durable. By then another topic may have the name."""
+        now = self._by_name.get(topic.name) if topic is not None else None
+        if topic is not None and now is not None and now.topic_id == topic.topic_id:
+            self._roster.add(Enrolled(now.topic_id.hex(), name, str(now.partitions)))
+
+    def delete_topics(self, topics: Collection[str]) -> None:
+        """Takes the partitions out of sight at once; a thread then removes them, however big they are."""
+        for key in [key for key in self._logs if key[0] in topics]:
+            self._logs.pop(key).delete()
+        self._hide(topics)
+        self._start_remover()
+
+    def _hide(self, topics: Collection[str]) -> None:
+        for path in list(self.path.iterdir()):
+            found = PARTITION.fullmatch(path.name)
+            if found and found["topic"] in topics:
+                PartitionFiles(path).delete()
+        self._deleting.difference_update(topics)
+
+    def _start_remover(self) -> None:
+        hidden = list(self.path.glob("*" + DELETED))
+        if hidden:
+            remover = Thread(target=_remove, args=(hidden,), name="equipoise-remover", daemon=True)
+            try:
+                remover.start()
+                self._remover = remover
+            except (RuntimeError, MemoryError) as error:
+                _log.warning("%s: deleted topics keep their room until the next start: %s", self.path, error)
+
+    def next_producer_id(self) -> int:
+        """An id never given before, not even by a process that crashed."""
+        if self._next_id is None:
+            self._next_id = self._ids_end = self._unused_producer_id()
+        if self._next_id == self._ids_end:
+            end = self._ids_end + _PRODUCER_IDS_A_BLOCK
+            self._write(_PRODUCER_IDS, {"next": end})
+            self._ids_end = end
+        self._next_id += 1
+        return self._next_id - 1
+
+    def _unused_producer_id(self) -> int:
+        """Where no file says which is next: above all that the logs know, or two producers would pass for one."""
+        highest = max((log.producers.highest_id() for log in self._logs.values()), default=-1)
+        return (highest // _PRODUCER_IDS_A_BLOCK + 1) * _PRODUCER_IDS_A_BLOCK
+
+    def close(self) -> None:
+        """Closes all logs and gives the directory free."""
+        try:
+            for log in self._logs.values():
+                log.close()
+        finally:
+            self._logs.clear()
+            if self._remover is not None:
+                self._remover.join()
+            os.close(self._lock)
+
+
+class MemoryDirectory:
+    """The same without a disk: gone with the process."""
+
+    volatile = True
+    path = None
+
+    def __init__(self) -> None:
+        self.cluster_id = _new_cluster_id()
+        self._producer_ids = count()
+
+    def load_topics(self) -> list[TopicRecord]:
+        return []
+
+    def save_topics(self, topics: Sequence[TopicRecord]) -> None:
+        pass
+
+    def open_log(self, topic: str, partition: int, config: LogConfig) -> PartitionLog:
+        return PartitionLog(f"{topic}-{partition}", config, MemoryFiles())
+
+    def delete_topics(self, topics: Collection[str]) -> None:
+        pass
+
+    def next_producer_id(self) -> int:
+        return next(self._producer_ids)
+
+    def close(self) -> None:
+        pass
+
+
+def _remove(paths: Sequence[Path]) -> None:
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _unusable(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"cannot use {path}: {error.strerror or error}; mend it, or choose another directory")
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process owns the directory now."""
+    try:
+        os.close(_lock(path))
+    except UsageError:
+        return True
+    return False
+
+
+def _lock(path: Path) -> int:
+    """A descriptor that keeps other processes out until it is closed, or until this process ends."""
+    try:
+        import fcntl
+    except ImportError:
+        raise UsageError("this system cannot lock a data directory: keep the data in memory") from None
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.read(descriptor, 20).decode(errors="replace") or "unknown"
+        os.close(descriptor)
+        raise UsageError(
+            f"{path} is in use by process {holder}: stop that process, or choose another directory"
+        ) from None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    return descriptor

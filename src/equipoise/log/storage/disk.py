@@ -1,0 +1,435 @@
+"""The log's files: segments read through mmap and written at their end, seals, checkpoints, fsync."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import mmap
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from crc32c import crc32c
+
+from equipoise.log.producers import Producers
+from equipoise.log.segment import Segment
+from equipoise.log.storage.faults import Faults, ShortageError, shortage
+from equipoise.log.storage.medium import Checkpoint, Replacement, Storage, TailNotCutError
+from equipoise.log.storage.open_files import OpenFiles
+from equipoise.wire.errors import UsageError
+from equipoise.wire.records.batch import Buffer
+
+_log = logging.getLogger(__name__)
+_COPY_UP_TO = 64 << 10  # below this a copy by pread costs less than the page faults of a map
+_FORGET_AFTER = 16 << 20  # bytes read through a map: its pages stay in the system's cache, but count as ours no more
+_COPY_INSTEAD = 64 << 20  # up to this a read that cannot have a map is copied
+_PARTS_A_CALL = 512  # IOV_MAX is 1024 on Linux
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+_UNTRACKED: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}  # else a map keeps a descriptor
+fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+PRODUCERS = "producers.json"
+CHECKPOINT = "checkpoint.json"
+DELETED = "~deleted"  # no topic's name can hold a tilde
+ASIDE = ".damaged"
+SEGMENTS = "[0-9]" * 20 + ".log"
+_CHECKSUM = "crc32c"
+
+Content = TypeVar("Content")
+
+
+def as_it_is(content: dict[str, Any]) -> dict[str, Any]:
+    return content
+
+
+class Disk:
+    """What all partitions of a data directory share. `durable`: appends are synced before anybody is told of them."""
+
+    def __init__(self, open_files: int = 1 << 20, *, durable: bool = True) -> None:
+        self.open_files = OpenFiles(open_files)
+        self.faults = Faults()
+        self.durable = durable
+
+
+class _Descriptor:
+    """Closes itself with its last holder: a segment may be deleted while the flusher's thread syncs it."""
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self.number = -1
+        self.number = open_file(path, flags)
+
+    def __del__(self) -> None:
+        if self.number >= 0:
+            os.close(self.number)
+
+
+def open_file(path: Path, flags: int) -> int:
+    try:
+        return os.open(path, flags, 0o644)
+    except OSError as error:
+        raise shortage(error) from None
+
+
+class FileStorage:
+    """One file, opened at first use and created by the first append.
+
+    With a `disk` it may be closed at any time between two uses, in favour of another.
+    """
+
+    def __init__(self, path: Path, size: int = 0, disk: Disk | None = None) -> None:
+        self.path = path
+        self.size = size
+        self.disk = disk
+        self.created = False  # since its directory was last synced
+        self.used = False
+        self.unsynced = False  # has bytes that no sync was asked for yet
+        self.sync_error: OSError | None = None
+        self.descriptor: _Descriptor | None = None
+        self._is_read_only = False
+        self._map: mmap.mmap | None = None
+        self._read_through_map = 0
+
+    def fileno(self) -> int:
+        self.used = True
+        if self.descriptor is None:
+            self._open()
+            assert self.descriptor is not None
+        return self.descriptor.number
+
+    def _open(self) -> None:
+        try:
+            self.descriptor = self._opened()
+        except ShortageError:
+            if self.disk is None or not self.disk.open_files.make_room():
+                raise
+            self.descriptor = self._opened()
+        if self.disk is not None:
+            self.disk.open_files.opened(self)
+            if self.disk.faults.any:
+                self.disk.faults.opened(self.path)
+
+    def _opened(self) -> _Descriptor:
+        self._is_read_only = False
+        if self.size == 0:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            found = _Descriptor(self.path, os.O_RDWR | os.O_CREAT)
+            self.created = True
+            return found
+        try:
+            return _Descriptor(self.path, os.O_RDWR)
+        except OSError as error:
+            if error.errno not in _READ_ONLY:
+                raise
+            self._is_read_only = True  # what was written can be read all the same
+            return _Descriptor(self.path, os.O_RDONLY)
+
+    def append(self, parts: Sequence[Buffer]) -> None:
+        if self._is_read_only:
+            self.close()  # it may be writable again
+        fd = self.fileno()
+        if self._is_read_only:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self.path))
+        try:
+            end = _write_at(fd, self.size, parts)
+        except OSError:
+            self._cut_tail(fd)
+            raise
+        self.size = end
+        self.unsynced = self.disk is not None and self.disk.durable
+
+    def _cut_tail(self, fd: int) -> None:
+        try:
+            os.ftruncate(fd, self.size)
+        except OSError as error:
+            raise TailNotCutError(error.errno, error.strerror) from error
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self.fileno(), size)
+        self.size = size
+
+    def peek(self, position: int, length: int) -> Buffer:
+        return self._copy(position, min(length, self.size - position))
+
+    def _copy(self, position: int, length: int) -> bytes:
+        data = os.pread(self.fileno(), length, position)
+        if len(data) < length:
+            raise self._too_short()
+        return data
+
+    def views(self, start: int, end: int) -> list[memoryview]:
+        if end - start <= _COPY_UP_TO:
+            return [memoryview(self._copy(start, end - start))]
+        try:
+            found = self._mapped(end)
+        except OSError as error:
+            if not isinstance(shortage(error), ShortageError) or end - start > _COPY_INSTEAD:
+                raise shortage(error) from None
+            return [memoryview(self._copy(start, end - start))]
+        self._read_through_map += end - start
+        if self._read_through_map >= _FORGET_AFTER and hasattr(mmap, "MADV_DONTNEED"):
+            self._read_through_map = 0
+            found.madvise(mmap.MADV_DONTNEED)
+        return [memoryview(found)[start:end]]
+
+    def _mapped(self, end: int) -> mmap.mmap:
+        """The file's map, renewed when the file has outgrown it. A map lives on while a view of it does."""
+        if self._map is None or len(self._map) < end:
+            try:
+                self._map = mmap.mmap(self.fileno(), self.size, prot=mmap.PROT_READ, **_UNTRACKED)
+            except ValueError:
+                raise self._too_short() from None
+        return self._map
+
+    def _too_short(self) -> OSError:
+        return OSError(errno.EIO, f"the file has lost bytes, {self.size} were written", str(self.path))
+
+    def sync(self) -> None:
+        fdatasync(self.fileno())
+
+    def settle(self) -> bool:
+        if self.unsynced and self.descriptor is not None and self.sync_error is None:
+            try:
+                fdatasync(self.descriptor.number)
+                self.unsynced = False
+            except OSError as error:
+                self.sync_error = error
+        return self.sync_error is None
+
+    def close(self) -> None:
+        self._map = None
+        self.descriptor = None
+        if self.disk is not None:
+            self.disk.open_files.closed(self)
+
+    def delete(self) -> None:
+        """The seal goes last: without its segment it means nothing, and recovery removes it."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+        seal_path(self.path).unlink(missing_ok=True)
+
+
+def _write_at(fd: int, position: int, parts: Sequence[Buffer]) -> int:
+    """Writes all the parts, and returns where they end. The system may take less than it is given."""
+    for first in range(0, len(parts), _PARTS_A_CALL):
+        some = parts[first : first + _PARTS_A_CALL]
+        end = position + sum(map(len, some))
+        position += os.pwritev(fd, some, position)
+        while position < end:
+            rest = b"".join(some)
+            position += os.pwrite(fd, memoryview(rest)[position - end :], position)
+    return position
+
+
+def seal_path(log_path: Path) -> Path:
+    return log_path.with_suffix(".seal")
+
+
+def sync_directory(path: Path) -> None:
+    """Makes the names in a directory durable."""
+    fd = open_file(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _sync_closed_file(path: Path) -> None:
+    """Of a file that is gone nothing is to be synced."""
+    try:
+        fd = open_file(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        fdatasync(fd)
+    finally:
+        os.close(fd)
+
+
+def put_aside(path: Path) -> Path:
+    """Gives a file or directory that is in the way a name under which nothing of ours is looked for."""
+    target = path.with_name(path.name + ASIDE)
+    number = 1
+    while target.exists():
+        number += 1
+        target = path.with_name(f"{path.name}.{number}{ASIDE}")
+    path.rename(target)
+    sync_directory(path.parent)
+    return target
+
+
+def write_json(path: Path, content: Mapping[str, object], *, durable: bool) -> None:
+    """Replaces a file as a whole. What can be rebuilt need not be durable: what is torn is noticed."""
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(_dump({**content, _CHECKSUM: _checksum(content)}))
+        file.flush()
+        if durable:
+            os.fsync(file.fileno())
+    temporary.replace(path)
+    if durable:
+        sync_directory(path.parent)
+
+
+def write_note(path: Path, content: Mapping[str, object], faults: Faults) -> None:
+    """Writes what only saves time at the next start."""
+    try:
+        write_json(path, content, durable=False)
+    except OSError as error:
+        faults.report(error, f"{path} not written, the next start will take longer")
+
+
+def _dump(content: Mapping[str, object]) -> str:
+    return json.dumps(content, separators=(",", ":"))
+
+
+def _checksum(content: Mapping[str, object]) -> int:
+    return crc32c(_dump(content).encode())
+
+
+def read_json(path: Path, parse: Callable[[dict[str, Any]], Content], remedy: str = "") -> Content | None:
+    """What `parse` makes of a file's content, None if there is no file. Raises UsageError if it is damaged."""
+    try:
+        content = json.loads(path.read_bytes())
+        stated = content.pop(_CHECKSUM, None)  # None: written before there were checksums, or by hand
+        if stated not in (None, _checksum(content)):
+            raise ValueError(f"its checksum is wrong; if it was edited by hand, remove {_CHECKSUM!r} from it")
+        return parse(content)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        why = error if isinstance(error, ValueError) else "it is not what it should be"
+        rest = remedy or "or move the directory away"
+        raise UsageError(f"{path} is damaged ({why}): restore it, {rest}") from None
+
+
+def read_note(path: Path, parse: Callable[[dict[str, Any]], Content]) -> Content | None:
+    """The content of a file that `write_note` wrote, None if it cannot be had."""
+    try:
+        return read_json(path, parse)
+    except UsageError as error:
+        _log.warning("not used, and made anew: %s", error)
+        return None
+
+
+class DiskSyncTask:
+    """Syncs files, and the directories of new ones; then writes the notes that make the next start quick.
+
+    After a ShortageError `run` goes on where it was. A failed fdatasync is never repeated: the second one may say that
+    all is well, though the system has given up the bytes.
+    """
+
+    def __init__(
+        self, files: PartitionFiles, end_offset: int, written: Sequence[Segment], finished: Sequence[Segment]
+    ) -> None:
+        self.end_offset = end_offset
+        self.sealed = [(segment, segment.size) for segment in finished]
+        self.notes: dict[Path, Mapping[str, object]] = {seal_path(_file_of(s.storage).path): s.seal() for s in finished}
+        self._files = files
+        self._to_sync: list[_Descriptor | Path] = []
+        self._directories: set[Path] = set()
+        self._enrolls = False
+        for segment in written:
+            self._add(_file_of(segment.storage))
+
+    def _add(self, storage: FileStorage) -> None:
+        if storage.sync_error is not None:
+            raise storage.sync_error
+        self._to_sync.append(storage.descriptor or storage.path)
+        storage.unsynced = False
+        if storage.created:
+            self._enrolls = True
+            storage.created = False
+            self._directories |= {storage.path.parent, storage.path.parent.parent}
+
+    def run(self) -> None:
+        while self._to_sync:
+            one = self._to_sync[-1]
+            _sync_closed_file(one) if isinstance(one, Path) else fdatasync(one.number)
+            self._to_sync.pop()
+        if self._files.deleted:  # a new topic of the same name must find nothing of it
+            return
+        for directory in list(self._directories):
+            sync_directory(directory)
+            self._directories.remove(directory)
+        if self._enrolls:
+            self._files.enroll()
+        for path, content in self.notes.items():
+            write_note(path, content, self._files.disk.faults)
+
+
+def _file_of(storage: Storage) -> FileStorage:
+    assert isinstance(storage, FileStorage)
+    return storage
+
+
+class PartitionFiles:
+    """The directory of one partition. It comes to be with the first append."""
+
+    volatile = False
+
+    def __init__(self, path: Path, disk: Disk | None = None, enroll: Callable[[], None] = lambda: None) -> None:
+        """`enroll` is called, on any thread, when the directory is durable."""
+        self.path = path
+        self.disk = disk or Disk()
+        self.enroll = enroll
+        self.deleted = False
+
+    @property
+    def faults(self) -> Faults:
+        return self.disk.faults
+
+    def storage(self, base_offset: int) -> FileStorage:
+        return FileStorage(self.path / f"{base_offset:020d}.log", disk=self.disk)
+
+    def cleaned_storage(self, base_offset: int) -> FileStorage:
+        """Of no concern to `OpenFiles` until it is in place: another thread writes it."""
+        path = self.path / f"{base_offset:020d}.log.cleaned"
+        path.unlink(missing_ok=True)
+        return FileStorage(path)
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.path / CHECKPOINT, checkpoint._asdict(), durable=True)
+
+    def replace(self, replacement: Replacement) -> None:
+        old, new = replacement
+        target, source = _file_of(old[0].storage), _file_of(new.storage)
+        seal_path(target.path).unlink(missing_ok=True)
+        source.path.replace(target.path)
+        source.path = target.path
+        target.close()
+        self._forget(old[1:])
+        write_note(seal_path(source.path), new.seal(), self.faults)
+        new.sealed_size = new.size
+        source.close()
+        source.disk = self.disk
+
+    def _forget(self, merged: Sequence[Segment]) -> None:
+        """Removes what a renamed segment now holds. Not before the rename is durable; recovery sees the overlap."""
+        try:
+            sync_directory(self.path)
+            for segment in merged:
+                segment.storage.delete()
+        except OSError as error:
+            _log.warning("%s: merged segments are left for the next start to remove: %s", self.path, error)
+
+    def sync_task(
+        self, end_offset: int, written: Sequence[Segment], finished: Sequence[Segment], producers: Producers
+    ) -> DiskSyncTask:
+        task = DiskSyncTask(self, end_offset, written, finished)
+        if finished:
+            task.notes[self.path / PRODUCERS] = {"offset": end_offset, "producers": producers.to_json()}
+        return task
+
+    def make_room(self) -> None:
+        self.disk.open_files.make_room()
+
+    def delete(self) -> None:
+        """Only renames: a big file takes long to remove, see `DataDirectory.delete_topics`."""
+        self.deleted = True
+        if self.path.exists():
+            self.path.rename(self.path.with_name(uuid4().hex + DELETED))

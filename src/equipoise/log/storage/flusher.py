@@ -1,0 +1,159 @@
+"""Group commit: a few threads make durable, in rounds, whatever was appended since the round before.
+
+All decisions are made on the event loop's thread. The others take a task, sync, and say that it is done; the two
+queues between them are all that is shared. They are several because fdatasync of many small files takes less time side
+by side, and because a slow file then holds up no other of its round.
+
+Whatever goes wrong on a thread comes back as the failure of its task, so that nobody waits for ever for an answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+
+from equipoise.log.partition import PartitionLog
+from equipoise.log.storage.faults import ShortageError
+from equipoise.log.storage.medium import SyncTask
+from equipoise.wire.errors import UsageError
+
+_log = logging.getLogger(__name__)
+_THREADS = 8
+_RETRY_S = 0.05
+
+
+class Flusher:
+    """`call_on_loop` runs a function on the loop's thread, such as `loop.call_soon_threadsafe`."""
+
+    def __init__(self, call_on_loop: Callable[[Callable[[], None]], object]) -> None:
+        self._call_on_loop = call_on_loop
+        self._dirty: dict[PartitionLog, None] = {}
+        self._running = False
+        self._closed = False
+        self._under_way = 0  # tasks of the round that are not known to be done
+        self._to_do: SimpleQueue[tuple[PartitionLog, SyncTask] | None] = SimpleQueue()
+        self._done: SimpleQueue[tuple[PartitionLog, SyncTask, BaseException | None]] = SimpleQueue()
+        self._is_called = False  # the loop, and has not come yet
+        self._threads: list[Thread] = []
+        self._after_round: list[Callable[[], None]] = []
+        self._closing = Event()
+        self._is_short = False  # of threads
+
+    def start(self) -> None:
+        """Starts the threads before they are needed: later the system may have no room for one."""
+        self._start_threads(_THREADS)
+        if not self._threads:
+            raise UsageError("no thread can be started: raise the limit of processes (ulimit -u), or free memory")
+
+    def _start_threads(self, wanted: int) -> None:
+        """Fewer than wanted do, more slowly; once it has failed nothing is tried again while there is one."""
+        if len(self._threads) >= wanted or (self._is_short and self._threads):
+            return
+        try:
+            while len(self._threads) < wanted:
+                thread = Thread(target=self._work, name="equipoise-flusher", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+            self._is_short = False
+        except (RuntimeError, MemoryError) as error:
+            if not self._is_short:
+                _log.error("%d of %d threads that sync files could be started: %s", len(self._threads), wanted, error)
+            self._is_short = True
+
+    def dirty(self, log: PartitionLog) -> None:
+        """To be called after an append, where `log.unsynced`. The log tells its listeners what comes of it."""
+        self._dirty[log] = None
+        if not self._running:
+            self._begin_round()
+
+    def after_round(self, callback: Callable[[], None]) -> bool:
+        """Calls back when the round under way has ended and the next has not begun; False if none is under way.
+
+        An append that waits for this moment is durable no later than one made at once, and can hold more.
+        """
+        if self._running:
+            self._after_round.append(callback)
+        return self._running
+
+    def _begin_round(self) -> None:
+        if self._closed:
+            return
+        logs, self._dirty = self._dirty, {}
+        tasks = [(log, task) for log in logs if (task := log.begin_sync()) is not None]
+        self._running = bool(tasks)
+        self._under_way = len(tasks)
+        self._start_threads(min(len(tasks), _THREADS))
+        for log, task in tasks:
+            if self._threads:
+                self._to_do.put((log, task))
+            else:  # slow, but nobody waits for ever
+                self._done.put((log, task, _failure_here(log, task)))
+        if tasks and not self._threads:
+            self._call_on_loop(self._collect)
+
+    def _work(self) -> None:
+        while (found := self._to_do.get()) is not None:
+            log, task = found
+            self._done.put((log, task, self._failure_of(log, task)))
+            # Called once for many, as each call costs the loop a turn; but never left waiting for a slow one.
+            if self._to_do.empty() and not self._is_called:
+                self._is_called = True
+                self._call_on_loop(self._collect)
+
+    def _failure_of(self, log: PartitionLog, task: SyncTask) -> BaseException | None:
+        while True:
+            try:
+                task.run()
+            except ShortageError as error:
+                log.sync_delayed(error)
+                self._call_on_loop(log.make_room)
+                if self._closing.wait(_RETRY_S):
+                    return error
+            except BaseException as error:  # noqa: BLE001  an answer must come, whatever it was
+                return error
+            else:
+                return None
+
+    def _collect(self) -> None:
+        """Also called by `close`; then the threads' own call finds nothing left."""
+        self._is_called = False
+        while True:
+            try:
+                log, task, failure = self._done.get_nowait()
+            except Empty:
+                break
+            self._under_way -= 1
+            try:
+                log.end_sync(task) if failure is None else log.sync_failed(failure)
+            except Exception:  # noqa: BLE001  the other logs of the round wait for their answers
+                _log.exception("%s: an error in what waited for the disk", log.name)
+        if self._running and not self._under_way:
+            self._end_round()
+
+    def _end_round(self) -> None:
+        waiting, self._after_round = self._after_round, []
+        try:
+            for callback in waiting:
+                callback()
+        finally:
+            self._begin_round()
+
+    def close(self) -> None:
+        """Waits for the round under way, on the loop's thread. What is dirty after it, `PartitionLog.close` syncs."""
+        self._closed = True
+        self._closing.set()
+        for _ in self._threads:
+            self._to_do.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._collect()
+
+
+def _failure_here(log: PartitionLog, task: SyncTask) -> BaseException | None:
+    try:
+        log.run_here(task)
+    except Exception as error:  # noqa: BLE001  as on a thread
+        return error
+    return None

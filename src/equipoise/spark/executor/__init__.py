@@ -1,0 +1,1 @@
+"""What tasks do on executors: read ranges from leaders, decode them into Arrow columns."""

@@ -1,0 +1,206 @@
+"""An executor process's way to the leaders of partitions: who they are, and connections that outlive a task.
+
+A worker process reads one task after the other, batch after batch: what it knows and what it has open it keeps, by the
+consumer's settings. It may be killed at any moment, and has nothing to tidy up.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
+from equipoise.client.net.api_versions import KafkaConnectionError, Response, error_from, parse_bootstrap_servers
+from equipoise.client.net.blocking import Connection
+from equipoise.client.net.pool import Address
+from equipoise.member.partitions import TopicPartition
+from equipoise.wire.apis.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from equipoise.wire.errors import EquipoiseError, ErrorCode
+from equipoise.wire.schema import Message
+
+log = logging.getLogger(__name__)
+
+_FIRST_PATIENCE_S = 1.0  # for a broker that may hang, while there are others
+_MOST_TRIED = 4  # attempts to connect that make the next one longer
+
+
+class Leader(NamedTuple):
+    address: Address
+    epoch: int
+    topic_id: bytes
+
+
+class Leaders:
+    """What this process knows of one cluster."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self.config = config
+        self.record_bytes: dict[TopicPartition, float] = {}  # as seen lately, to ask for no more than is wanted
+        self.partitions: dict[str, int] = {}  # of each topic that was asked for; 0: it does not exist
+        self._bootstrap = parse_bootstrap_servers(config.bootstrap_servers)
+        self._nodes: dict[int, Address] = {}
+        self._leaders: dict[TopicPartition, Leader] = {}
+        self._refusals: dict[str, int] = {}  # errors of topics that metadata could not be had of
+        self._asked_at: dict[str, float] = {}  # when each topic's metadata came
+        self._idle: dict[Address, list[Connection]] = {}
+        self._failed_at: dict[Address, float] = {}  # brokers that did not answer when they were asked last
+        self._in_vain: dict[Address, int] = {}  # attempts to connect since the last that did not fail
+
+    def leader(self, partition: TopicPartition) -> Leader:
+        """KafkaError: nobody leads it at the moment, or there is no such partition. KafkaConnectionError: who knows."""
+        age = time.monotonic() - self._asked_at.get(partition.topic, -float("inf"))
+        if age * 1000 > self.config.metadata_max_age_ms:
+            self.refresh([partition.topic])
+        found = self.known(partition)
+        if found is None:
+            code = self._refusals.get(partition.topic, ErrorCode.LEADER_NOT_AVAILABLE)
+            raise error_from(code, f"{partition} has no leader that is known")
+        return found
+
+    def known(self, partition: TopicPartition) -> Leader | None:
+        return self._leaders.get(partition)
+
+    def refresh(self, topics: Iterable[str]) -> None:
+        """Asks whoever answers. KafkaConnectionError: nobody does."""
+        wanted = sorted(set(topics))
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in wanted],
+            allow_auto_topic_creation=self.config.allow_auto_create_topics,
+        )
+        self._learn(self.ask_anyone(request, MetadataResponse))
+        self._asked_at |= dict.fromkeys(wanted, time.monotonic())
+
+    def _learn(self, answer: MetadataResponse) -> None:
+        self._nodes = {one.node_id: (one.host, one.port) for one in answer.brokers}
+        for topic in answer.topics:
+            name = topic.name or ""
+            self._refusals.pop(name, None)
+            self.partitions[name] = len(topic.partitions)
+            if topic.error_code:
+                self._refusals[name] = topic.error_code
+            for one in topic.partitions:
+                partition = TopicPartition(name, one.partition_index)
+                self._leaders.pop(partition, None)
+                if one.leader_id in self._nodes:
+                    self._leaders[partition] = Leader(self._nodes[one.leader_id], one.leader_epoch, topic.topic_id)
+
+    def ask_anyone(self, request: Message, response: type[Response]) -> Response:
+        """KafkaConnectionError: nobody answers.
+
+        A broker that hangs takes connections and requests, and says nothing: each is given a short while first, and
+        those that were silent lately come last. Where all are slow, they get more time in the next rounds.
+        """
+        failures: dict[Address, str] = {}
+        for patience in self._patience():
+            for address in self._addresses():
+                try:
+                    return self._ask(address, request, response, patience)
+                except EquipoiseError as error:
+                    failures[address] = str(error)
+                    self._failed_at[address] = time.monotonic()
+        raise KafkaConnectionError("; ".join(failures.values()))
+
+    def _addresses(self) -> list[Address]:
+        known = dict.fromkeys([*self._nodes.values(), *self._bootstrap])
+        return sorted(known, key=lambda address: self._failed_at.get(address, 0.0))
+
+    def _patience(self) -> Iterator[float]:
+        """Rounds of growing length, up to request.timeout.ms."""
+        whole, patience = self.config.request_timeout_ms / 1000, _FIRST_PATIENCE_S
+        while patience < whole:
+            yield patience
+            patience *= 5
+        yield whole
+
+    def bounds(self, partition: TopicPartition) -> tuple[int, int]:
+        """The first offset that the leader holds, and the one behind the last."""
+        earliest, latest = (self._list_offset(partition, which) for which in (EARLIEST, LATEST))
+        return earliest, latest
+
+    def _list_offset(self, partition: TopicPartition, which: int) -> int:
+        leader = self.leader(partition)
+        asked = ListOffsetsPartition(
+            partition_index=partition.partition, current_leader_epoch=leader.epoch, timestamp=which
+        )
+        topic = ListOffsetsTopic(name=partition.topic, partitions=[asked])
+        answer = self._ask(leader.address, ListOffsetsRequest(topics=[topic]), ListOffsetsResponse)
+        ((found,),) = (topic.partitions for topic in answer.topics)
+        if found.error_code:
+            raise error_from(found.error_code, f"where {partition} begins and ends cannot be read")
+        return found.offset
+
+    # -- connections
+
+    def connection(self, address: Address, patience: float | None = None) -> Connection:
+        """One that waits for use, or a new one. Whoever has an answer to all he asked gives it back.
+
+        `patience`: how long it waits for answers, in seconds; request.timeout.ms if not given."""
+        timeout = self.config.request_timeout_ms / 1000 if patience is None else patience
+        idle = self._idle.get(address, [])
+        while idle:
+            found = idle.pop()
+            if found.is_quiet:
+                found.timeout = timeout
+                return found
+            found.close()
+        return self._connected(address, timeout)
+
+    def _connected(self, address: Address, timeout: float) -> Connection:
+        """Connecting and greeting take no work at the broker: who does not get to it soon may hang, and has more time
+        the next time."""
+        tried = self._in_vain.get(address, 0)
+        try:
+            made = Connection(
+                *address, client_id=self.config.client_id, timeout=min(timeout, _FIRST_PATIENCE_S * 5**tried)
+            )
+        except EquipoiseError:
+            self._in_vain[address] = min(tried + 1, _MOST_TRIED)
+            raise
+        self._in_vain.pop(address, None)
+        made.timeout = timeout
+        return made
+
+    def give_back(self, address: Address, connection: Connection) -> None:
+        self._idle.setdefault(address, []).append(connection)
+
+    def close(self) -> None:
+        for connections in self._idle.values():
+            for connection in connections:
+                connection.close()
+        self._idle.clear()
+
+    def _ask(
+        self, address: Address, request: Message, response: type[Response], patience: float | None = None
+    ) -> Response:
+        connection = self.connection(address, patience)
+        answer = connection.send(request, response)
+        self._failed_at.pop(address, None)
+        self.give_back(address, connection)
+        return answer
+
+
+_KNOWN: dict[ConsumerConfig, Leaders] = {}
+
+
+def leaders_of(config: ConsumerConfig) -> Leaders:
+    return _KNOWN.setdefault(config, Leaders(config))
+
+
+def forget_all() -> None:
+    """Closes what is open and knows nothing any more: a forked process must not share connections."""
+    for leaders in _KNOWN.values():
+        leaders.close()
+    _KNOWN.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget_all)

@@ -1,0 +1,327 @@
+"""What a task does on an executor: reads its offset ranges straight from the leaders, as Arrow record batches.
+
+One fetch is under way while the last is decoded. A fetch asks for several ranges: the broker fills it in their order,
+so that small ones come together and a large one comes alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from equipoise.client.fetch.completed_fetch import Chunk
+from equipoise.client.metadata.list_offsets import PASSING
+from equipoise.client.net.api_versions import KafkaConnectionError, error_from
+from equipoise.client.net.blocking import Asked, Connection
+from equipoise.client.net.pool import Address, Backoff
+from equipoise.member.partitions import TopicPartition
+from equipoise.spark.executor.decoding import Part, decode
+from equipoise.spark.executor.leaders import Leader, Leaders, leaders_of
+from equipoise.spark.source.ranges import OffsetRange, ReadTask
+from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, ProtocolError
+from equipoise.wire.schema import ZERO_UUID
+
+log = logging.getLogger(__name__)
+
+_MOST_RANGES = 32  # in one fetch: to name more costs more than it brings
+_WITHOUT_IDS = 12  # the newest version of Fetch that has topics by name
+_MARGIN, _MARGIN_BYTES = 1.25, 16_384  # asked for above what the records wanted should take, as they may be larger
+_SLOW_S = 2.0  # beyond what the broker was allowed to wait, before others are asked who leads
+_frozen = False
+
+
+def read(task: ReadTask) -> Iterator[pa.RecordBatch]:
+    """The records of the task's ranges; KafkaError where they cannot be had."""
+    freeze()
+    return _Reading(task, leaders_of(task.options.consumer)).batches()
+
+
+def freeze() -> None:
+    """A worker of Spark collects garbage after each task: what is there by now will stay, and is left alone."""
+    global _frozen
+    if not _frozen:
+        gc.collect()
+        gc.freeze()
+        _frozen = True
+
+
+class _Cursor:
+    """A range, and how far it is read."""
+
+    __slots__ = ("is_dry", "partition", "position", "range")
+
+    def __init__(self, range_: OffsetRange) -> None:
+        self.range = range_
+        self.partition = TopicPartition(range_.topic, range_.partition)
+        self.position = range_.start
+        self.is_dry = False  # the last fetch brought nothing, though it could have
+
+    @property
+    def is_done(self) -> bool:
+        return self.position >= self.range.end
+
+    def finish(self) -> None:
+        self.position = self.range.end
+
+
+class _Fetch(NamedTuple):
+    """One that is under way."""
+
+    address: Address
+    connection: Connection
+    asked: Asked
+    cursors: dict[TopicPartition, _Cursor]
+    names: dict[bytes, str]  # of topics, by id
+    is_patient: bool  # it asked for one range alone, and waits for records of it
+
+
+class _Reading:
+    def __init__(self, task: ReadTask, leaders: Leaders) -> None:
+        self._options = task.options
+        self._config = task.options.consumer
+        self._columns = task.columns
+        self._leaders = leaders
+        self._open = [_Cursor(one) for one in task.ranges if one.size]
+        self._ahead: _Fetch | None = None
+        self._backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+        self._moved_at = time.monotonic()
+        self._failures = 0  # since then
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            while self._open:
+                parts = self._receive()
+                self._open = [cursor for cursor in self._open if not cursor.is_done]
+                self._ahead = self._send_ahead()
+                yield from decode(parts, self._columns)
+        finally:
+            if self._ahead is not None:  # nobody waits for its answer any more
+                self._ahead.connection.close()
+
+    # -- asking
+
+    def _send_ahead(self) -> _Fetch | None:
+        """While nothing is amiss; else it is sent, or fails, when its answer is needed."""
+        if not self._open or self._failures:
+            return None
+        try:
+            return self._send()
+        except EquipoiseError:
+            return None
+
+    def _send(self) -> _Fetch:
+        first = self._open[0]
+        address = self._leaders.leader(first.partition).address
+        asking = self._next(address)
+        request = self._request(asking, is_patient=first.is_dry)
+        names = {leader.topic_id: cursor.partition.topic for cursor, leader in asking}
+        connection = self._leaders.connection(address)
+        asked = connection.ask(request, _WITHOUT_IDS if ZERO_UUID in names else None)
+        cursors = {cursor.partition: cursor for cursor, _ in asking}
+        return _Fetch(address, connection, asked, cursors, names, is_patient=first.is_dry)
+
+    def _next(self, address: Address) -> list[tuple[_Cursor, Leader]]:
+        """The next ranges of one leader, each of another partition; alone the first, if it brought nothing so far."""
+        found: dict[TopicPartition, tuple[_Cursor, Leader]] = {}
+        for cursor in self._open[: 1 if self._open[0].is_dry else _MOST_RANGES]:
+            leader = self._leaders.known(cursor.partition)
+            if leader is not None and leader.address == address:
+                found.setdefault(cursor.partition, (cursor, leader))
+        return list(found.values())
+
+    def _request(self, asking: list[tuple[_Cursor, Leader]], *, is_patient: bool) -> FetchRequest:
+        config = self._config
+        topics: dict[str, FetchTopic] = {}
+        for cursor, leader in asking:
+            name, number = cursor.partition
+            topic = topics.setdefault(name, FetchTopic(topic=name, topic_id=leader.topic_id, partitions=[]))
+            asked = FetchPartition(
+                partition=number,
+                fetch_offset=cursor.position,
+                current_leader_epoch=leader.epoch,
+                partition_max_bytes=self._bytes_wanted(cursor),
+            )
+            topic.partitions.append(asked)
+        return FetchRequest(
+            max_wait_ms=config.fetch_max_wait_ms if is_patient else 0,
+            min_bytes=1,
+            max_bytes=max(1, min(config.fetch_max_bytes, config.max_partition_fetch_bytes)),
+            isolation_level=config.isolation,
+            topics=list(topics.values()),
+        )
+
+    def _bytes_wanted(self, cursor: _Cursor) -> int:
+        """A fetch has no end: the broker would fill it with what lies behind the range."""
+        each = self._leaders.record_bytes.get(cursor.partition)
+        most = self._config.max_partition_fetch_bytes
+        if each is None:
+            return most
+        return min(most, int(each * _MARGIN * (cursor.range.end - cursor.position)) + _MARGIN_BYTES)
+
+    # -- what came of it
+
+    def _receive(self) -> list[Part]:
+        """What the next fetch brought, in the order of the ranges; nothing if it has to be tried again."""
+        try:
+            fetch, self._ahead = self._ahead or self._send(), None
+            self._await(fetch)
+            answer = fetch.connection.answer(fetch.asked, FetchResponse)
+        except (KafkaConnectionError, KafkaError, ProtocolError) as error:
+            self._ahead = None
+            if isinstance(error, KafkaError) and error.code not in PASSING:
+                raise
+            self._wait(error)
+            return []
+        self._leaders.give_back(fetch.address, fetch.connection)
+        return self._take_in(fetch, answer)
+
+    def _await(self, fetch: _Fetch) -> None:
+        """A leader that hangs never answers, and another may lead meanwhile: who is slow is asked about elsewhere.
+
+        KafkaConnectionError: another leads now."""
+        deadline = time.monotonic() + self._config.request_timeout_ms / 1000
+        pause = self._config.fetch_max_wait_ms / 1000 + _SLOW_S
+        while not fetch.connection.is_answered(pause) and time.monotonic() + pause < deadline:
+            self._refresh()
+            leader = self._leaders.known(self._open[0].partition)
+            if leader is not None and leader.address != fetch.address:
+                fetch.connection.close()
+                raise KafkaConnectionError(f"{fetch.connection.address} does not answer, and leads no more")
+
+    def _take_in(self, fetch: _Fetch, answer: FetchResponse) -> list[Part]:
+        cursors = fetch.cursors.values()
+        before = sum(cursor.position for cursor in cursors)
+        parts: list[Part] = []
+        trouble: EquipoiseError | None = None
+        for cursor, data in self._answered(fetch, answer):
+            if data.error_code:
+                trouble = self._refused(cursor, data.error_code)
+            elif data.records:
+                parts += self._take_in_records(cursor, data)
+            elif cursor is self._open[0]:
+                trouble = self._nothing_came(cursor, data, fetch.is_patient)
+        if sum(cursor.position for cursor in cursors) > before:
+            self._moved_at, self._failures = time.monotonic(), 0
+        elif trouble or not answer.responses or not self._open[0].is_dry:
+            told = f"{fetch.connection.address} answered without the records that were asked for"
+            self._wait(trouble or error_from(answer.error_code, told))
+        return parts
+
+    def _answered(self, fetch: _Fetch, answer: FetchResponse) -> Iterator[tuple[_Cursor, PartitionData]]:
+        for topic in answer.responses:
+            name = topic.topic or fetch.names.get(topic.topic_id, "")
+            for data in topic.partitions:
+                cursor = fetch.cursors.get(TopicPartition(name, data.partition_index))
+                if cursor is not None:
+                    yield cursor, data
+
+    def _take_in_records(self, cursor: _Cursor, data: PartitionData) -> list[Part]:
+        assert isinstance(data.records, memoryview)
+        first, end = cursor.position, cursor.range.end
+        try:
+            chunk = Chunk(data.records, first, data.aborted_transactions or ())
+            batches = [found for found in chunk.deliverable(first) if found[1].base_offset < end]
+            if self._config.check_crcs:
+                for pos, header in batches:
+                    chunk.check(pos, header)
+        except KafkaError as error:
+            raise KafkaError(error.code, f"{cursor.partition}, fetched from offset {first}: {error.message}") from None
+        if batches and 0 <= cursor.range.epoch < batches[-1][1].partition_leader_epoch:
+            self._replaced(cursor, batches[-1][1].partition_leader_epoch)
+        cursor.position, cursor.is_dry = chunk.next_offset, False
+        self._leaders.record_bytes[cursor.partition] = chunk.size / max(1, chunk.next_offset - first)
+        return [Part(cursor.partition, first, end, chunk.data, batches)] if batches else []
+
+    def _nothing_came(self, cursor: _Cursor, data: PartitionData, is_patient: bool) -> EquipoiseError | None:
+        """The range was the first in the fetch, so whatever the broker has of it would have come.
+
+        Brokers may answer so when they are short of time: only who was asked to wait, for this range alone, is
+        believed that nothing is left of it, as compaction may leave nothing.
+        """
+        cursor.is_dry = True
+        reached = data.last_stable_offset if self._config.isolation else data.high_watermark
+        if reached < cursor.range.end:
+            what = "its last stable offset" if self._config.isolation else "its end"
+            return KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{cursor.partition} has {what} at {reached}")
+        if is_patient:
+            log.info("%s: nothing is left from offset %d on", cursor.range, cursor.position)
+            cursor.finish()
+        return None
+
+    # -- what goes wrong
+
+    def _refused(self, cursor: _Cursor, code: int) -> EquipoiseError | None:
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return self._out_of_range(cursor)
+        error = error_from(code, f"{cursor.partition} cannot be fetched")
+        if code in PASSING or code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            return error
+        raise error
+
+    def _out_of_range(self, cursor: _Cursor) -> EquipoiseError | None:
+        try:
+            earliest, latest = self._leaders.bounds(cursor.partition)
+        except EquipoiseError as error:
+            return error
+        if earliest <= cursor.position <= latest:  # whoever was asked last has not heard of it yet
+            return error_from(ErrorCode.OFFSET_OUT_OF_RANGE, f"{cursor.partition} at {cursor.position}")
+        go_on = earliest if cursor.position < earliest < cursor.range.end else cursor.range.end
+        self._lose(cursor, go_on, f"the log holds [{earliest}, {latest}) only, the rest was deleted or never there")
+        return None
+
+    def _replaced(self, cursor: _Cursor, epoch: int) -> None:
+        """Where the batch was planned, an earlier leader had other records (KIP-320): these are lost."""
+        told = (
+            f"{cursor.range}: a leader of epoch {epoch} has written over records of epoch {cursor.range.epoch}, which "
+            "were there when the batch was planned, and are lost"
+        )
+        if self._options.fail_on_data_loss:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{told}; set failOnDataLoss to false to read what is there"
+            )
+        log.warning("%s; failOnDataLoss is false, so what stands there now is read", told)
+
+    def _lose(self, cursor: _Cursor, go_on: int, reason: str) -> None:
+        """By failOnDataLoss the records up to `go_on` are an error, or left out."""
+        gone = f"{cursor.range}: offsets {cursor.position} to {go_on - 1} cannot be read: {reason}"
+        if self._options.fail_on_data_loss:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{gone}; set failOnDataLoss to false to go on without them, or name other offsets to begin with",
+            )
+        log.warning("%s; failOnDataLoss is false, so they are left out", gone)
+        cursor.position = go_on
+
+    def _wait(self, error: EquipoiseError) -> None:
+        """A pause, and news of who leads; or the end, if nothing has moved for default.api.timeout.ms."""
+        if (time.monotonic() - self._moved_at) * 1000 >= self._config.default_api_timeout_ms:
+            self._give_up(error)
+            return
+        log.debug("%s", error)
+        self._failures += 1
+        time.sleep(self._backoff.pause(self._failures))
+        self._refresh()
+
+    def _refresh(self) -> None:
+        try:
+            self._leaders.refresh(cursor.partition.topic for cursor in self._open)
+        except EquipoiseError as trouble:
+            log.debug("%s", trouble)
+
+    def _give_up(self, error: EquipoiseError) -> None:
+        """A log that ends before the range does has lost records, as has a topic that is gone; the rest is trouble."""
+        cursor = self._open[0]
+        waited = f"{error} (for {self._config.default_api_timeout_ms / 1000:g} s, default.api.timeout.ms)"
+        code = error.code if isinstance(error, KafkaError) else None
+        if code in (ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+            self._lose(cursor, cursor.range.end, waited)
+            self._moved_at, self._failures = time.monotonic(), 0
+            return
+        left = cursor.range._replace(start=cursor.position)
+        raise KafkaError(code or ErrorCode.NETWORK_EXCEPTION, f"{left} cannot be read: {waited}") from error

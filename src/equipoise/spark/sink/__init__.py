@@ -1,0 +1,1 @@
+"""The sink: options, rows to records, writing on executors."""

@@ -1,0 +1,98 @@
+"""The sink: rows of a DataFrame to records of topics, with the columns of Spark's own Kafka connector.
+
+A task's rows are stored when it ends. What a task wrote before it failed stays, and is written again when it is
+repeated: at least once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    StringType,
+    StructType,
+)
+
+from equipoise.spark.sink.options import SinkOptions
+from equipoise.spark.sink.writing import producer_of, write
+from equipoise.wire.errors import UsageError
+
+_BYTES = (StringType, BinaryType)
+_TYPES: dict[str, tuple[type[DataType], ...]] = {
+    "topic": (StringType,),
+    "key": _BYTES,
+    "value": _BYTES,
+    "headers": (ArrayType,),
+    "partition": (IntegerType,),
+}
+_HEADERS = "array<struct<key:string,value:binary>>"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    rows: int
+
+
+def batch_writer(schema: StructType, options: Mapping[str, str]) -> BatchWriter:
+    return BatchWriter(_planned(schema, options))
+
+
+def stream_writer(schema: StructType, options: Mapping[str, str]) -> StreamWriter:
+    return StreamWriter(_planned(schema, options))
+
+
+class BatchWriter(DataSourceArrowWriter):
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return Written(write(iterator, self._options))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return Written(write(iterator, self._options))
+
+
+def _planned(schema: StructType, options: Mapping[str, str]) -> SinkOptions:
+    """The options, once they and the columns are known to be right, and the topic to exist."""
+    parsed = SinkOptions.parse(options)
+    names = schema.fieldNames()
+    if "value" not in names:
+        raise UsageError(f"there is no column value; the columns are {', '.join(names) or 'none'}: name one so")
+    for name in _TYPES:
+        if names.count(name) > 1:
+            raise UsageError(f"there are {names.count(name)} columns {name}: keep one, and rename or drop the others")
+        if name in names:
+            _check_type(name, schema[name].dataType)
+    if parsed.topic is not None:
+        producer_of(parsed.producer).topic(parsed.topic)
+    elif "topic" not in names:
+        raise UsageError("no topic is given: set the option topic, or give a column topic")
+    return parsed
+
+
+def _check_type(name: str, kind: DataType) -> None:
+    allowed = _TYPES[name]
+    if not isinstance(kind, allowed) or (isinstance(kind, ArrayType) and not _are_headers(kind)):
+        wanted = _HEADERS if name == "headers" else " or ".join(one.typeName() for one in allowed)
+        raise UsageError(f"the column {name} is {kind.simpleString()}, and must be {wanted}: cast it")
+
+
+def _are_headers(kind: ArrayType) -> bool:
+    pair = kind.elementType
+    return isinstance(pair, StructType) and [field.dataType for field in pair] == [StringType(), BinaryType()]

@@ -1,0 +1,1 @@
+"""The source of a query, in the driver: membership, offsets, batches, commits."""

@@ -1,0 +1,151 @@
+"""The driver's view of the cluster: which partitions there are, and where they begin and end.
+
+It lives in a thread with a loop, so that heartbeats go on while Spark is busy. Its methods belong to the thread of
+the engine, and block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
+
+from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
+from equipoise.client.metadata.cluster import Cluster
+from equipoise.client.metadata.list_offsets import OffsetLookup
+from equipoise.client.net.loop_thread import LoopThread
+from equipoise.member.partitions import TopicPartition, listed
+from equipoise.spark.options import GROUP, Choice, Place
+from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
+
+Result = TypeVar("Result")
+Offsets = dict[TopicPartition, int]
+
+
+class Session:
+    """KafkaError where the cluster does not answer within default.api.timeout.ms."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self.config = config
+        self.thread = LoopThread("equipoise-spark")
+        try:
+            self.cluster = self.thread.run(self._open())
+        except BaseException:
+            self.thread.end()
+            raise
+        self.lookup = OffsetLookup(self.cluster, config)
+        self.epochs: dict[TopicPartition, int] = {}  # of the leaders that told the latest offsets last
+
+    async def _open(self) -> Cluster:
+        cluster = Cluster(self.config)
+        cluster.start()
+        return cluster
+
+    def close(self) -> None:
+        self.thread.run(self.cluster.close())
+        self.thread.end()
+
+    def run(self, work: Coroutine[Any, Any, Result], what: str) -> Result:
+        limit = self.config.default_api_timeout_ms / 1000
+        try:
+            return self.thread.run(work, limit)
+        except TimeoutError:
+            trouble = self.cluster.last_failure or "the cluster is reachable, the one that was asked did not answer"
+            message = f"{what} had no answer within {limit:g} s: {trouble}"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None
+
+    # -- partitions
+
+    def partitions(self, choice: Choice) -> list[TopicPartition]:
+        """Those that exist now. A topic that was named and does not exist is an error; a pattern may match nothing."""
+        return self.run(self.listing(choice), "the list of partitions")
+
+    async def listing(self, choice: Choice, *, must_exist: bool = True) -> list[TopicPartition]:
+        names = {one.topic for one in choice.partitions} or set(choice.topics)
+        self.cluster.subscribe_topics(None if choice.pattern is not None else names)
+        await self.cluster.refresh()
+        if must_exist:
+            self.check_topics(names)
+        found = {TopicPartition(name, number) for name in self.matching(choice) for number in self._numbers(name)}
+        if choice.partitions:
+            missing = set(choice.partitions) - found
+            if missing and must_exist:
+                raise UsageError(f"assign names {listed(missing)}, which the cluster does not have")
+            found &= set(choice.partitions)
+        return sorted(found)
+
+    def has(self, partition: TopicPartition) -> bool:
+        """By what the cluster said last."""
+        topic = self.cluster.topics.get(partition.topic)
+        return topic is not None and partition.partition < topic.partitions
+
+    def _numbers(self, name: str) -> range:
+        return range(self.cluster.topics[name].partitions)
+
+    def matching(self, choice: Choice) -> list[str]:
+        """The topics of its choice that the cluster has, by what it said last."""
+        known = self.cluster.topics
+        if choice.pattern is None:
+            return sorted(name for name in {*choice.topics, *(one.topic for one in choice.partitions)} if name in known)
+        pattern, hide = re.compile(choice.pattern), self.config.exclude_internal_topics
+        return sorted(
+            name for name, topic in known.items() if pattern.fullmatch(name) and not (hide and topic.is_internal)
+        )
+
+    def check_topics(self, names: Iterable[str]) -> None:
+        """Each is there, and may be read; else KafkaError or UsageError."""
+        for name in sorted(names):
+            if name in self.cluster.errors:
+                raise self.cluster.errors[name]
+            if name not in self.cluster.topics:
+                raise UsageError(
+                    f"topic {name!r} does not exist at {self.config.bootstrap_servers}: create it, or check its name"
+                )
+
+    # -- offsets
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        return self.run(self.ends(partitions, EARLIEST), "the earliest offsets")
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """With read_committed, up to the first open transaction."""
+        return self.run(self.ends(partitions, LATEST), "the latest offsets")
+
+    async def ends(self, partitions: Iterable[TopicPartition], which: int) -> Offsets:
+        found = await self.lookup.list_offsets(dict.fromkeys(partitions, which))
+        if which == LATEST:
+            self.epochs |= {partition: one.leader_epoch for partition, one in found.items()}
+        return {partition: one.offset for partition, one in found.items()}
+
+    def resolve(
+        self, place: Place, partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, int]
+    ) -> Offsets:
+        """Where each partition stands by `place`; `committed` is what GROUP means. UsageError: nothing fits."""
+        return self.run(self.resolving(place, list(partitions), committed), "the offsets to begin with")
+
+    async def resolving(
+        self, place: Place, partitions: list[TopicPartition], committed: Mapping[TopicPartition, int]
+    ) -> Offsets:
+        wanted = {one: place.offsets.get(one, place.default) for one in partitions}
+        if place.is_time:
+            return await self._at_times(place, wanted)
+        fixed = {one: at for one, at in wanted.items() if at >= 0}
+        fixed |= {one: committed[one] for one, at in wanted.items() if at == GROUP and one in committed}
+        asked = {one: EARLIEST if at == GROUP else at for one, at in wanted.items() if one not in fixed}
+        early, late = await asyncio.gather(
+            self.ends([one for one, at in asked.items() if at == EARLIEST], EARLIEST),
+            self.ends([one for one, at in asked.items() if at == LATEST], LATEST),
+        )
+        return fixed | early | late
+
+    async def _at_times(self, place: Place, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        found = await self.lookup.list_offsets(wanted)
+        offsets = {one: at.offset for one, at in found.items() if at.offset >= 0}
+        missing = [one for one in wanted if one not in offsets]
+        if missing and place.later == "error":
+            raise UsageError(
+                f"{listed(missing)} has no record of that time or later: set startingOffsetsByTimestampStrategy to "
+                "latest to begin at the end, or name another time"
+            )
+        return offsets | await self.ends(missing, LATEST)

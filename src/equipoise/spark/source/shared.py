@@ -1,0 +1,230 @@
+"""A query that shares partitions: it reads those that its group assigns to it, from where the group stands."""
+
+from __future__ import annotations
+
+import logging
+
+from equipoise.client.consumer.config import EARLIEST
+from equipoise.client.group.committed import Found
+from equipoise.member import TopicPartition
+from equipoise.member.partitions import Owned
+from equipoise.spark.options import SourceOptions
+from equipoise.spark.source.commit_metadata import own_batch, token
+from equipoise.spark.source.commits import Commits
+from equipoise.spark.source.group import Group, Ranges
+from equipoise.spark.source.offsets import SourceOffset
+from equipoise.spark.source.session import Offsets, Session
+
+log = logging.getLogger(__name__)
+
+_HAND_OVER_SECONDS = 10.0  # how long others wait for a commit before they get the partition without
+_LAST_COMMIT_SECONDS = 5.0
+
+
+class Shared:
+    """On the loop of its session."""
+
+    def __init__(self, session: Session, options: SourceOptions) -> None:
+        self._session = session
+        self._options = options
+        self._group = Group(session)
+        self._group.join(options.choice)
+        self._positions: Offsets = {}  # of owned partitions, where the next batch begins
+        self._epochs: dict[TopicPartition, int] = {}  # of the leaders by whose word they stand there; -1: not known
+        self._made_anew: set[str] = set()  # topics in which no earlier place has a meaning
+        self._commits = Commits(self._group)
+        self._seen: dict[str, int] | None = None  # not known yet
+
+    @property
+    def is_settled(self) -> bool:
+        return self._group.is_settled and not self._commits.under_way
+
+    @property
+    def rebalances(self) -> int:
+        return self._group.rebalances
+
+    # -- batches
+
+    async def finished(self, start: SourceOffset) -> None:
+        """The batch that ended at `start` is in Spark's commit log: commits it, and gives up what others wait for."""
+        group = self._group
+        self._forget()
+        ended = {one: start.to[one] for one in group.busy.keys() & self._positions.keys() if one in start.to}
+        self._positions |= ended
+        self._epochs |= {one: start.epoch(one, at) for one, at in ended.items()}
+        self._commit(start, at_once=bool(group.busy))
+        if group.is_giving_up:
+            await self._commits.settle(_HAND_OVER_SECONDS)
+            group.finish_batch()
+
+    def _forget(self) -> None:
+        """What was lost belongs to others, and if it is back, they may have read on."""
+        held = self._group.owned - self._group.fresh
+        self._positions = {one: at for one, at in self._positions.items() if one in held}
+
+    def _commit(self, start: SourceOffset, *, at_once: bool) -> None:
+        self._commits.send(self._positions, token(start), self._epochs, at_once=at_once)
+
+    async def positions(self, start: SourceOffset) -> Offsets:
+        """Where the next batch begins, of each partition owned now and not wanted by others."""
+        failure = self._group.take_failure()
+        if failure is not None:
+            raise failure
+        if self._seen is None and self._group.is_settled:
+            await self._note_topics(start)
+        while self._group.fresh and self._seen is not None:
+            await self._begin(self._group.fresh, start)
+        return self._free()
+
+    def _free(self) -> Offsets:
+        self._forget()
+        leaving = [callback.partitions for callback in self._group.member.callbacks]
+        return {one: at for one, at in self._positions.items() if not any(one in gone for gone in leaving)}
+
+    async def ready(self, positions: Offsets, seconds: float) -> Offsets:
+        """Of these, what a batch may hold: what was not given up meanwhile, and nothing before the last batch is known
+        to the group, or a crash would repeat both."""
+        if not await self._commits.settle(seconds):
+            return {}
+        self._group.finish_batch()
+        free = self._free()
+        return {one: at for one, at in positions.items() if one in free}
+
+    async def _begin(self, fresh: Owned, start: SourceOffset) -> None:
+        """Finds where newly assigned partitions begin: the group knows, or the checkpoint, or startingOffsets."""
+        generation = self._group.member.generation_id
+        found = self._meaningful(await self._group.fetch(fresh), start)
+        _tell_of_copies(found, start)
+        begun = _begun(found, fresh, start)
+        begun |= await self._initial(sorted(fresh - begun.keys()))
+        if self._group.member.generation_id != generation:
+            return  # they may have been with others meanwhile
+        self._group.fresh -= fresh
+        self._positions |= begun
+        self._epochs |= {one: _epoch(one, at, found, start) for one, at in begun.items()}
+        self._commits.known = {one: at for one, at in self._commits.known.items() if one not in fresh}
+        self._commits.known |= {
+            one: at.offset for one, at in found.items() if own_batch(at.metadata, start.query) is not None
+        }
+        _tell_of_others(begun, start)
+        # Claimed before anything is read: whoever has these partitions next must not begin behind this place, and if
+        # it is this query after a crash, it goes by its checkpoint.
+        self._forget()
+        self._commit(start, at_once=True)
+        await self._commits.settle(_HAND_OVER_SECONDS)
+
+    def _meaningful(self, found: Found, start: SourceOffset) -> Found:
+        """Without what this query has committed in a topic that is another one now."""
+        return {
+            one: at
+            for one, at in found.items()
+            if one.topic not in self._made_anew or own_batch(at.metadata, start.query) is None
+        }
+
+    async def _initial(self, partitions: list[TopicPartition]) -> Offsets:
+        """Partitions that came after the query began are read from their first record on."""
+        seen = {name: count for name, count in (self._seen or {}).items() if name not in self._made_anew}
+        old = [one for one in partitions if one.partition < seen.get(one.topic, 0)]
+        begun = await self._session.resolving(self._options.starting, old, {})
+        return begun | await self._session.ends([one for one in partitions if one not in begun], EARLIEST)
+
+    def must_record(self, start: SourceOffset, positions: Offsets) -> bool:
+        """Where a partition begins is in the group; what there was when the query first began is in the checkpoint."""
+        return start.is_initial and self._seen is not None and self.is_settled
+
+    def move(self, partition: TopicPartition, at: int) -> None:
+        """To where it goes on after a loss; the next commit says so."""
+        if partition in self._positions:
+            self._positions[partition] = at
+            self._epochs[partition] = -1
+
+    def epoch(self, start: SourceOffset, partition: TopicPartition, at: int) -> int:
+        return self._epochs.get(partition, -1) if self._positions.get(partition) == at else -1
+
+    def forget_topics(self, topics: set[str]) -> None:
+        """Made anew: their partitions begin again, by what others have committed, or with their first record."""
+        self._made_anew |= topics
+        old = {one for one in self._positions if one.topic in topics}
+        self._positions = {one: at for one, at in self._positions.items() if one not in old}
+        self._commits.known = {one: at for one, at in self._commits.known.items() if one not in old}
+        self._group.fresh |= self._group.owned & old
+
+    # -- topics
+
+    async def _note_topics(self, start: SourceOffset) -> None:
+        """What there is when the query first begins; a later start has it from the checkpoint."""
+        if not start.is_initial:
+            self._seen = dict(start.seen)
+            return
+        await self._session.cluster.refresh()
+        self._session.check_topics(self._options.choice.topics)
+        known, subscribed = self._session.cluster.topics, self._group.member.subscription.topics
+        seen = {name: known[name].partitions for name in subscribed if name in known}
+        self._options.starting.check_names(TopicPartition(name, one) for name in seen for one in range(seen[name]))
+        self._seen = seen
+
+    def seen(self) -> dict[str, int]:
+        return self._seen or {}
+
+    # -- the engine
+
+    def engine_calls(self) -> None:
+        self._group.engine_calls()
+
+    def engine_goes(self, busy: Ranges) -> None:
+        if busy:
+            self._group.busy = busy
+        self._group.engine_goes(sum(end - start for start, end in busy.values()))
+
+    async def close(self, start: SourceOffset) -> None:
+        """Out of the group, with all that is finished committed: what waits for the end of a rebalance, too."""
+        self._forget()
+        self._commit(start, at_once=True)
+        await self._commits.settle(_LAST_COMMIT_SECONDS)
+        await self._group.leave()
+        await self._commits.abandon()
+
+
+def _begun(found: Found, fresh: Owned, start: SourceOffset) -> Offsets:
+    """Where the group stands; but if it has that from this query, after an earlier batch, the checkpoint rules."""
+    begun = {}
+    for one in fresh:
+        at = found.get(one)
+        batch = start.batch if at is None else own_batch(at.metadata, start.query)
+        if one in start.to and (at is None or batch not in (None, start.batch)):
+            begun[one] = start.to[one]
+        elif at is not None:
+            begun[one] = at.offset
+    return begun
+
+
+def _epoch(one: TopicPartition, at: int, found: Found, start: SourceOffset) -> int:
+    """By the group's commit, or by the checkpoint: whichever says that it stands there."""
+    committed = found.get(one)
+    if committed is not None and committed.offset == at and committed.leader_epoch >= 0:
+        return committed.leader_epoch
+    return start.epoch(one, at)
+
+
+def _tell_of_copies(found: Found, start: SourceOffset) -> None:
+    """What is committed is in the checkpoint, before: unless that is an old copy, or another query has a copy of it."""
+    batches = {one: own_batch(at.metadata, start.query) for one, at in found.items() if one in start.to}
+    later = {one: batch for one, batch in batches.items() if batch is not None and batch > start.batch}
+    if later:
+        told = ", ".join(
+            f"{one} from {start.to[one]} on" for one in sorted(later) if start.to[one] != found[one].offset
+        )
+        log.warning(
+            "the group has commits of this query after batch %d, its checkpoint ends with batch %d: it is an old copy, "
+            "or a copy of it is in use by another query, which must have its own; by the checkpoint, read again: %s",
+            max(later.values()),
+            start.batch,
+            told or "nothing",
+        )
+
+
+def _tell_of_others(begun: Offsets, start: SourceOffset) -> None:
+    moved = {one: (start.to[one], at) for one, at in begun.items() if start.to.get(one, at) != at}
+    if moved:
+        told = ", ".join(f"{one} from {ours} to {theirs}" for one, (ours, theirs) in sorted(moved.items()))
+        log.info("others have committed since the checkpoint was written, which gives way: %s", told)

@@ -1,0 +1,148 @@
+"""The source of a streaming query, as Spark calls it.
+
+Spark makes it in several processes; in one of them, the driver's, it keeps it for as long as the query runs, and calls
+all but `read` there, one call at a time. So nothing is opened before the first such call, and what is opened does
+not travel.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from equipoise.spark.executor.reading import read
+from equipoise.spark.options import SourceOptions
+from equipoise.spark.source.foreign import check_own
+from equipoise.spark.source.offsets import INITIAL, Json, SourceOffset
+from equipoise.spark.source.progress import Progress
+from equipoise.spark.source.ranges import OffsetRange, ReadTask, plan
+from equipoise.spark.source.session import Session
+from equipoise.spark.source.truncation import hear_of, loss_of_topics, made_anew
+from equipoise.wire.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._session: Session | None = None
+        self._progress: Progress | None = None
+        self._planned = INITIAL  # the last offset that this process has given to Spark
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_columns": self._columns}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["_options"], state["_columns"])  # type: ignore[misc]
+
+    def _open(self) -> tuple[Session, Progress]:
+        if self._session is None or self._progress is None:
+            _unwind_on_sigterm()
+            self._session = Session(self._options.consumer)
+            self._progress = self._session.run(self._begin(self._session), "the start of the source")
+        return self._session, self._progress
+
+    async def _begin(self, session: Session) -> Progress:
+        return Progress(session, self._options)
+
+    # -- what Spark asks
+
+    def initialOffset(self) -> Json:
+        """Always the same: where the query begins is found with the first batch, and written into its end."""
+        return INITIAL.json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        session, progress = self._open()
+        session.run(progress.set_goal(), "the latest offsets")
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        """`start` is the end of the last batch in Spark's commit log: the one moment to commit it to the group."""
+        reached = SourceOffset.parse(start)
+        check_own(reached, self._options)  # before the group hears of the query
+        session, progress = self._open()
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        end = session.run(progress.next(reached, most), "the latest offsets")
+        if end is None:
+            return start
+        self._planned = end
+        return end.json()
+
+    def reportLatestOffset(self) -> Json | None:
+        """The ends of the partitions it has, for Spark's progress reports, and what `equipoise run` shows beside."""
+        if self._progress is None:
+            return None
+        ends = SourceOffset(to=self._progress.ends, query="latest", batch=0)
+        return ends.json() | {"lag": self._progress.lag, "rebalances": self._progress.parts.rebalances}
+
+    def partitions(self, start: Json, end: Json) -> list[ReadTask]:
+        before, until = SourceOffset.parse(start), SourceOffset.parse(end)
+        check_own(until, self._options)  # Spark begins with a batch that was under way, before it asks for another
+        found = [OffsetRange(*one, *bounds, until.epochs.get(one, -1)) for one, bounds in until.ranges(before).items()]
+        if until != self._planned:
+            self._check_topics(until)
+            told = ", ".join(map(str, found)) or "nothing"
+            log.warning("batch %d was under way when the query ended, and is read again: %s", until.batch, told)
+        return plan(found, self._options, self._columns)
+
+    def _check_topics(self, end: SourceOffset) -> None:
+        """A batch that is read again is of the topics that there were: in others its offsets mean nothing."""
+        if not end.ids:
+            return
+        session = Session(self._options.consumer)
+        try:
+            session.run(hear_of(session, end.ids), "the topics of the batch that was under way")
+            anew = made_anew(session, end.ids)
+        finally:
+            session.close()
+        if anew and self._options.fail_on_data_loss:
+            raise UsageError(f"{loss_of_topics(anew)}; set failOnDataLoss to false to go on with what is there")
+        if anew:
+            log.warning("%s; going on with what stands at these offsets now", loss_of_topics(anew))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, ReadTask)
+        return read(partition)
+
+    def commit(self, end: Json) -> None:
+        """Comes one batch late, and never for the last: `latestOffset` knows earlier."""
+
+    def stop(self) -> None:
+        session, progress = self._session, self._progress
+        self._session = self._progress = None
+        if session is not None:
+            try:
+                if progress is not None:
+                    session.thread.run(progress.close(), _STOP_SECONDS)
+            except TimeoutError:
+                log.warning("the source could not be closed within %g s", _STOP_SECONDS)
+            finally:
+                session.close()
+
+
+_STOP_SECONDS = 15.0
+
+
+def _unwind_on_sigterm() -> None:
+    """Spark ends this process by SIGTERM, twice, without stop(): SystemExit runs its `finally`, which calls it."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(signum: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(0)

@@ -1,0 +1,111 @@
+"""A query that reads all partitions, as Spark's own connector does; with a group.id its progress is committed there."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from equipoise.client.consumer.config import EARLIEST
+from equipoise.member import TopicPartition
+from equipoise.member.partitions import listed
+from equipoise.spark.options import GROUP, SourceOptions
+from equipoise.spark.source.commit_metadata import token
+from equipoise.spark.source.commits import Commits
+from equipoise.spark.source.group import Group, Ranges
+from equipoise.spark.source.offsets import SourceOffset
+from equipoise.spark.source.session import Offsets, Session
+from equipoise.wire.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+_REFRESH_SECONDS = 1.0  # after which partitions are counted again: a topic may have grown
+_LAST_COMMIT_SECONDS = 5.0
+
+
+class Whole:
+    """On the loop of its session."""
+
+    is_settled = True
+    rebalances = 0
+
+    def __init__(self, session: Session, options: SourceOptions) -> None:
+        self._session = session
+        self._options = options
+        self._group = Group(session) if options.consumer.group_id is not None else None
+        self._partitions: list[TopicPartition] = []
+        self._listed_at = -_REFRESH_SECONDS
+        self._gone: set[TopicPartition] = set()  # those that were told of
+        self._commits = None if self._group is None else Commits(self._group)
+        self._last = -1  # the batch that was finished last
+
+    async def finished(self, start: SourceOffset) -> None:
+        """The batch that ended at `start` is in Spark's commit log."""
+        if self._options.group_mode is not None and self._commits is not None:
+            self._commits.send(start.to, token(start), start.epochs, at_once=start.batch != self._last)
+        self._last = start.batch
+
+    async def positions(self, start: SourceOffset) -> Offsets:
+        """Where the next batch begins, partition by partition."""
+        await self._list(must_exist=start.is_initial)
+        self._check_gone(start)
+        known = {one: start.to[one] for one in self._partitions if one in start.to}
+        new = [one for one in self._partitions if one not in known]
+        if not new:
+            return known
+        return known | (await self._initial(new) if start.is_initial else await self._session.ends(new, EARLIEST))
+
+    async def _list(self, *, must_exist: bool) -> None:
+        """What was there when the query began may be deleted later: `_check_gone` knows what that means."""
+        if time.monotonic() - self._listed_at >= _REFRESH_SECONDS:
+            self._partitions = await self._session.listing(self._options.choice, must_exist=must_exist)
+            self._listed_at = time.monotonic()
+
+    def _check_gone(self, start: SourceOffset) -> None:
+        gone = start.to.keys() - set(self._partitions)
+        if gone <= self._gone:
+            return
+        told = f"{listed(gone)} is not there any more: what was not read yet is lost"
+        if self._options.fail_on_data_loss:
+            raise UsageError(f"{told}; set failOnDataLoss to false to go on without")
+        log.warning(told)
+        self._gone = gone
+
+    async def ready(self, positions: Offsets, seconds: float) -> Offsets:
+        """Of these, what a batch may hold: all."""
+        return positions
+
+    async def _initial(self, partitions: list[TopicPartition]) -> Offsets:
+        place = self._options.starting
+        place.check_names(partitions)
+        committed: Offsets = {}
+        if place.default == GROUP and self._group is not None:
+            committed = {one: at.offset for one, at in (await self._group.fetch(partitions)).items()}
+        return await self._session.resolving(place, partitions, committed)
+
+    def must_record(self, start: SourceOffset, positions: Offsets) -> bool:
+        """Whether these beginnings are nowhere but here: a batch, if an empty one, puts them into the checkpoint."""
+        return any(start.to.get(one) != at for one, at in positions.items())
+
+    def move(self, partition: TopicPartition, at: int) -> None:
+        """To where it goes on after a loss: `must_record` sees to it."""
+
+    def epoch(self, start: SourceOffset, partition: TopicPartition, at: int) -> int:
+        return start.epoch(partition, at)
+
+    def forget_topics(self, topics: set[str]) -> None:
+        """Made anew: a partition without a place is read from its first record on."""
+
+    def seen(self) -> dict[str, int]:
+        return {}
+
+    # -- the engine
+
+    def engine_calls(self) -> None: ...
+
+    def engine_goes(self, busy: Ranges) -> None: ...
+
+    async def close(self, start: SourceOffset) -> None:
+        if self._group is not None and self._commits is not None:
+            await self._commits.settle(_LAST_COMMIT_SECONDS)
+            await self._group.leave()
+            await self._commits.abandon()
