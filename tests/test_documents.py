@@ -146,3 +146,38 @@ def test_no_registry_is_named_in_the_lock() -> None:
     pinned = re.findall(r"^[a-z0-9_.-]+==\S+", lock, re.MULTILINE)
     assert len(pinned) > 20
     assert lock.count("--hash=sha256:") >= len(pinned)
+
+
+def _pages() -> list[Path]:
+    return [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as the usual renderers make them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_link_leads_to_a_file_and_a_heading() -> None:
+    for page in _pages():
+        for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            if "://" in target:
+                continue
+            file, _, anchor = target.partition("#")
+            there = (page.parent / file).resolve() if file else page
+            assert there.exists(), f"{page.name}: {target}"
+            assert not anchor or anchor in _anchors(there), f"{page.name}: {target}"
+
+
+def test_the_index_lists_every_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    rows = re.findall(r"^\| \[[^]]+\]\(([^)]+)\)", index.read_text(encoding="utf-8"), re.MULTILINE)
+    listed = {(index.parent / target).resolve() for target in rows}
+    assert listed >= {page for page in (ROOT / "docs").glob("*.md") if page != index}
+
+
+def test_the_index_of_terms_leads_to_files() -> None:
+    for *_, places in table("docs/README.md", "Terms and KIPs"):
+        for place in re.findall(r"[\w/]+(?:\.\w+|/)", places):
+            is_there = (ROOT / "src" / "equipoise" / place).exists() or (ROOT / place).exists()
+            assert is_there, f"docs/README.md, Terms and KIPs: {place} has moved"
