@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.log import incoming
-from equipoise.log.incoming import Incoming
-from equipoise.log.lookup import Lookup
+from equipoise.log import batch_validation
+from equipoise.log.batch_validation import BatchValidation
+from equipoise.log.timestamp_lookup import TimestampLookup
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.records.batch import BatchHeader, Codec
@@ -113,7 +113,7 @@ def test_however_many_records_have_no_key_the_answer_is_small(client: RawClient)
     count = 300_000
     answer = produce(client, hostile(_RECORD_OF_SEVEN_BYTES * count, count))
     assert answer.error_code == ErrorCode.INVALID_RECORD
-    assert [error.batch_index for error in answer.record_errors] == list(range(incoming.MAX_RECORD_ERRORS))
+    assert [error.batch_index for error in answer.record_errors] == list(range(batch_validation.MAX_RECORD_ERRORS))
     assert f"{count} of {count}" in str(answer.error_message)
 
 
@@ -122,7 +122,7 @@ def test_others_are_served_while_keys_are_looked_at(
 ) -> None:
     create_topic(client, configs=COMPACTED)
     create_topic(client, "plain")
-    gate = held(Incoming, "run")
+    gate = held(BatchValidation, "run")
     client.send(produce_request(batch_of(b"v", key=b"k", codec=Codec.ZSTD)), BY_NAME)
     assert gate.entered.wait(60)
     other = connect(broker)
@@ -135,7 +135,7 @@ def test_batches_keep_their_order_behind_one_that_is_looked_into(
     client: RawClient, held: Callable[[type, str], Held]
 ) -> None:
     create_topic(client, configs=COMPACTED)
-    gate = held(Incoming, "run")
+    gate = held(BatchValidation, "run")
     codecs = [Codec.ZSTD, Codec.NONE, Codec.NONE, Codec.GZIP, Codec.NONE]
     for number, codec in enumerate(codecs):
         client.send(produce_request(batch_of(b"%d" % number, key=b"k%d" % number, codec=codec)), BY_NAME)
@@ -169,7 +169,7 @@ def test_a_connection_whose_batches_wait_is_not_read_from(
 ) -> None:
     """Else one client could have the broker keep whatever it sends."""
     create_topic(client, configs=COMPACTED | {"max.message.bytes": "2000000"})
-    gate = held(Incoming, "run")
+    gate = held(BatchValidation, "run")
     batch = batch_of(bytes(400_000), key=b"k")
     flood = connect(broker)
     thread = threading.Thread(target=lambda: [flood.send(produce_request(batch), BY_NAME) for _ in range(40)])
@@ -192,7 +192,7 @@ def test_a_topic_deleted_while_its_batches_wait_harms_nobody(
     broker: Broker, client: RawClient, connect: Connect, held: Callable[[type, str], Held]
 ) -> None:
     create_topic(client, configs=COMPACTED)
-    gate = held(Incoming, "run")
+    gate = held(BatchValidation, "run")
     client.send(produce_request(batch_of(b"v", key=b"k", codec=Codec.ZSTD)), BY_NAME)
     assert gate.entered.wait(60)
     assert delete_topic(connect(broker), "t") == ErrorCode.NONE
@@ -209,7 +209,7 @@ def test_a_broker_that_stops_answers_what_waits(
     client, other = connect(broker), connect(broker)
     create_topic(client, configs=COMPACTED)
     append(client, b"v", key=b"k")
-    keys, times = held(Incoming, "run"), held(Lookup, "search")
+    keys, times = held(BatchValidation, "run"), held(TimestampLookup, "search")
     client.send(produce_request(batch_of(b"v", key=b"k", codec=Codec.ZSTD)), BY_NAME)
     other.send(lookups({"t": [0]}), 9)
     assert keys.entered.wait(60)
@@ -306,7 +306,7 @@ def test_others_are_served_while_a_look_up_goes_on(
 ) -> None:
     create_topic(client)
     append(client, b"a")
-    gate = held(Lookup, "search")
+    gate = held(TimestampLookup, "search")
     client.send(lookups({"t": [0]}), 9)
     assert gate.entered.wait(60)
     assert append(connect(broker), b"b") == 1
@@ -321,7 +321,7 @@ def test_a_look_up_for_who_has_gone_ends(
     create_topic(client, partitions=3)
     for partition in range(3):
         append(client, b"a", partition=partition)
-    gate = held(Lookup, "search")
+    gate = held(TimestampLookup, "search")
     gone = connect(broker)
     gone.send(lookups({"t": [0, 1, 2]}), 9)
     assert gate.entered.wait(60)

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from equipoise.broker import Broker
-from equipoise.log.incoming import Incoming
+from equipoise.log.batch_validation import BatchValidation
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.records.batch import BatchHeader, Codec, iter_headers
 from equipoise.wire.records.build import Record, build_batch, frame_batch
@@ -175,14 +175,14 @@ def test_others_are_served_meanwhile(
 ) -> None:
     create_topic(client, configs={"compression.type": "zstd"})
     create_topic(client, "plain")
-    entered, let_go, run = threading.Event(), threading.Event(), Incoming.run
+    entered, let_go, run = threading.Event(), threading.Event(), BatchValidation.run
 
     def held(*arguments: object) -> object:
         entered.set()
         assert let_go.wait(60)
         return run(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Incoming, "run", held)
+    monkeypatch.setattr(BatchValidation, "run", held)
     client.send(produce_request(batch_of(b"a")), BY_NAME)
     assert entered.wait(60)
     assert append(connect(broker), b"b", topic="plain") == 0

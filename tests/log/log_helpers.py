@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from equipoise.log.config import LogConfig
-from equipoise.log.partition import Appended, Flush, PartitionLog
+from equipoise.log.partition import Flush, LogAppendInfo, PartitionLog
 from equipoise.log.recovery.recovery import recover
 from equipoise.log.storage.disk import PartitionFiles
 from equipoise.log.storage.memory import MemoryFiles
@@ -39,11 +39,11 @@ def values(*texts: str) -> list[Pair]:
     return [(text.encode(), text.encode()) for text in texts]
 
 
-def append(log: PartitionLog, data: bytearray, now: int = NOW) -> Appended:
+def append(log: PartitionLog, data: bytearray, now: int = NOW) -> LogAppendInfo:
     return log.append(data, [(0, validate(data, 0, len(data)))], now)
 
 
-def put(log: PartitionLog, *texts: str, now: int = NOW, **fields: int) -> Appended:
+def put(log: PartitionLog, *texts: str, now: int = NOW, **fields: int) -> LogAppendInfo:
     """Appends one batch of records whose keys and values are the texts, made at `now`."""
     return append(log, batch(values(*texts), timestamps=[now] * len(texts), **fields), now)
 
@@ -106,4 +106,4 @@ class Medium:
 def open_log(path: Path, config: LogConfig | None = None, flush: Flush = "never") -> PartitionLog:
     config = config or LogConfig()
     files = PartitionFiles(path)
-    return PartitionLog(path.name, config, files, *recover(files, config), flush=flush)
+    return PartitionLog(path.name, config, files, recover(files, config), flush=flush)

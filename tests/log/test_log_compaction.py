@@ -28,7 +28,7 @@ from log_helpers import (
 from equipoise.log import compaction as compaction_module
 from equipoise.log.config import LogConfig
 from equipoise.log.partition import PartitionLog
-from equipoise.log.segment import Segment
+from equipoise.log.segment import LogSegment
 from equipoise.log.storage import disk as disk_module
 from equipoise.log.storage.disk import PartitionFiles
 from equipoise.wire.records.batch import (
@@ -542,7 +542,7 @@ def test_every_batch_of_a_compacted_log_is_valid(disk: Medium) -> None:
         check_segment(segment)
 
 
-def check_segment(segment: Segment) -> None:
+def check_segment(segment: LogSegment) -> None:
     for view in segment.storage.views(0, segment.size):
         for position, header in iter_headers(view):
             assert crc_of(view, position, header.size) == header.crc

@@ -17,7 +17,7 @@ from equipoise.log.config import LogConfig
 from equipoise.log.partition import PartitionLog
 from equipoise.log.recovery.check import check, rebuild_topics
 from equipoise.log.recovery.inventory import TopicRecord
-from equipoise.log.recovery.roster import ROSTER
+from equipoise.log.recovery.partition_registry import REGISTRY
 from equipoise.log.storage.directory import DataDirectory
 from equipoise.wire.errors import UsageError
 
@@ -331,7 +331,7 @@ def test_a_partition_that_was_never_written_to_is_not_missed(data: Path) -> None
 
 
 def test_directories_of_a_version_without_a_roster_are_enrolled_at_the_start(data: Path) -> None:
-    (data / ROSTER).unlink()
+    (data / REGISTRY).unlink()
     assert opened(data, everything) == ALL
     shutil.rmtree(data / "t-0")
     with pytest.raises(UsageError, match="are missing"):
@@ -339,7 +339,7 @@ def test_directories_of_a_version_without_a_roster_are_enrolled_at_the_start(dat
 
 
 def test_a_torn_line_of_the_roster_is_no_line(data: Path) -> None:
-    with open(data / ROSTER, "ab") as file:
+    with open(data / REGISTRY, "ab") as file:
         file.write(b"0011 t-1 2 12")  # as after a crash
     directory = DataDirectory(data)
     put(directory.open_log("t", 1, SMALL), "a")
@@ -364,11 +364,11 @@ def test_a_sync_that_outlives_its_topic_enrolls_nothing_for_the_next_of_the_name
     directory = DataDirectory(data)
     log = directory.open_log("t", 1, SMALL)
     put(log, "a")
-    enroll = log._files.enroll  # the thread is about to call it
+    register = log._files.register  # the thread is about to call it
     directory.save_topics([])
     directory.delete_topics({"t"})
     directory.save_topics([TOPIC._replace(topic_id=bytes(16))])
-    enroll()
+    register()
     directory.close()
     DataDirectory(data).close()
 
@@ -398,7 +398,7 @@ def test_topics_made_anew_have_ids_and_counts_of_the_roster_and_lose_no_record(
 
 def test_topics_made_anew_without_a_roster_keep_groups_where_they_are(data: Path) -> None:
     shutil.copytree(data / "t-0", data / "__consumer_offsets-7")
-    (data / ROSTER).unlink()
+    (data / REGISTRY).unlink()
     (data / "topics.json").unlink()
     offsets_topic, topic = rebuild_topics(data)
     assert (offsets_topic.partitions, offsets_topic.configs) == (50, {"cleanup.policy": "compact"})

@@ -129,7 +129,7 @@ def test_a_read_only_file_system_refuses_writes_says_so_and_lets_read(
 def open_on(disk: Disk, path: Path, **config: int) -> PartitionLog:
     files, settings = PartitionFiles(path, disk), LogConfig(**config)
     flush = "commit" if disk.durable else "never"
-    return PartitionLog(path.name, settings, files, *recover(files, settings), flush=flush)
+    return PartitionLog(path.name, settings, files, recover(files, settings), flush=flush)
 
 
 def held(log: PartitionLog) -> bool:

@@ -30,7 +30,7 @@ from equipoise.wire.records.batch import BatchHeader
 
 if TYPE_CHECKING:
     from equipoise.broker.clock import Clock
-    from equipoise.log.partition import Appended
+    from equipoise.log.partition import LogAppendInfo
     from equipoise.log.storage.directory import DataDirectory, MemoryDirectory
 
 log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class Server:
         wall_time: int,
         *,
         keyed: bool = False,
-    ) -> Appended:
+    ) -> LogAppendInfo:
         """Appends; who watches the partition is woken when the records can be read."""
         appended = partition.log.append(data, batches, wall_time, LEADER_EPOCH, keyed=keyed)
         if partition.log.unsynced:

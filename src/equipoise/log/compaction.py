@@ -19,7 +19,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from equipoise.log.config import LogConfig
-from equipoise.log.segment import Segment, end_mark
+from equipoise.log.segment import LogSegment, end_mark
 from equipoise.log.storage.faults import is_refusal
 from equipoise.log.storage.medium import Files, Replacement, Storage
 from equipoise.wire.errors import KafkaError
@@ -52,7 +52,15 @@ class _Kept(NamedTuple):
     max_timestamp: int
 
 
-def cleanable(segments: Sequence[Segment], config: LogConfig, cleaned: Cleaned, now: int) -> list[Segment]:
+class LogToClean(NamedTuple):
+    """The segments of one pass, the passes before it, and where each producer's last batch ends."""
+
+    segments: Sequence[LogSegment]
+    cleaned: Cleaned
+    last_offsets: Set[int]
+
+
+def cleanable(segments: Sequence[LogSegment], config: LogConfig, cleaned: Cleaned, now: int) -> list[LogSegment]:
     """The segments at the log's start that a compaction should work on now; none if it is not worth it."""
     clean_until = cleaned[-1][0] if cleaned else 0
     lag = config.min_compaction_lag_ms
@@ -70,15 +78,8 @@ def cleanable(segments: Sequence[Segment], config: LogConfig, cleaned: Cleaned, 
 class Compaction:
     """One pass over `segments`. After `run`, `replacements` wait to be put in place and `cleaned` to be saved."""
 
-    def __init__(
-        self,
-        segments: Sequence[Segment],
-        config: LogConfig,
-        files: Files,
-        last_offsets: Set[int],
-        cleaned: Cleaned,
-        now: int,
-    ) -> None:
+    def __init__(self, log: LogToClean, config: LogConfig, files: Files, now: int) -> None:
+        segments, cleaned, last_offsets = log
         self.replacements: list[Replacement] = []
         self.cleaned = cleaned
         self._segments = segments
@@ -92,18 +93,18 @@ class Compaction:
         self._tombstones_end = cleaned[expired - 1][0] if expired else 0
         self._since_pause = 0
         self._unfinished: Storage | None = None
-        self._newest: dict[bytes, int] = {}
+        self._offset_map: dict[bytes, int] = {}
         self._survivors: list[int] = []  # the offsets in it
         self._unreadable: set[int] = set()
         self._dirty_from = cleaned[-1][0] if cleaned else 0
-        self._end = 0  # the first offset of which `_newest` knows nothing
+        self._end = 0  # the first offset of which `_offset_map` knows nothing
 
     def run(self, pause: Callable[[], object] = lambda: None) -> None:
         """Does the work. `pause` is called after a millisecond or two of it, to let another thread go on."""
         self._pause = pause
         try:
-            self._map_keys()
-            self._survivors = sorted(self._newest.values())
+            self._build_offset_map()
+            self._survivors = sorted(self._offset_map.values())
             self._rewrite()
         except OSError as error:
             if is_refusal(error):
@@ -115,7 +116,7 @@ class Compaction:
         else:
             self.cleaned = (*self._unexpired, (self._end, self._now))
 
-    def _batches(self, segment: Segment) -> Iterator[tuple[memoryview, BatchHeader]]:
+    def _batches(self, segment: LogSegment) -> Iterator[tuple[memoryview, BatchHeader]]:
         for view in self._views[segment]:
             position, end = 0, len(view)
             while position < end:
@@ -136,7 +137,7 @@ class Compaction:
                 self._pause()
             yield record
 
-    def _map_keys(self) -> None:
+    def _build_offset_map(self) -> None:
         """Learns the newest offset of each key, from what was not clean before."""
         self._end = self._segments[-1].end_offset
         for segment in self._segments:
@@ -146,7 +147,7 @@ class Compaction:
 
     def _map(self, batch: memoryview, header: BatchHeader) -> bool:
         """False if there is no room for all keys: then `_end` lies in this batch."""
-        room, newest, end = _MAX_KEYS - len(self._newest), self._newest, None
+        room, newest, end = _MAX_KEYS - len(self._offset_map), self._offset_map, None
         found: dict[bytes, int] = {}
         try:
             for record in self._scan(unpack(batch, header), header):
@@ -167,30 +168,30 @@ class Compaction:
 
     def _rewrite(self) -> None:
         """Neighbours become one until that is half full: what shrinks at each pass must not stay a file each."""
-        group: list[Segment] = []
-        new: Segment | None = None
+        group: list[LogSegment] = []
+        new: LogSegment | None = None
         for segment in takewhile(lambda segment: segment.base_offset < self._end, self._segments):
             if new is None or new.size >= self._config.segment_bytes // 2:
                 self._finish(group, new)
                 self._unfinished = self._files.cleaned_storage(segment.base_offset)
-                new = Segment(segment.base_offset, self._unfinished, self._config.index_interval_bytes)
+                new = LogSegment(segment.base_offset, self._unfinished, self._config.index_interval_bytes)
                 group = []
             group.append(segment)
             self._copy(segment, new)
         self._finish(group, new)
 
-    def _finish(self, group: Sequence[Segment], new: Segment | None) -> None:
+    def _finish(self, group: Sequence[LogSegment], new: LogSegment | None) -> None:
         if new is None:
             return
         if new.end_offset < group[-1].end_offset:
-            new.copy_in([_bare(end_mark(group[-1].end_offset))], group[-1].modified)
+            new.append_cleaned([_bare(end_mark(group[-1].end_offset))], group[-1].modified)
         if len(group) == 1 and new.size == group[0].size:
             new.storage.delete()
         else:
             new.storage.sync()
             self.replacements.append(Replacement(group, new))
 
-    def _copy(self, segment: Segment, new: Segment) -> None:
+    def _copy(self, segment: LogSegment, new: LogSegment) -> None:
         parts: list[Buffer] = []
         size = 0
         for batch, header in self._batches(segment):
@@ -199,9 +200,9 @@ class Compaction:
                 parts.append(part)
                 size += len(part)
             if size >= _WRITE_BYTES:
-                new.copy_in(parts, segment.modified)
+                new.append_cleaned(parts, segment.modified)
                 parts, size = [], 0
-        new.copy_in(parts, segment.modified)
+        new.append_cleaned(parts, segment.modified)
 
     def _filtered(self, batch: memoryview, header: BatchHeader) -> Buffer | None:
         if header.is_control or header.base_offset >= self._end or header.base_offset in self._unreadable:
@@ -243,7 +244,7 @@ class Compaction:
         return None if count == header.record_count and count else _Kept(kept, count, newest)
 
     def _keeps(self, record: Scanned) -> bool:
-        if record.key is None or self._newest.get(_short(record.key), -1) > record.offset:
+        if record.key is None or self._offset_map.get(_short(record.key), -1) > record.offset:
             return False
         return record.has_value or record.offset >= self._tombstones_end
 

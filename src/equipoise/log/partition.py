@@ -13,33 +13,39 @@ from contextlib import contextmanager
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
-from equipoise.log.compaction import Compaction, cleanable
+from equipoise.log.batch_validation import check_keys
+from equipoise.log.compaction import Compaction, LogToClean, cleanable
 from equipoise.log.config import LogConfig
-from equipoise.log.incoming import check_keys
-from equipoise.log.lookup import Lookup
-from equipoise.log.producers import Producers
-from equipoise.log.segment import Segment
+from equipoise.log.producer_state import ProducerStateManager
+from equipoise.log.segment import LogSegment
 from equipoise.log.storage.faults import ShortageError, remedy
 from equipoise.log.storage.medium import Checkpoint, Files, SyncTask, TailNotCutError
+from equipoise.log.timestamp_lookup import TimestampLookup
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader, crc_of, stamp, write_header
 
 _log = logging.getLogger(__name__)
 _LOG_APPEND_TIME = 0x08  # in a batch's attributes
 
-_FROM_ZERO = Checkpoint()
-
 Batches = Sequence[tuple[int, BatchHeader]]
 Flush = Literal["commit", "never"]
 Listener = Callable[["PartitionLog"], object]
 
 
-class Appended(NamedTuple):
+class LogAppendInfo(NamedTuple):
     base_offset: int
     last_offset: int
     log_append_time: int  # -1 when the producer's timestamps stand
     log_start_offset: int
     duplicate: bool = False
+
+
+class LoadedLog(NamedTuple):
+    """What a partition's files hold when its log is opened (Kafka's LogLoader)."""
+
+    segments: list[LogSegment]
+    producers: ProducerStateManager
+    checkpoint: Checkpoint = Checkpoint()
 
 
 class PartitionLog:
@@ -53,24 +59,24 @@ class PartitionLog:
         name: str,
         config: LogConfig,
         files: Files,
-        segments: Sequence[Segment] = (),
-        producers: Producers | None = None,
-        checkpoint: Checkpoint = _FROM_ZERO,
+        loaded: LoadedLog | None = None,
+        *,
         flush: Flush = "never",
     ) -> None:
         self.name = name
         self.config = config
         self.offline: str | None = None
-        self.producers = producers or Producers()
+        found = loaded or LoadedLog([], ProducerStateManager())
+        self.producers = found.producers
         self._files = files
         self._flush = flush
-        self._checkpoint = checkpoint
-        self._segments = list(segments)
-        self._rolled: list[Segment] = []  # and not yet synced
+        self._checkpoint = found.checkpoint
+        self._segments = list(found.segments)
+        self._rolled: list[LogSegment] = []  # and not yet synced
         self._is_compacting = False
         self._listeners: list[Listener] = []
         if not self._segments:
-            self._segments.append(self._new_segment(checkpoint.log_start_offset))
+            self._segments.append(self._new_segment(found.checkpoint.log_start_offset))
         self.high_watermark = self.log_end_offset
 
     @property
@@ -100,7 +106,7 @@ class PartitionLog:
 
     def append(
         self, data: bytearray | memoryview, batches: Batches, now: int, leader_epoch: int = 0, *, keyed: bool = False
-    ) -> Appended:
+    ) -> LogAppendInfo:
         """Writes validated batches that stand in `data`, which gets their offsets stamped in.
 
         `keyed`: the caller knows that every record has a key, which compaction needs.
@@ -123,9 +129,9 @@ class PartitionLog:
             self._advance(self.log_end_offset)
         return self._appended(headers[0].base_offset, headers[-1].last_offset, now, False)
 
-    def _appended(self, base_offset: int, last_offset: int, time: int, duplicate: bool) -> Appended:
+    def _appended(self, base_offset: int, last_offset: int, time: int, duplicate: bool) -> LogAppendInfo:
         log_append_time = time if self.config.message_timestamp_type == "LogAppendTime" else -1
-        return Appended(base_offset, last_offset, log_append_time, self.log_start_offset, duplicate)
+        return LogAppendInfo(base_offset, last_offset, log_append_time, self.log_start_offset, duplicate)
 
     def _check_online(self) -> None:
         if self.offline is not None:
@@ -173,8 +179,8 @@ class PartitionLog:
             self._rolled.append(old)
         self._segments.append(self._new_segment(self.log_end_offset))
 
-    def _new_segment(self, base_offset: int) -> Segment:
-        return Segment(base_offset, self._files.storage(base_offset), self.config.index_interval_bytes)
+    def _new_segment(self, base_offset: int) -> LogSegment:
+        return LogSegment(base_offset, self._files.storage(base_offset), self.config.index_interval_bytes)
 
     def _storage_error(self, what: str, error: OSError, size: int = 0) -> KafkaError:
         self._files.faults.report(error, f"{self._files.path}: {what}", size)
@@ -239,24 +245,24 @@ class PartitionLog:
 
     # Looking up by time
 
-    def batch_as_late_as(self, timestamp: int, from_offset: int) -> tuple[memoryview, BatchHeader] | None:
+    def find_batch_by_timestamp(self, timestamp: int, from_offset: int) -> tuple[memoryview, BatchHeader] | None:
         """The first batch from `from_offset` on that says to hold a record with a timestamp of at least `timestamp`."""
-        found = (segment.batch_as_late_as(timestamp, from_offset) for segment in self._segments)
+        found = (segment.find_batch_by_timestamp(timestamp, from_offset) for segment in self._segments)
         with self._storage_errors("not read"):
             return next(filter(None, found), None)
 
-    def latest_batch(self) -> tuple[int, int]:
+    def batch_of_max_timestamp(self) -> tuple[int, int]:
         """The latest timestamp, -1 if there is none, and the offset of the first batch that says to hold it."""
         latest = max(self._segments, key=attrgetter("max_timestamp"))
         return latest.max_timestamp, latest.max_timestamp_offset
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record with a timestamp of at least `timestamp`, looked up at once."""
-        return Lookup(self, timestamp).run()
+        return TimestampLookup(self, timestamp).run()
 
     def max_timestamp(self) -> tuple[int, int] | None:
         """(timestamp, offset) of the record with the latest timestamp, the first of several, looked up at once."""
-        return Lookup(self, None).run()
+        return TimestampLookup(self, None).run()
 
     # Durability
 
@@ -409,8 +415,9 @@ class PartitionLog:
         segments = cleanable(rolled, self.config, cleaned, now)
         if not segments or self._is_compacting or self.offline is not None:
             return None
+        log = LogToClean(segments, cleaned, self.producers.last_offsets())
         with self._storage_errors("not compacted"):
-            found = Compaction(segments, self.config, self._files, self.producers.last_offsets(), cleaned, now)
+            found = Compaction(log, self.config, self._files, now)
         self._is_compacting = True
         return found
 

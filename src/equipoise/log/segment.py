@@ -18,7 +18,7 @@ NO_TIMESTAMP = -1
 _PEEK = 8192  # one look shows many headers of small batches, and costs little more than one header
 
 
-class Segment:
+class LogSegment:
     """Batches from `base_offset` to before `end_offset`."""
 
     def __init__(self, base_offset: int, storage: Storage, index_interval_bytes: int) -> None:
@@ -54,19 +54,19 @@ class Segment:
         position = self.size
         self.storage.append(parts)
         for header in headers:
-            self.take_in(position, header, now)
+            self.note_batch(position, header, now)
             self._recent.add(header.last_offset, position)
             position += header.size
 
-    def copy_in(self, parts: Sequence[Buffer], now: int) -> None:
+    def append_cleaned(self, parts: Sequence[Buffer], now: int) -> None:
         """Adds what compaction leaves of batches."""
         position = self.size
         self.storage.append(parts)
         for part in parts:
-            self.take_in(position, read_header(part), now)
+            self.note_batch(position, read_header(part), now)
             position += len(part)
 
-    def take_in(self, position: int, header: BatchHeader, now: int) -> None:
+    def note_batch(self, position: int, header: BatchHeader, now: int) -> None:
         """Notes a batch that stands at `position`, the end so far."""
         if position - self._index.positions[-1] >= self._index_interval_bytes:
             self._index.insert(len(self._index.positions), header.base_offset, position, self.max_timestamp)
@@ -105,38 +105,33 @@ class Segment:
             if header.record_count:
                 latest = max(latest, header.max_timestamp)
 
-    def position_of(self, offset: int) -> int:
-        """Where the batch that holds `offset` begins, or the next one if compaction removed it."""
+    def position_of(self, offset: int, *, with_records: bool = False) -> int:
+        """Where the batch that holds `offset` begins, or the next one if compaction removed it.
+
+        `with_records`: a batch that compaction has emptied does not count. None of the recent ones is empty.
+        """
         if offset >= self.end_offset:
             return self.size
         recent = self._recent.position_of(offset)
         if recent is not None:
             return recent
         batches = self._walk(self._index.by_offset(offset))
-        return next((position for position, header in batches if header.last_offset >= offset), self.size)
+        for position, header in batches:
+            if header.last_offset >= offset and (header.record_count or not with_records):
+                return position
+        return self.size
 
     def read(self, offset: int, max_bytes: int, limit_offset: int, *, bare: bool = False) -> list[memoryview]:
         """Whole batches from the one that holds `offset` to before `limit_offset`: one at least, if there is one.
 
         The first has records, unless `bare`: of an answer without any, kafka-go makes a jump back to offset 1.
         """
-        start, end = self.position_of(offset) if bare else self._start_of(offset), self.position_of(limit_offset)
+        start, end = self.position_of(offset, with_records=not bare), self.position_of(limit_offset)
         if self._ends_bare and not bare:
             end = min(end, self.last_batch)
         if end - start > max_bytes:
             end = self._last_boundary(start, start + max_bytes)
         return self.storage.views(start, end) if start < end else []
-
-    def _start_of(self, offset: int) -> int:
-        """Where the first batch begins that has records, and one of them perhaps at `offset` or behind."""
-        if offset >= self.end_offset:
-            return self.size
-        recent = self._recent.position_of(offset)
-        if recent is not None:
-            return recent
-        batches = self._walk(self._index.by_offset(offset))
-        fitting = (position for position, header in batches if header.last_offset >= offset and header.record_count)
-        return next(fitting, self.size)
 
     def _last_boundary(self, start: int, limit: int) -> int:
         """The end of the last batch that ends by `limit`, or of the batch at `start` if even that is longer."""
@@ -145,7 +140,7 @@ class Segment:
                 return position if position > start else position + header.size
         return self.size
 
-    def batch_as_late_as(self, timestamp: int, from_offset: int) -> tuple[memoryview, BatchHeader] | None:
+    def find_batch_by_timestamp(self, timestamp: int, from_offset: int) -> tuple[memoryview, BatchHeader] | None:
         """The first batch with records, from `from_offset` on, that says to hold one as late as `timestamp`."""
         if self.max_timestamp < timestamp or self.end_offset <= from_offset:
             return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from equipoise.broker.net.access import Operation
 from equipoise.broker.net.purgatory import Parked, Release
 from equipoise.broker.topics.preparing import work_for
-from equipoise.log.incoming import Incoming, InvalidRecordsError
+from equipoise.log.batch_validation import BatchValidation, RecordValidationError
 from equipoise.wire.apis.k00_produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
     from equipoise.broker.topics.topics import Partition
-    from equipoise.log.partition import Appended
+    from equipoise.log.partition import LogAppendInfo
 
 VERSIONS = "3-13"
 ADVERTISED = "0-13"
@@ -54,7 +54,7 @@ class Unsettled:
         self.last_offset: int | None = None  # None: not appended, and perhaps never
         self.settled: Callable[[], None] | None = None
 
-    def appended(self, appended: Appended) -> None:
+    def appended(self, appended: LogAppendInfo) -> None:
         answer = self.answer
         answer.error_code, answer.error_message = ErrorCode.NONE, None
         answer.base_offset = appended.base_offset
@@ -136,7 +136,7 @@ def _park(server: Server, call: Call, timeout: int, waiting: list[Unsettled], re
 
 def _fail(answer: PartitionProduceResponse, error: KafkaError) -> None:
     answer.error_code, answer.base_offset, answer.error_message = error.code, -1, str(error)
-    if isinstance(error, InvalidRecordsError):
+    if isinstance(error, RecordValidationError):
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=error.message_of_each)
             for index in error.indexes
@@ -195,7 +195,7 @@ class _Appending:
         self.unsettled.append(one)
         return one.answer
 
-    def is_light(self, work: Incoming, header: BatchHeader) -> bool:
+    def is_light(self, work: BatchValidation, header: BatchHeader) -> bool:
         """A few keys are looked at in less time than another thread is asked: the log does it as it appends."""
         if work.codec is not None or header.codec is not Codec.NONE:
             return False

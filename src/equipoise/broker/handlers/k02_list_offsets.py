@@ -15,7 +15,7 @@ from equipoise.broker.net.access import Operation
 from equipoise.broker.net.purgatory import Parked, Release
 from equipoise.broker.topics.decoder import Stopped
 from equipoise.broker.topics.topics import LEADER_EPOCH, Partition, check_leader_epoch
-from equipoise.log.lookup import Budget, Lookup
+from equipoise.log.timestamp_lookup import LookupBudget, TimestampLookup
 from equipoise.wire.apis.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -110,19 +110,19 @@ class _Answering:
         self.server.lookups.begin(self.search(Parked(self.call, self.server.clock, None, answer)))
 
     async def search(self, parked: Parked) -> None:
-        budget = Budget()
+        budget = LookupBudget()
         try:
             for number, (row, partition, timestamp) in enumerate(self.searches):
                 if number % _A_TURN == _A_TURN - 1:
                     await asyncio.sleep(0)
-                await self.look_up(row, partition, Lookup(partition.log, timestamp, budget))
+                await self.look_up(row, partition, TimestampLookup(partition.log, timestamp, budget))
         except Stopped:
             return
         except Exception:  # noqa: BLE001  as for any request: the log gets it, the client an end
             self.call.connection.fail()
         parked.release(Release.READY)
 
-    async def look_up(self, row: ListOffsetsPartitionResponse, partition: Partition, lookup: Lookup) -> None:
+    async def look_up(self, row: ListOffsetsPartitionResponse, partition: Partition, lookup: TimestampLookup) -> None:
         try:
             while not self.is_over and lookup.advance():
                 await self.server.lookups.run(lookup.search, lambda: not self.is_over)

@@ -18,7 +18,7 @@ _MOST_FILES = 16_384  # maps are limited too: Linux allows a process 65,530
 _NO_LIMIT = 1 << 20
 
 
-class Budget(NamedTuple):
+class DescriptorBudget(NamedTuple):
     limit: int
     files: int
     connections: int
@@ -47,12 +47,12 @@ def raise_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def budget(*, volatile: bool) -> Budget:
+def budget(*, volatile: bool) -> DescriptorBudget:
     """Half for files, half for connections; without files, all for connections."""
     limit = _limit()
     spare = max(limit - _RESERVE, 8)
     files = 0 if volatile else min(spare // 2 // _FILE, _MOST_FILES)
-    return Budget(limit, files, spare - files * _FILE)
+    return DescriptorBudget(limit, files, spare - files * _FILE)
 
 
 def _limit() -> int:

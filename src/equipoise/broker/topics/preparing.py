@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.broker.topics.decoder import Decoder
-from equipoise.log.incoming import Incoming
+from equipoise.log.batch_validation import BatchValidation
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import BatchHeader
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Connection
     from equipoise.broker.server import Server
     from equipoise.broker.topics.topics import Partition
-    from equipoise.log.partition import Appended
+    from equipoise.log.partition import LogAppendInfo
 
 log = logging.getLogger(__name__)
 
@@ -30,20 +30,20 @@ _MOST_WAITING = 256 << 20  # bytes, of all connections, also of those that have 
 class Outcome(Protocol):
     """Who is told what became of a batch."""
 
-    def appended(self, appended: Appended) -> None: ...
+    def appended(self, appended: LogAppendInfo) -> None: ...
 
     def failed(self, error: KafkaError) -> None: ...
 
 
 class _Waiting(NamedTuple):
-    work: Incoming | None
+    work: BatchValidation | None
     records: memoryview
     header: BatchHeader
     connection: Connection
     outcome: Outcome
 
 
-def work_for(partition: Partition, header: BatchHeader) -> Incoming | None:
+def work_for(partition: Partition, header: BatchHeader) -> BatchValidation | None:
     """What a batch needs before it can be appended; nearly always nothing."""
     codec = partition.topic.codec
     if codec is header.codec:
@@ -51,7 +51,9 @@ def work_for(partition: Partition, header: BatchHeader) -> Incoming | None:
     compacts = partition.log.config.compacts
     if codec is None and not compacts:
         return None
-    return Incoming(compacts, codec, partition.topic.compression_level, partition.topic.settings.message_max_bytes)
+    return BatchValidation(
+        compacts, codec, partition.topic.compression_level, partition.topic.settings.message_max_bytes
+    )
 
 
 class Preparing:
@@ -67,7 +69,7 @@ class Preparing:
     def take(
         self,
         partition: Partition,
-        work: Incoming | None,
+        work: BatchValidation | None,
         records: memoryview,
         header: BatchHeader,
         connection: Connection,

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 from equipoise.log.config import LogConfig
 from equipoise.log.recovery.inventory import PARTITION, TOPICS, Inventory, TopicRecord, some, topic_of
+from equipoise.log.recovery.partition_registry import RegisteredPartition, read_registry
 from equipoise.log.recovery.recovery import Recovery
-from equipoise.log.recovery.roster import Enrolled, read_roster
 from equipoise.log.storage.directory import META, is_locked, parse_meta, topics_content
 from equipoise.log.storage.disk import ASIDE, PartitionFiles, put_aside, read_json, write_json
 from equipoise.wire.errors import UsageError
@@ -33,7 +33,7 @@ def check(path: Path, tell: Callable[[str], None], *, deep: bool = False) -> int
         tell(f"{one} is missing, and it held records: restore it, or make it anew, empty, to accept the loss")
     for one in found.orphans():
         tell(f"{one} holds records and belongs to no topic; if topics.json is an old copy, restore the newest")
-    directories = [path / one.name for one in found.enrolled() if (path / one.name).is_dir()]
+    directories = [path / one.name for one in found.registered() if (path / one.name).is_dir()]
     for one in directories:
         _check_partition(one, tell, deep=deep)
     for one in sorted([*path.glob(f"*{ASIDE}"), *path.glob(f"*/*{ASIDE}")]):
@@ -61,7 +61,7 @@ def rebuild_topics(path: Path) -> list[TopicRecord]:
     else:
         raise UsageError(f"{path / TOPICS} is in order: there is nothing to make anew")
     names = sorted(one.name for one in path.iterdir() if one.is_dir() and PARTITION.fullmatch(one.name))
-    known = {topic_of(one.name): one for one in read_roster(path)}
+    known = {topic_of(one.name): one for one in read_registry(path)}
     topics = [_rebuilt(topic, names, known.get(topic)) for topic in sorted({topic_of(name) for name in names})]
     if (path / TOPICS).exists():
         put_aside(path / TOPICS)
@@ -69,8 +69,8 @@ def rebuild_topics(path: Path) -> list[TopicRecord]:
     return topics
 
 
-def _rebuilt(topic: str, names: list[str], known: Enrolled | None) -> TopicRecord:
-    """As the roster knows it. Without, its id is new, and of partitions that never had a record only some are known."""
+def _rebuilt(topic: str, names: list[str], known: RegisteredPartition | None) -> TopicRecord:
+    """As the registry knows it. Without it the id is new, and only partitions that had a record are known."""
     count = 1 + max(int(name.rpartition("-")[2]) for name in names if topic_of(name) == topic)
     if known is not None:
         count = max(count, int(known.partitions))

@@ -1,4 +1,4 @@
-"""What a data directory says it holds (topics.json, the roster), beside what it does hold."""
+"""What a data directory says it holds (topics.json, the registry), beside what it does hold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from equipoise.log.recovery.roster import Enrolled, read_roster
+from equipoise.log.recovery.partition_registry import RegisteredPartition, read_registry
 from equipoise.log.storage.disk import read_json
 from equipoise.wire.errors import UsageError
 
@@ -42,21 +42,21 @@ class Inventory:
     def _remedy(self) -> str:
         return f"or make it anew from the directories: equipoise check --data {self.path} --rebuild-topics"
 
-    def enrolled(self) -> Iterator[Enrolled]:
-        """What the partitions of all topics are called in the roster."""
+    def registered(self) -> Iterator[RegisteredPartition]:
+        """What the partitions of all topics are called in the registry."""
         for topic in self.topics:
             for number in range(topic.partitions):
-                yield Enrolled(topic.topic_id.hex(), f"{topic.name}-{number}", str(topic.partitions))
+                yield RegisteredPartition(topic.topic_id.hex(), f"{topic.name}-{number}", str(topic.partitions))
 
     def missing(self) -> list[Path]:
         """Directories that hold records, or did."""
-        known = {one[:2] for one in read_roster(self.path)}
-        names = [one.name for one in self.enrolled() if one[:2] in known] if known else []
+        known = {one[:2] for one in read_registry(self.path)}
+        names = [one.name for one in self.registered() if one[:2] in known] if known else []
         return [self.path / name for name in names if not (self.path / name).is_dir()]
 
     def orphans(self) -> list[Path]:
         """Directories with records that belong to no topic. Of those being deleted nothing is said."""
-        expected = {one.name for one in self.enrolled()}
+        expected = {one.name for one in self.registered()}
         names = sorted(self.directories - expected)
         return [self.path / name for name in names if topic_of(name) not in self.deleting]
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from equipoise.log.config import LogConfig
-from equipoise.log.producers import Producers
+from equipoise.log.partition import LoadedLog
+from equipoise.log.producer_state import ProducerStateManager
 from equipoise.log.recovery.misplaced import put_in_order
-from equipoise.log.segment import Segment
+from equipoise.log.segment import LogSegment
 from equipoise.log.storage.disk import (
     CHECKPOINT,
     PRODUCERS,
@@ -42,13 +43,7 @@ def _say(finding: str) -> None:
     _log.error("%s", finding)
 
 
-class Recovered(NamedTuple):
-    segments: list[Segment]
-    producers: Producers
-    checkpoint: Checkpoint
-
-
-def recover(files: PartitionFiles, config: LogConfig) -> Recovered:
+def recover(files: PartitionFiles, config: LogConfig) -> LoadedLog:
     """What a partition's directory holds, mended."""
     return Recovery(files, config).run()
 
@@ -71,11 +66,11 @@ class Recovery:
         self._mend = mend
         self._deep = deep
         self._tell = tell
-        self._segments: list[Segment] = []
+        self._segments: list[LogSegment] = []
 
-    def run(self) -> Recovered:
+    def run(self) -> LoadedLog:
         if not self._path.exists():
-            return Recovered([], Producers(), Checkpoint())
+            return LoadedLog([], ProducerStateManager(), Checkpoint())
         checkpoint = _read_checkpoint(self._path)
         paths = put_in_order(self._path, self._tell, mend=self._mend)
         for number, path in enumerate(paths):
@@ -86,7 +81,7 @@ class Recovery:
         end_offset = segments[-1].end_offset if segments else checkpoint.log_start_offset
         self._look_at_leftovers(segments, end_offset)
         cleaned = tuple((until, time) for until, time in checkpoint.cleaned if until <= end_offset)
-        return Recovered(segments, self._producers(segments, end_offset), checkpoint._replace(cleaned=cleaned))
+        return LoadedLog(segments, self._producers(segments, end_offset), checkpoint._replace(cleaned=cleaned))
 
     # Segments
 
@@ -107,7 +102,7 @@ class Recovery:
             self._put_aside(one, f"the segment before it was cut, its {one.stat().st_size} bytes were never synced")
         return False
 
-    def _drop_merged(self, segment: Segment) -> None:
+    def _drop_merged(self, segment: LogSegment) -> None:
         """Compaction merges segments into the one before, and a crash may leave them. Others are not ours to delete."""
         path = _path_of(segment)
         self._check(segment, seals=False)
@@ -116,7 +111,7 @@ class Recovery:
         else:
             self._put_aside(path, "the segment before it holds some of its offsets too")
 
-    def _check(self, segment: Segment, *, seals: bool = True) -> int:
+    def _check(self, segment: LogSegment, *, seals: bool = True) -> int:
         """Reads what no seal vouches for. How many bytes at the end are no good batch."""
         storage = segment.storage
         assert isinstance(storage, FileStorage)
@@ -129,14 +124,14 @@ class Recovery:
             return 0
         good = segment.sealed_size
         for position, header in _good_batches(segment):
-            segment.take_in(position, header, segment.modified)
+            segment.note_batch(position, header, segment.modified)
             good = position + header.size
         if self._mend and seals and good == storage.size:
             self._make_durable(segment, good)
         segment.storage.close()
         return storage.size - good
 
-    def _make_durable(self, segment: Segment, good: int) -> None:
+    def _make_durable(self, segment: LogSegment, good: int) -> None:
         storage = segment.storage
         assert isinstance(storage, FileStorage)
         storage.sync()
@@ -147,7 +142,7 @@ class Recovery:
             segment.sealed_size = good
         storage.close()
 
-    def _cut(self, segment: Segment, bad: int, why: str) -> None:
+    def _cut(self, segment: LogSegment, bad: int, why: str) -> None:
         """Bytes that only a crash in the middle of a write leaves are gone; of others a copy stays."""
         if not bad:
             return
@@ -181,7 +176,7 @@ class Recovery:
                     "a segment file is gone or damaged. Restore it and restart; until then readers go on behind the gap"
                 )
 
-    def _without_the_deleted(self, log_start_offset: int) -> list[Segment]:
+    def _without_the_deleted(self, log_start_offset: int) -> list[LogSegment]:
         """Finishes a deletion that was under way. The last segment stays if the log ends where it starts."""
         kept = []
         for segment in self._segments:
@@ -192,7 +187,7 @@ class Recovery:
                 kept.append(segment)
         return kept
 
-    def _delete(self, segment: Segment, why: str) -> None:
+    def _delete(self, segment: LogSegment, why: str) -> None:
         if self._mend:
             _log.info("%s: deleted, %s", _path_of(segment), why)
             segment.storage.delete()
@@ -205,7 +200,7 @@ class Recovery:
 
     # What lies beside them
 
-    def _look_at_leftovers(self, segments: list[Segment], end_offset: int) -> None:
+    def _look_at_leftovers(self, segments: list[LogSegment], end_offset: int) -> None:
         """Half-made files, and seals without a segment: left by a deletion, or by a file that has got lost."""
         start = segments[0].base_offset if segments else end_offset
         for file in self._path.iterdir():
@@ -217,7 +212,7 @@ class Recovery:
             if self._mend:
                 file.unlink()
 
-    def _tells_of_loss(self, seal: Path, start: int, segments: list[Segment]) -> bool:
+    def _tells_of_loss(self, seal: Path, start: int, segments: list[LogSegment]) -> bool:
         end, base = read_note(seal, lambda content: int(content["end_offset"])), int(seal.stem)
         if end is None or base < start or any(one.base_offset < base < one.end_offset for one in segments):
             return False
@@ -227,13 +222,13 @@ class Recovery:
         )
         return True
 
-    def _producers(self, segments: list[Segment], end_offset: int) -> Producers:
+    def _producers(self, segments: list[LogSegment], end_offset: int) -> ProducerStateManager:
         """The last snapshot, and the batches written after it.
 
         Of no use is a snapshot from beyond the log's end, or one after which batches were deleted: it would have
         a producer repeat what nobody remembers. One that is not known at all may go on as it likes.
         """
-        snapshot = read_note(self._path / PRODUCERS, _snapshot) or (0, Producers())
+        snapshot = read_note(self._path / PRODUCERS, _snapshot) or (0, ProducerStateManager())
         oldest = segments[0].base_offset if segments else end_offset
         if snapshot[0] > end_offset:
             self._tell(
@@ -243,7 +238,7 @@ class Recovery:
         if not oldest <= snapshot[0] <= end_offset:
             if self._mend:
                 (self._path / PRODUCERS).unlink(missing_ok=True)
-            snapshot = (oldest, Producers())
+            snapshot = (oldest, ProducerStateManager())
         offset, producers = snapshot
         for segment in segments if self._mend else ():
             if segment.end_offset <= offset:  # most of them: no need to open their files
@@ -253,8 +248,8 @@ class Recovery:
         return producers
 
 
-def _snapshot(content: dict[str, Any]) -> tuple[int, Producers]:
-    return int(content["offset"]), Producers.from_json(content["producers"])
+def _snapshot(content: dict[str, Any]) -> tuple[int, ProducerStateManager]:
+    return int(content["offset"]), ProducerStateManager.from_json(content["producers"])
 
 
 def _read_checkpoint(path: Path) -> Checkpoint:
@@ -270,19 +265,19 @@ def _read_checkpoint(path: Path) -> Checkpoint:
     )
 
 
-def _open(path: Path, files: PartitionFiles, config: LogConfig) -> Segment:
+def _open(path: Path, files: PartitionFiles, config: LogConfig) -> LogSegment:
     status = path.stat()
-    segment = Segment(int(path.stem), FileStorage(path, status.st_size, files.disk), config.index_interval_bytes)
+    segment = LogSegment(int(path.stem), FileStorage(path, status.st_size, files.disk), config.index_interval_bytes)
     segment.modified = status.st_mtime_ns // 1_000_000
     return segment
 
 
-def _path_of(segment: Segment) -> Path:
+def _path_of(segment: LogSegment) -> Path:
     assert isinstance(segment.storage, FileStorage)
     return segment.storage.path
 
 
-def _unseal(segment: Segment, seal: dict[str, Any]) -> bool:
+def _unseal(segment: LogSegment, seal: dict[str, Any]) -> bool:
     """A seal that is not what it should be is worth nothing: the segment is read instead."""
     try:
         return segment.unseal(seal)
@@ -291,7 +286,7 @@ def _unseal(segment: Segment, seal: dict[str, Any]) -> bool:
         return False
 
 
-def _good_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
+def _good_batches(segment: LogSegment) -> Iterator[tuple[int, BatchHeader]]:
     (view,) = segment.storage.views(0, segment.size)
     for position, header in iter_headers(view, segment.sealed_size):
         in_order = header.base_offset >= segment.end_offset and header.last_offset_delta >= 0

@@ -17,8 +17,8 @@ from uuid import uuid4
 from equipoise.log.config import LogConfig
 from equipoise.log.partition import Flush, PartitionLog
 from equipoise.log.recovery.inventory import PARTITION, TOPICS, Inventory, TopicRecord, some
+from equipoise.log.recovery.partition_registry import PartitionRegistry, RegisteredPartition
 from equipoise.log.recovery.recovery import recover
-from equipoise.log.recovery.roster import Enrolled, Roster
 from equipoise.log.storage.disk import DELETED, Disk, PartitionFiles, put_aside, read_json, write_json
 from equipoise.log.storage.faults import remedy
 from equipoise.log.storage.memory import MemoryFiles
@@ -115,9 +115,9 @@ class DataDirectory:
                 len(orphans),
                 some(orphans),
             )
-        self._roster = Roster(self.path, self._disk.faults)
+        self._registry = PartitionRegistry(self.path, self._disk.faults)
         if found.topics:
-            self._roster.begin(one for one in found.enrolled() if (self.path / one.name).is_dir())
+            self._registry.begin(one for one in found.registered() if (self.path / one.name).is_dir())
         return set(orphans)
 
     def load_topics(self) -> list[TopicRecord]:
@@ -143,22 +143,22 @@ class DataDirectory:
         name = f"{topic}-{partition}"
         if not PARTITION.fullmatch(name):
             raise UsageError(f"{topic!r} is no topic name: 1 to 249 of letters, digits, '.', '_' and '-'")
-        files = PartitionFiles(self.path / name, self._disk, partial(self._enroll, self._by_name.get(topic), name))
+        files = PartitionFiles(self.path / name, self._disk, partial(self._register, self._by_name.get(topic), name))
         try:
             if name in self._orphans:
                 self._orphans.discard(name)
                 _log.error("%s: records of another topic of this name are kept in %s", name, put_aside(files.path))
-            log = PartitionLog(name, config, files, *recover(files, config), flush=self._flush)
+            log = PartitionLog(name, config, files, recover(files, config), flush=self._flush)
         except OSError as error:
             raise _unusable(files.path, error) from error
         self._logs[topic, partition] = log
         return log
 
-    def _enroll(self, topic: TopicRecord | None, name: str) -> None:
+    def _register(self, topic: TopicRecord | None, name: str) -> None:
         """On any thread, when the partition's directory is durable. By then another topic may have the name."""
         now = self._by_name.get(topic.name) if topic is not None else None
         if topic is not None and now is not None and now.topic_id == topic.topic_id:
-            self._roster.add(Enrolled(now.topic_id.hex(), name, str(now.partitions)))
+            self._registry.add(RegisteredPartition(now.topic_id.hex(), name, str(now.partitions)))
 
     def delete_topics(self, topics: Collection[str]) -> None:
         """Takes the partitions out of sight at once; a thread then removes them, however big they are."""

@@ -15,8 +15,8 @@ from uuid import uuid4
 
 from crc32c import crc32c
 
-from equipoise.log.producers import Producers
-from equipoise.log.segment import Segment
+from equipoise.log.producer_state import ProducerStateManager
+from equipoise.log.segment import LogSegment
 from equipoise.log.storage.faults import Faults, ShortageError, shortage
 from equipoise.log.storage.medium import Checkpoint, Replacement, Storage, TailNotCutError
 from equipoise.log.storage.open_files import OpenFiles
@@ -323,7 +323,7 @@ class DiskSyncTask:
     """
 
     def __init__(
-        self, files: PartitionFiles, end_offset: int, written: Sequence[Segment], finished: Sequence[Segment]
+        self, files: PartitionFiles, end_offset: int, written: Sequence[LogSegment], finished: Sequence[LogSegment]
     ) -> None:
         self.end_offset = end_offset
         self.sealed = [(segment, segment.size) for segment in finished]
@@ -331,7 +331,7 @@ class DiskSyncTask:
         self._files = files
         self._to_sync: list[_Descriptor | Path] = []
         self._directories: set[Path] = set()
-        self._enrolls = False
+        self._registers = False
         for segment in written:
             self._add(_file_of(segment.storage))
 
@@ -341,7 +341,7 @@ class DiskSyncTask:
         self._to_sync.append(storage.descriptor or storage.path)
         storage.unsynced = False
         if storage.created:
-            self._enrolls = True
+            self._registers = True
             storage.created = False
             self._directories |= {storage.path.parent, storage.path.parent.parent}
 
@@ -355,8 +355,8 @@ class DiskSyncTask:
         for directory in list(self._directories):
             sync_directory(directory)
             self._directories.remove(directory)
-        if self._enrolls:
-            self._files.enroll()
+        if self._registers:
+            self._files.register()
         for path, content in self.notes.items():
             write_note(path, content, self._files.disk.faults)
 
@@ -371,11 +371,11 @@ class PartitionFiles:
 
     volatile = False
 
-    def __init__(self, path: Path, disk: Disk | None = None, enroll: Callable[[], None] = lambda: None) -> None:
-        """`enroll` is called, on any thread, when the directory is durable."""
+    def __init__(self, path: Path, disk: Disk | None = None, register: Callable[[], None] = lambda: None) -> None:
+        """`register` is called, on any thread, when the directory is durable."""
         self.path = path
         self.disk = disk or Disk()
-        self.enroll = enroll
+        self.register = register
         self.deleted = False
 
     @property
@@ -408,7 +408,7 @@ class PartitionFiles:
         source.close()
         source.disk = self.disk
 
-    def _forget(self, merged: Sequence[Segment]) -> None:
+    def _forget(self, merged: Sequence[LogSegment]) -> None:
         """Removes what a renamed segment now holds. Not before the rename is durable; recovery sees the overlap."""
         try:
             sync_directory(self.path)
@@ -418,7 +418,11 @@ class PartitionFiles:
             _log.warning("%s: merged segments are left for the next start to remove: %s", self.path, error)
 
     def sync_task(
-        self, end_offset: int, written: Sequence[Segment], finished: Sequence[Segment], producers: Producers
+        self,
+        end_offset: int,
+        written: Sequence[LogSegment],
+        finished: Sequence[LogSegment],
+        producers: ProducerStateManager,
     ) -> DiskSyncTask:
         task = DiskSyncTask(self, end_offset, written, finished)
         if finished:

@@ -29,7 +29,7 @@ def shortage(error: OSError) -> OSError:
     return ShortageError(error.errno, error.strerror, error.filename)
 
 
-class Kind(Enum):
+class FaultKind(Enum):
     """What is refused, and what to do about it."""
 
     DISK_FULL = "disk full", "free space on the disk, delete topics, or lower retention.bytes"
@@ -44,16 +44,16 @@ class Kind(Enum):
 
 
 _KINDS = {
-    errno.ENOSPC: Kind.DISK_FULL,
-    errno.EDQUOT: Kind.DISK_FULL,
-    errno.EFBIG: Kind.DISK_FULL,
-    errno.EROFS: Kind.READ_ONLY,
-    errno.EACCES: Kind.READ_ONLY,
-    errno.EPERM: Kind.READ_ONLY,
-    errno.EMFILE: Kind.DESCRIPTORS,
-    errno.ENFILE: Kind.DESCRIPTORS,
-    errno.ENOMEM: Kind.MEMORY,
-    errno.EAGAIN: Kind.MEMORY,
+    errno.ENOSPC: FaultKind.DISK_FULL,
+    errno.EDQUOT: FaultKind.DISK_FULL,
+    errno.EFBIG: FaultKind.DISK_FULL,
+    errno.EROFS: FaultKind.READ_ONLY,
+    errno.EACCES: FaultKind.READ_ONLY,
+    errno.EPERM: FaultKind.READ_ONLY,
+    errno.EMFILE: FaultKind.DESCRIPTORS,
+    errno.ENFILE: FaultKind.DESCRIPTORS,
+    errno.ENOMEM: FaultKind.MEMORY,
+    errno.EAGAIN: FaultKind.MEMORY,
 }
 
 
@@ -63,7 +63,7 @@ def is_refusal(error: OSError) -> bool:
 
 
 def remedy(error: OSError) -> str:
-    return _KINDS.get(error.errno or 0, Kind.DISK).remedy
+    return _KINDS.get(error.errno or 0, FaultKind.DISK).remedy
 
 
 class _Fault:
@@ -80,11 +80,11 @@ class Faults:
         self.any = False  # read before each write: most of the time that is all
         self._clock = clock
         self._lock = Lock()
-        self._under_way: dict[Kind, _Fault] = {}
+        self._under_way: dict[FaultKind, _Fault] = {}
 
     def report(self, error: OSError, what: str | Path, size: int = 0) -> None:
         """`what` has failed, a file or what was to be done with it; `size` bytes were to be written."""
-        kind = _KINDS.get(error.errno or 0, Kind.DISK)
+        kind = _KINDS.get(error.errno or 0, FaultKind.DISK)
         with self._lock:
             now = self._clock()
             is_new = kind not in self._under_way
@@ -103,16 +103,16 @@ class Faults:
 
     def wrote(self, path: str | Path, size: int) -> None:
         """A write has succeeded: any fault of the disk is over, if the write is as large as those refused."""
-        for kind in (Kind.DISK_FULL, Kind.READ_ONLY, Kind.DISK):
+        for kind in (FaultKind.DISK_FULL, FaultKind.READ_ONLY, FaultKind.DISK):
             self._succeeded(kind, path, size)
         self.opened(path)
 
     def opened(self, path: str | Path) -> None:
         """A file could be opened."""
-        for kind in (Kind.DESCRIPTORS, Kind.MEMORY):
+        for kind in (FaultKind.DESCRIPTORS, FaultKind.MEMORY):
             self._succeeded(kind, path, 0)
 
-    def _succeeded(self, kind: Kind, path: str | Path, size: int) -> None:
+    def _succeeded(self, kind: FaultKind, path: str | Path, size: int) -> None:
         with self._lock:
             fault = self._under_way.get(kind)
             now = self._clock()

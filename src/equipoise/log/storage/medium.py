@@ -10,8 +10,8 @@ from equipoise.log.storage.faults import Faults
 from equipoise.wire.records.batch import Buffer
 
 if TYPE_CHECKING:
-    from equipoise.log.producers import Producers
-    from equipoise.log.segment import Segment
+    from equipoise.log.producer_state import ProducerStateManager
+    from equipoise.log.segment import LogSegment
 
 
 class Checkpoint(NamedTuple):
@@ -52,8 +52,8 @@ class Storage(Protocol):
 class Replacement(NamedTuple):
     """Neighbouring segments, and the one compacted segment that takes their place."""
 
-    old: Sequence[Segment]
-    new: Segment
+    old: Sequence[LogSegment]
+    new: LogSegment
 
 
 class SyncTask(Protocol):
@@ -62,7 +62,7 @@ class SyncTask(Protocol):
     end_offset: int
 
     @property
-    def sealed(self) -> Sequence[tuple[Segment, int]]:
+    def sealed(self) -> Sequence[tuple[LogSegment, int]]:
         """Segments, and up to which size they are sealed when this is done."""
 
     def run(self) -> None:
@@ -96,7 +96,11 @@ class Files(Protocol):
         """A crash on the way leaves either the old segments or the new one. On OSError nothing has changed."""
 
     def sync_task(
-        self, end_offset: int, written: Sequence[Segment], finished: Sequence[Segment], producers: Producers
+        self,
+        end_offset: int,
+        written: Sequence[LogSegment],
+        finished: Sequence[LogSegment],
+        producers: ProducerStateManager,
     ) -> SyncTask | None:
         """Syncs `written`, then seals `finished` and notes the state of the producers."""
 

@@ -11,8 +11,8 @@ from equipoise.log.storage.faults import Faults
 from equipoise.wire.records.batch import Buffer
 
 if TYPE_CHECKING:
-    from equipoise.log.producers import Producers
-    from equipoise.log.segment import Segment
+    from equipoise.log.producer_state import ProducerStateManager
+    from equipoise.log.segment import LogSegment
     from equipoise.log.storage.medium import Checkpoint, Replacement
 
 _FIRST_BLOCK = 4096
@@ -87,7 +87,11 @@ class MemoryFiles:
         replacement.new.sealed_size = replacement.new.size
 
     def sync_task(
-        self, end_offset: int, written: Sequence[Segment], finished: Sequence[Segment], producers: Producers
+        self,
+        end_offset: int,
+        written: Sequence[LogSegment],
+        finished: Sequence[LogSegment],
+        producers: ProducerStateManager,
     ) -> None:
         pass
 

@@ -21,7 +21,7 @@ MAX_RECORD_ERRORS = 10_000  # named one by one, as many as librdkafka puts into 
 Pause = Callable[[], object]
 
 
-class InvalidRecordsError(KafkaError):
+class RecordValidationError(KafkaError):
     """Some records of a batch are bad: `indexes` tells which (KIP-467). None of the batch is appended."""
 
     message_of_each = "a record of a topic with cleanup.policy=compact needs a key"
@@ -31,7 +31,7 @@ class InvalidRecordsError(KafkaError):
         self.indexes = indexes
 
 
-class Incoming(NamedTuple):
+class BatchValidation(NamedTuple):
     """What is to be done with a batch."""
 
     check_keys: bool
@@ -65,8 +65,8 @@ class Incoming(NamedTuple):
 
 
 def check_keys(batch: Buffer, header: BatchHeader) -> None:
-    """Raises InvalidRecordsError for a batch that compaction could not work with."""
-    Incoming(check_keys=True).run(batch, header, lambda: None)
+    """Raises RecordValidationError for a batch that compaction could not work with."""
+    BatchValidation(check_keys=True).run(batch, header, lambda: None)
 
 
 def _check_keys(data: bytes | memoryview, header: BatchHeader, pause: Pause) -> None:
@@ -80,7 +80,7 @@ def _check_keys(data: bytes | memoryview, header: BatchHeader, pause: Pause) -> 
         if index % _PAUSE_RECORDS == _PAUSE_RECORDS - 1:
             pause()
     if missing:
-        raise InvalidRecordsError(
+        raise RecordValidationError(
             missing,
             f"{count} of {header.record_count} records have no key, the first at index {missing[0]}; "
             "a topic with cleanup.policy=compact needs one in each",

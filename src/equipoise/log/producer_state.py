@@ -17,7 +17,7 @@ _BATCHES_KEPT = 5
 _MAX_SEQUENCE = 0x7FFFFFFF
 
 
-class ProducedBatch(NamedTuple):
+class BatchMetadata(NamedTuple):
     first_sequence: int
     last_sequence: int
     base_offset: int
@@ -25,19 +25,19 @@ class ProducedBatch(NamedTuple):
     timestamp: int
 
 
-class Producer(NamedTuple):
+class ProducerStateEntry(NamedTuple):
     epoch: int
-    batches: tuple[ProducedBatch, ...]
+    batches: tuple[BatchMetadata, ...]
     last_seen: int
 
 
-class Producers:
+class ProducerStateManager:
     """State by producer id. `prepare` decides, `commit` remembers once the batches are written."""
 
-    def __init__(self, producers: Mapping[int, Producer] | None = None) -> None:
-        self._producers: dict[int, Producer] = dict(producers or {})
+    def __init__(self, producers: Mapping[int, ProducerStateEntry] | None = None) -> None:
+        self._producers: dict[int, ProducerStateEntry] = dict(producers or {})
 
-    def duplicate_of(self, batches: Iterable[tuple[int, BatchHeader]]) -> ProducedBatch | None:
+    def duplicate_of(self, batches: Iterable[tuple[int, BatchHeader]]) -> BatchMetadata | None:
         """The batch already in the log that one of these (position, header) repeats."""
         for _, header in batches:
             known = self._producers.get(header.producer_id)
@@ -48,9 +48,9 @@ class Producers:
                     return batch
         return None
 
-    def prepare(self, headers: Iterable[BatchHeader], now: int) -> dict[int, Producer]:
+    def prepare(self, headers: Iterable[BatchHeader], now: int) -> dict[int, ProducerStateEntry]:
         """The state after these batches (with their final offsets). Raises KafkaError if one may not follow."""
-        prepared: dict[int, Producer] = {}
+        prepared: dict[int, ProducerStateEntry] = {}
         for header in headers:
             if header.producer_id >= 0:
                 known = prepared.get(header.producer_id) or self._producers.get(header.producer_id)
@@ -58,7 +58,7 @@ class Producers:
                 prepared[header.producer_id] = _after(known, header, now)
         return prepared
 
-    def commit(self, prepared: Mapping[int, Producer]) -> None:
+    def commit(self, prepared: Mapping[int, ProducerStateEntry]) -> None:
         self._producers.update(prepared)
 
     def replay(self, header: BatchHeader) -> None:
@@ -83,16 +83,16 @@ class Producers:
         return [[id_, *producer] for id_, producer in self._producers.items()]
 
     @classmethod
-    def from_json(cls, rows: Iterable[Any]) -> Producers:
+    def from_json(cls, rows: Iterable[Any]) -> ProducerStateManager:
         return cls(
             {
-                id_: Producer(epoch, tuple(ProducedBatch(*batch) for batch in batches), last_seen)
+                id_: ProducerStateEntry(epoch, tuple(BatchMetadata(*batch) for batch in batches), last_seen)
                 for id_, epoch, batches, last_seen in rows
             }
         )
 
 
-def _check(known: Producer | None, header: BatchHeader) -> None:
+def _check(known: ProducerStateEntry | None, header: BatchHeader) -> None:
     if known is None:
         return
     if header.producer_epoch < known.epoch:
@@ -112,8 +112,8 @@ def _check(known: Producer | None, header: BatchHeader) -> None:
         )
 
 
-def _after(known: Producer | None, header: BatchHeader, seen: int) -> Producer:
-    batch = ProducedBatch(
+def _after(known: ProducerStateEntry | None, header: BatchHeader, seen: int) -> ProducerStateEntry:
+    batch = BatchMetadata(
         header.base_sequence,
         header.last_sequence,
         header.base_offset,
@@ -121,4 +121,4 @@ def _after(known: Producer | None, header: BatchHeader, seen: int) -> Producer:
         header.max_timestamp,
     )
     earlier = known.batches if known is not None and known.epoch == header.producer_epoch else ()
-    return Producer(header.producer_epoch, (*earlier, batch)[-_BATCHES_KEPT:], seen)
+    return ProducerStateEntry(header.producer_epoch, (*earlier, batch)[-_BATCHES_KEPT:], seen)

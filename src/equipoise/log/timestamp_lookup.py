@@ -25,26 +25,26 @@ _PAUSE_RECORDS = 1024
 _MAX_TIMESTAMP = 2**63 - 1
 
 
-class Budget:
+class LookupBudget:
     """Work that the look-ups of one request may cost together: some 16 million records, or a gigabyte expanded."""
 
     def __init__(self) -> None:
         self.left = _BUDGET
 
 
-class Lookup:
+class TimestampLookup:
     """Of the first record with a timestamp of at least `timestamp`; None: of the latest there is.
 
     While `advance`, on the loop's thread, says so: `search`, on any. Then `found` is (timestamp, offset), or None.
     """
 
-    def __init__(self, log: PartitionLog, timestamp: int | None, budget: Budget | None = None) -> None:
+    def __init__(self, log: PartitionLog, timestamp: int | None, budget: LookupBudget | None = None) -> None:
         self.found: tuple[int, int] | None = None
         self._log = log
-        self._budget = budget or Budget()
+        self._budget = budget or LookupBudget()
         self._from = log.log_start_offset
         if timestamp is None:
-            timestamp, offset = log.latest_batch()
+            timestamp, offset = log.batch_of_max_timestamp()
             self._from = max(self._from, offset)
         self._timestamp = timestamp
         self._in_vain = 0
@@ -53,7 +53,7 @@ class Lookup:
     def advance(self) -> bool:
         """Finds the next batch to look into. The log may have changed since the last one: nothing is remembered."""
         if self.found is None and self._timestamp >= 0:
-            self._batch = self._log.batch_as_late_as(self._timestamp, self._from)
+            self._batch = self._log.find_batch_by_timestamp(self._timestamp, self._from)
         if self.found is not None or self._batch is None:
             return False
         if self._in_vain < _MOST_IN_VAIN and self._budget.left > 0:

@@ -17,30 +17,30 @@ from crc32c import crc32c
 from equipoise.log.storage.disk import fdatasync, open_file, sync_directory
 from equipoise.log.storage.faults import Faults
 
-ROSTER = "partitions.list"
+REGISTRY = "partitions.list"
 
 
-class Enrolled(NamedTuple):
+class RegisteredPartition(NamedTuple):
     topic_id: str
     name: str  # of the directory
     partitions: str  # that the topic has: groups are found by it
 
 
-class Roster:
+class PartitionRegistry:
     """Any thread may add to it."""
 
     def __init__(self, directory: Path, faults: Faults) -> None:
-        self._path = directory / ROSTER
+        self._path = directory / REGISTRY
         self._faults = faults
         self._lock = Lock()
-        self._known: set[Enrolled] = set()
+        self._known: set[RegisteredPartition] = set()
 
-    def begin(self, present: Iterable[Enrolled]) -> None:
+    def begin(self, present: Iterable[RegisteredPartition]) -> None:
         """Writes down who is there now, if that is news."""
         self._known = set(present)
-        if self._known == read_roster(self._path.parent):
+        if self._known == read_registry(self._path.parent):
             return
-        temporary = self._path.with_name(ROSTER + ".tmp")
+        temporary = self._path.with_name(REGISTRY + ".tmp")
         with open(temporary, "wb") as file:
             file.write(b"".join(map(_line, sorted(self._known))))
             file.flush()
@@ -48,7 +48,7 @@ class Roster:
         temporary.replace(self._path)
         sync_directory(self._path.parent)
 
-    def add(self, one: Enrolled) -> None:
+    def add(self, one: RegisteredPartition) -> None:
         """Durable when it returns; a fault is told, and tried again with the next segment of the partition."""
         with self._lock:
             if one in self._known:
@@ -60,7 +60,7 @@ class Roster:
             else:
                 self._known.add(one)
 
-    def _append(self, one: Enrolled) -> None:
+    def _append(self, one: RegisteredPartition) -> None:
         is_new = not self._path.exists()
         descriptor = open_file(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
@@ -72,25 +72,25 @@ class Roster:
             sync_directory(self._path.parent)
 
 
-def read_roster(directory: Path) -> set[Enrolled]:
+def read_registry(directory: Path) -> set[RegisteredPartition]:
     try:
-        lines = (directory / ROSTER).read_text(errors="replace").splitlines()
+        lines = (directory / REGISTRY).read_text(errors="replace").splitlines()
     except FileNotFoundError:
         return set()
-    return {one for line in lines if (one := _enrolled(line.split())) is not None}
+    return {one for line in lines if (one := _registered(line.split())) is not None}
 
 
-def _line(one: Enrolled) -> bytes:
+def _line(one: RegisteredPartition) -> bytes:
     """The empty line keeps it apart from one before it that was torn."""
     return f"\n{' '.join(one)} {_checksum(one)}\n".encode()
 
 
-def _checksum(one: Enrolled) -> str:
+def _checksum(one: RegisteredPartition) -> str:
     return f"{crc32c(' '.join(one).encode()):08x}"
 
 
-def _enrolled(words: list[str]) -> Enrolled | None:
+def _registered(words: list[str]) -> RegisteredPartition | None:
     if len(words) != 4:
         return None
-    one = Enrolled(*words[:3])
+    one = RegisteredPartition(*words[:3])
     return one if words[3] == _checksum(one) else None

@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 from log_helpers import NOW, Medium, append, batch, put, values
 
-from equipoise.log import lookup as lookup_module
+from equipoise.log import timestamp_lookup as lookup_module
 from equipoise.log.config import LogConfig
-from equipoise.log.lookup import Budget, Lookup
 from equipoise.log.partition import PartitionLog
+from equipoise.log.timestamp_lookup import LookupBudget, TimestampLookup
 from equipoise.wire.errors import KafkaError
 from equipoise.wire.records.batch import Codec, crc_of, read_header, write_header
 
@@ -49,7 +49,7 @@ def test_batches_that_promise_too_much_are_passed_over(log: PartitionLog) -> Non
 
 
 def test_segments_may_be_deleted_between_the_steps(log: PartitionLog) -> None:
-    lookup = Lookup(log, NOW + 10)
+    lookup = TimestampLookup(log, NOW + 10)
     assert lookup.advance()
     log.flush()
     log.delete_records(9)
@@ -60,7 +60,7 @@ def test_segments_may_be_deleted_between_the_steps(log: PartitionLog) -> None:
 
 
 def test_segments_may_be_compacted_between_the_steps(log: PartitionLog) -> None:
-    lookup = Lookup(log, NOW + 10)
+    lookup = TimestampLookup(log, NOW + 10)
     assert lookup.advance()
     log._roll()
     log.flush()
@@ -75,7 +75,7 @@ def test_segments_may_be_compacted_between_the_steps(log: PartitionLog) -> None:
 
 
 def test_a_log_may_be_deleted_between_the_steps(log: PartitionLog) -> None:
-    lookup = Lookup(log, NOW + 10)
+    lookup = TimestampLookup(log, NOW + 10)
     assert lookup.advance()
     log.delete()
     lookup.search()
@@ -89,14 +89,14 @@ def test_after_some_batches_in_vain_the_next_is_believed(log: PartitionLog, monk
 
 
 def test_the_look_ups_of_a_request_have_one_budget(log: PartitionLog) -> None:
-    budget = Budget()
-    assert Lookup(log, NOW + 10, budget).run() == FOUND
+    budget = LookupBudget()
+    assert TimestampLookup(log, NOW + 10, budget).run() == FOUND
     before = budget.left
-    assert Lookup(log, NOW, budget).run() == (NOW, 0)
+    assert TimestampLookup(log, NOW, budget).run() == (NOW, 0)
     assert before - 1000 < budget.left < before
     budget.left = 0
-    assert Lookup(log, NOW, budget).run() == (NOW + 10, 0)
-    assert Lookup(log, NOW + 11, budget).run() == (NOW + 11, 13)
+    assert TimestampLookup(log, NOW, budget).run() == (NOW + 10, 0)
+    assert TimestampLookup(log, NOW + 11, budget).run() == (NOW + 11, 13)
 
 
 def test_a_batch_that_expands_too_far_is_believed(medium: Medium, monkeypatch: pytest.MonkeyPatch) -> None:
