@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from equipoise.client import Consumer
-from equipoise.console.demo_members import GROUP, SESSION_MS
-from equipoise.console.demo_orders import TOPIC
+from equipoise.console.demo.members import GROUP, SESSION_MS
+from equipoise.console.demo.orders import TOPIC
 
 
 def main(name: str, directory: str, bootstrap_servers: str) -> None:

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from equipoise.console import demo, demo_members
-from equipoise.console.demo_accounts import Output, account, read_output
-from equipoise.console.demo_plot import Span, spans
-from equipoise.console.demo_watch import Look
+from equipoise.console.demo import members, with_spark
+from equipoise.console.demo.accounts import Output, account, read_output
+from equipoise.console.demo.picture import Span, spans
+from equipoise.console.demo.watch import Look
 from tests.commands import Command
 
 SCRIPT = Path(__file__).with_name("demo_query.py")
@@ -23,11 +23,11 @@ SCRIPT = Path(__file__).with_name("demo_query.py")
 def test_the_play(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Processes that are killed with SIGKILL and one that is not; only Spark itself is left out."""
     monkeypatch.setattr(
-        demo_members,
+        members,
         "query_command",
         lambda name, directory, servers: [sys.executable, str(SCRIPT), name, str(directory), servers],
     )
-    monkeypatch.setattr(demo, "_FLOW_S", 1.0)
+    monkeypatch.setattr(with_spark, "_FLOW_S", 1.0)
     picture = tmp_path / "picture.png"
     ended = command("demo", "--picture", str(picture))
     assert ended.status == 0, ended
@@ -35,6 +35,14 @@ def test_the_play(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert re.search(r"sent no heartbeat for [\d.]+ s", ended.out)
     assert f"Who had which partition when: {picture}" in ended.out
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_spark(command: Command) -> None:
+    ended = command("demo", "--without-spark")
+    assert ended.status == 0, ended
+    assert "None is missing. None is there twice" in ended.out
+    assert re.search(r"why +consumer-1-\w+ \(client consumer-1, 127.0.0.1\) left", ended.out), ended.out
+    assert "4 of 12 partitions" in ended.out
 
 
 @pytest.mark.soak
@@ -62,7 +70,7 @@ def test_make_run(tmp_path: Path) -> None:
 
 def test_a_query_that_ends_is_told_of(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fails = "import sys; print('equipoise: no luck', file=sys.stderr); sys.exit(2)"
-    monkeypatch.setattr(demo_members, "query_command", lambda *_: [sys.executable, "-c", fails])
+    monkeypatch.setattr(members, "query_command", lambda *_: [sys.executable, "-c", fails])
     ended = command("demo", "--picture", str(tmp_path / "picture.png"))
     assert ended.status == 2
     assert ended.err == "equipoise: query-1 ended: equipoise: no luck\n"
@@ -122,5 +130,5 @@ def test_only_files_that_spark_lists_count(tmp_path: Path) -> None:
 
 
 def test_spans_of_a_partition() -> None:
-    looks = [Look(at, owners, frozenset(), 0) for at, owners in ((0, {}), (1, {0: "a"}), (2, {0: "a"}), (3, {0: "b"}))]
+    looks = [Look(at, owners, 0) for at, owners in ((0, {}), (1, {0: "a"}), (2, {0: "a"}), (3, {0: "b"}))]
     assert list(spans(looks, 1)) == [Span(0, "", 0, 1), Span(0, "a", 1, 3), Span(0, "b", 3, 3)]

@@ -75,16 +75,15 @@ def serve(listen: str, data: Path | None, memory: bool, settings: tuple[str, ...
 
 
 @app.command(short_help="A group through a join and a kill, accounted for.")
-@click.option("--without-spark", is_flag=True, help="Ten seconds with a stock client instead; needs no Java.")
+@click.option("--without-spark", is_flag=True, help="Ten seconds with stock consumers instead; needs no Java.")
 @file_option("--picture", default="equipoise-demo.png", show_default=True, help="Where to draw.")
 def demo(without_spark: bool, picture: Path) -> None:
     """Spark queries and a plain consumer share a group, one joins, one is killed: every order is accounted for."""
     if without_spark:
-        from equipoise.console.demo_small import run_small_demo
+        from equipoise.console.demo.without_spark import run_small_demo
 
-        run_small_demo()
-        return
-    from equipoise.console.demo import run_demo
+        sys.exit(not run_small_demo())
+    from equipoise.console.demo.with_spark import run_demo
 
     sys.exit(not run_demo(picture))
 

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from equipoise.broker import Broker
 from equipoise.broker.server import Server
-from equipoise.console.demo_members import GROUP
-from equipoise.console.demo_orders import TOPIC
+from equipoise.console.demo.members import GROUP
+from equipoise.console.demo.orders import TOPIC
 from equipoise.coordinator.journal import Rebalance
-from equipoise.wire.consumer_protocol import decode_assignment
 
 _STEP_S = 0.2
 
@@ -23,7 +22,6 @@ class Look(NamedTuple):
 
     at: float
     owners: dict[int, str]
-    members: frozenset[str]
     lag: int
 
 
@@ -33,7 +31,7 @@ class Watch:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._begun = time.time()
-        self.looks: list[Look] = [Look(0.0, {}, frozenset(), 0)]
+        self.looks: list[Look] = [Look(0.0, {}, 0)]
         self.events: list[tuple[float, str]] = []
 
     @property
@@ -59,26 +57,14 @@ class Watch:
 
     def _look(self, ending: threading.Event) -> None:
         while not ending.wait(_STEP_S):
-            owners, members, lag = self._broker.call(_state)
-            self.looks.append(Look(self.now(), owners, members, lag))
+            owners = self._broker.groups[GROUP].owners if GROUP in self._broker.groups else {}
+            lag = sum(self._broker.topics[TOPIC].end_offsets) - self._broker.call(_committed)
+            self.looks.append(Look(self.now(), {number: owner for (_, number), owner in owners.items()}, lag))
 
     def rebalances(self) -> list[tuple[float, Rebalance]]:
         """Each with its begin."""
-        entries = self._broker.call(
-            lambda server: list(server.groups.shard_of(GROUP).core.groups[GROUP].journal.entries)
-        )
-        return [(entry.started / 1000 - self._begun, entry) for entry in entries]
+        return [(entry.started / 1000 - self._begun, entry) for entry in self._broker.groups[GROUP].rebalances]
 
 
-def _state(server: Server) -> tuple[dict[int, str], frozenset[str], int]:
-    shard = server.groups.shard_of(GROUP).core
-    group = shard.groups.get(GROUP)
-    owners: dict[int, str] = {}
-    members = [] if group is None else list(group.members.values())
-    for member in members:
-        if member.assignment:
-            found = decode_assignment(member.assignment).assigned_partitions
-            owners |= dict.fromkeys(found.get(TOPIC, ()), member.client_id)
-    committed = sum(one.offset for _, _, one in shard.offsets.of_group(GROUP))
-    ends = sum(partition.log.high_watermark for partition in server.topics.require(TOPIC).partitions)
-    return owners, frozenset(member.client_id for member in members), ends - committed
+def _committed(server: Server) -> int:
+    return sum(one.offset for _, _, one in server.groups.shard_of(GROUP).core.offsets.of_group(GROUP))

@@ -66,7 +66,7 @@ class Account:
 
     def _seen_again(self) -> str:
         if not self.again:
-            return "None is there twice: the query that was killed had no batch under way that it had written."
+            return "None is there twice."
         return (
             f"{len(self.again):,} are there twice, all of them in the batch that was under way when the query was "
             "killed; no other order is."

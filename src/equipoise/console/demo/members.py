@@ -11,10 +11,10 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from equipoise.console.demo_accounts import Output
-from equipoise.console.demo_orders import TOPIC
+from equipoise.console.demo.accounts import Output
+from equipoise.console.demo.orders import TOPIC
 from equipoise.wire.errors import EquipoiseError
 
 GROUP = "orders-etl"
@@ -53,6 +53,17 @@ def query_command(name: str, directory: Path, bootstrap_servers: str) -> list[st
     settings = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
     command = [sys.executable, "-m", "equipoise", "run", str(pipeline), "--master", "local[2]"]
     return [*command, "--bootstrap-servers", bootstrap_servers, *settings]
+
+
+class Member(Protocol):
+    """Of the group."""
+
+    name: str
+
+    def check(self) -> None:
+        """An error if it has ended by itself."""
+
+    def leave(self) -> None: ...
 
 
 class Query:
@@ -94,13 +105,14 @@ class Query:
 
 
 class PlainConsumer:
-    """confluent-kafka as everybody uses it: what it has read is committed twice a second, and before it gives up."""
+    """confluent-kafka as everybody uses it: what it has read is committed now and then, and before it gives up."""
 
-    def __init__(self, name: str, bootstrap_servers: str) -> None:
+    def __init__(self, name: str, bootstrap_servers: str, commit_s: float = _COMMIT_S) -> None:
         from confluent_kafka import Consumer
 
         self.name = name
         self.read: list[int] = []
+        self._commit_s = commit_s
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -125,7 +137,7 @@ class PlainConsumer:
             message = self._consumer.poll(0.1)
             if message is not None and message.error() is None:
                 self.read.append(json.loads(message.value() or b"{}")["order"])
-            if time.monotonic() - committed >= _COMMIT_S:
+            if time.monotonic() - committed >= self._commit_s:
                 self._commit()
                 committed = time.monotonic()
         self._commit()
@@ -134,9 +146,8 @@ class PlainConsumer:
     def _commit(self, *_: Any) -> None:
         from confluent_kafka import KafkaException
 
-        with contextlib.suppress(
-            KafkaException
-        ):  # there is nothing to commit; or a rebalance is on, and the next will do
+        # There is nothing to commit; or a rebalance is on, and the next will do.
+        with contextlib.suppress(KafkaException):
             self._consumer.commit(asynchronous=False)
 
     def output(self) -> Output:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from types import TracebackType
 from typing import Any, Self
 
 from equipoise.wire.errors import EquipoiseError
@@ -35,9 +34,7 @@ class Orders:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def end(self) -> None:

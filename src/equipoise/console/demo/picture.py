@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from equipoise.console.demo_watch import Look
+from equipoise.console.demo.watch import Look
 
 _COLOURS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377")
 _NOBODY = "#e6e6e6"

@@ -1,0 +1,118 @@
+"""Where the demo is played: a broker, a flow of orders, and members of a group, shown on the terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from equipoise.broker import Broker
+from equipoise.console.demo.accounts import Account
+from equipoise.console.demo.members import Member
+from equipoise.console.demo.orders import PARTITIONS, RATE, TOPIC, Orders
+from equipoise.console.demo.watch import Watch
+from equipoise.wire.errors import EquipoiseError
+
+_PATIENCE_S = 300.0
+_LOOK_S = 0.25
+_COLOURS = "bright_blue", "cyan", "green", "yellow"
+
+
+class Stage:
+    """`names` are all members that will be. `members` are those that are in the group, or about to be."""
+
+    def __init__(self, names: Sequence[str], stack: ExitStack) -> None:
+        self.console = Console(highlight=False)
+        self.members: dict[str, Member] = {}
+        self._colours = dict(zip(names, _COLOURS, strict=False))
+        self._stack = stack
+        self.broker = stack.enter_context(Broker({"group.initial.rebalance.delay.ms": 0}, topics={TOPIC: PARTITIONS}))
+        self.watch = Watch(self.broker)
+        self.orders = Orders(self.broker.bootstrap_servers)
+        self._spinner = Spinner("dots", Text("starting ..."))
+
+    def say(self, line: str) -> None:
+        self.console.print(line, soft_wrap=True)
+
+    def enter(self, name: str, member: Member, at_the_end: Callable[[], None]) -> None:
+        """`at_the_end` happens also after an error."""
+        self._stack.callback(at_the_end)
+        self.members[name] = member
+
+    @contextmanager
+    def playing(self) -> Iterator[None]:
+        """Orders flow and the group is shown."""
+        begun = time.monotonic()
+        self.say(f"Broker on {self.broker.bootstrap_servers}; {RATE:,} orders a second into {PARTITIONS} partitions.")
+        live = Live(console=self.console, get_renderable=self._picture, transient=True, refresh_per_second=5)
+        with self.watch.watching(), live, self.orders:
+            yield
+        self.say(f"All have left the group, {time.monotonic() - begun:.0f} s after the begin.")
+
+    def leave(self) -> None:
+        """The orders end. All are read, then the members leave."""
+        self.orders.end()
+        self.wait("the last orders are read", lambda: self.watch.last.lag == 0)
+        with self._doing("the members leave"):
+            self.watch.note("all leave")
+            for member in self.members.values():
+                member.leave()
+
+    def tell(self, found: Account) -> None:
+        for line in found.lines():
+            self.say(f"[bold]{line}[/bold]" if found.is_right else f"[bold red]{line}[/bold red]")
+
+    # -- waiting
+
+    def until_shared(self, what: str, count: int, event: str) -> None:
+        """Until each of so many members has its part."""
+
+        def is_shared() -> bool:
+            owners = self.watch.last.owners
+            shares = {name: list(owners.values()).count(name) for name in self.members}
+            return len(owners) == PARTITIONS and len(shares) == count and min(shares.values()) == PARTITIONS // count
+
+        self.wait(what, is_shared)
+        self.watch.note(event)
+
+    def flow(self, what: str, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        self.wait(what, lambda: time.monotonic() >= end)
+
+    def wait(self, what: str, condition: Callable[[], bool]) -> None:
+        with self._doing(what):
+            deadline = time.monotonic() + _PATIENCE_S
+            while not condition():
+                for member in self.members.values():
+                    member.check()
+                if time.monotonic() > deadline:
+                    raise EquipoiseError(f"{what}: this has not come about within {_PATIENCE_S:.0f} s")
+                time.sleep(_LOOK_S)
+
+    # -- the terminal
+
+    @contextmanager
+    def _doing(self, what: str) -> Iterator[None]:
+        """A spinner with what is going on; afterwards a line that says when it was done."""
+        self._spinner.update(text=Text(f"{what} ..."))
+        if not self.console.is_terminal:
+            self.say(f"{what} ...")
+        yield
+        if self.console.is_terminal:
+            self.say(f"[dim]{self.watch.now():5.0f} s[/dim]  {what}")
+
+    def _picture(self) -> Group:
+        look = self.watch.last
+        table = Table.grid(padding=(0, 1))
+        for name, colour in self._colours.items():
+            owned = [number for number, owner in look.owners.items() if owner == name]
+            cells = [Text("■" if one in owned else "·", style=colour) for one in range(PARTITIONS)]
+            table.add_row(Text(name, style=colour), *cells, Text(f"{len(owned):>3} partitions"))
+        figures = f"{self.orders.acknowledged:,} orders written, {look.lag:,} not yet read and committed"
+        return Group(table, Text(figures), self._spinner)
