@@ -37,7 +37,7 @@ def run_bench(as_json: bool, quick: bool) -> None:
             for event, group in _groups(size):
                 _measure(results.row(size, event), size, group, event in size.beside_kafka_python)
                 advance()
-    (results.print_json if as_json else results.print_table)(time.perf_counter() - began)
+    results.print(as_json, time.perf_counter() - began)
 
 
 class _Group(NamedTuple):

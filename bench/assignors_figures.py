@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import platform
-from collections.abc import Sequence
-from importlib.metadata import version
-from statistics import median
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from bench.figures import VERDICTS, Figure, machine, rounded, short
+from bench.figures import VERDICTS, Figure, print_circumstances, short, versions
+from bench.results import Measured, print_json
 from equipoise.console.tables import print_table
 
 EVENTS = {
@@ -27,6 +24,7 @@ FORMS = {"numbers": "numbers", "names": "names", "payloads": "payloads", "kafka_
 AIMS_AT_A_MILLION = {"uniform_scratch": 50.0, "uniform_leave": 30.0, "uniform_join": 60.0} | {
     event: 2000.0 for event in EVENTS if event not in UNIFORM
 }
+_PACKAGES = "numpy", "kafka-python"
 TIMES_KAFKA_PYTHON = 1000.0  # at 10,000 partitions
 NOTES = (
     "Milliseconds of CPU, one thread, best round: on an idle machine that is the time it takes. Mixed: ten classes of "
@@ -95,14 +93,17 @@ class Row:
             return f"{self._factor.aim_text} times"
         return f"{self._time.aim_text} ms" if self._time.aim else ""
 
-    def document(self) -> dict[str, Any]:
-        forms = {
-            form: {"best": rounded(min(values)), "median": rounded(median(values)), "rounds": len(values)}
-            for form, values in self.values.items()
-            if values
-        }
-        verdict = {"aim": self.aim_text, "meets_aim": self.meets_aim} if self.aim_text else {}
-        return {"unit": "ms", **forms, "times_kafka_python": rounded(self.factor), "moves": self.moves, **verdict}
+    def measured(self) -> Iterator[Measured]:
+        """A figure of each form, the factor, and what moves."""
+        for form, name in FORMS.items():
+            aim = self._time.aim if form == "numbers" else None
+            yield Figure(f"{self.key}_{form}", f"{self.title}, {name}", "ms", aim), self.values[form]
+        if self.factor is not None:
+            yield (
+                Figure(f"{self.key}_factor", f"{self.title}, kafka-python : names", "times", self._factor.aim),
+                [self.factor],
+            )
+        yield Figure(f"{self.key}_moves", f"{self.title}, moves", "partitions"), [self.moves]
 
     def cells(self) -> list[str]:
         times = [short(self.best(form)) for form in FORMS]
@@ -118,24 +119,11 @@ class Results:
     def row(self, size: Size, event: str) -> Row:
         return self.rows[size.title, event]
 
-    def print_json(self, seconds: float) -> None:
-        document = {
-            "bench": "assignors",
-            "seconds": round(seconds, 1),
-            "versions": _versions(),
-            "machine": machine(),
-            "figures": {row.key: row.document() for row in self.rows.values()},
-            "notes": NOTES,
-        }
-        print(json.dumps(document, indent=2))
-
-    def print_table(self, seconds: float) -> None:
+    def print(self, as_json: bool, seconds: float) -> None:
+        if as_json:
+            measured = [pair for row in self.rows.values() for pair in row.measured()]
+            print_json("assignors", seconds, measured, NOTES, versions(*_PACKAGES))
+            return
         columns = ("members x partitions, ms", *FORMS.values(), "times", "moves", "aim", "")
         print_table(columns, [row.cells() for row in self.rows.values()])
-        print(", ".join(f"{name} {number}" for name, number in _versions().items()), end=f"; {seconds:.0f} s\n")
-        print("\n".join(NOTES))
-
-
-def _versions() -> dict[str, str]:
-    packages = {name: version(name) for name in ("equipoise", "numpy", "kafka-python")}
-    return packages | {"python": platform.python_version()}
+        print_circumstances(seconds, NOTES, *_PACKAGES)

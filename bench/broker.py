@@ -15,8 +15,8 @@ from bench.broker_figures import (
     TARGETS,
     Measurements,
     Target,
+    print_document,
     print_figures,
-    print_json,
 )
 from bench.machine import Advance, check_machine, progress
 from equipoise.broker import Broker
@@ -37,7 +37,7 @@ def run_bench(as_json: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as scratch, progress(_STEPS) as advance:
         _measure_starts(measured, Path(scratch), advance)
         _measure_loads(measured, Path(scratch), advance)
-    (print_json if as_json else print_figures)(measured, time.perf_counter() - began)
+    (print_document if as_json else print_figures)(measured, time.perf_counter() - began)
 
 
 def _measure_starts(measured: Measurements, scratch: Path, advance: Advance) -> None:

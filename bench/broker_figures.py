@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from bench.figures import (
-    VERDICTS,
-    Figure,
-    machine,
-    print_circumstances,
-    rounded,
-    short,
-    versions,
-)
+from bench.figures import VERDICTS, Figure, print_circumstances, short, versions
+from bench.results import Measured, print_json
 from equipoise.console.tables import print_table
 from proving.brokers import BrokerProcess, EquipoiseBroker, MemoryBroker, MockBroker
 
@@ -100,30 +93,20 @@ class Measurements:
         return figure.meets_aim(self.best(figure, DISK))
 
 
-def print_json(measured: Measurements, seconds: float) -> None:
-    document = {
-        "bench": "broker",
-        "seconds": round(seconds, 1),
-        "versions": versions(),
-        "machine": machine(),
-        "figures": {figure.key: _figure(measured, figure) for figure in FIGURES},
-        "notes": NOTES,
-    }
-    print(json.dumps(document, indent=2))
+def print_document(measured: Measurements, seconds: float) -> None:
+    print_json("broker", seconds, _flat(measured), NOTES, versions())
 
 
-def _figure(measured: Measurements, figure: Figure) -> dict[str, Any]:
-    ours = {
-        target.key: {
-            "best": rounded(measured.best(figure, target)),
-            "median": rounded(measured.median(figure, target)),
-            "rounds": [rounded(value) for value in measured.values(figure, target)],
-        }
-        for target in TARGETS
-        if measured.values(figure, target)
-    }
-    verdict = {"aim_at_most": figure.aim, "meets_aim": measured.meets_aim(figure)} if figure.aim else {}
-    return {"unit": figure.unit, **ours, "ratio": rounded(measured.ratio(figure)), **verdict}
+def _flat(measured: Measurements) -> Iterator[Measured]:
+    """A figure of each target, with the aim at ours on disk, and the ratio."""
+    for figure in FIGURES:
+        for target in TARGETS:
+            aim = figure.aim if target is DISK else None
+            title = f"{figure.title}, {target.title}"
+            values = measured.values(figure, target)
+            yield Figure(f"{figure.key}_{target.key}", title, figure.unit, aim), values
+        if ratio := measured.ratio(figure):
+            yield Figure(f"{figure.key}_ratio", f"{figure.title}, --data to the mock cluster", "ratio"), [ratio]
 
 
 def print_figures(measured: Measurements, seconds: float) -> None:

@@ -37,9 +37,9 @@ class Figure(NamedTuple):
         return "" if self.aim is None else f"{'>=' if self.more_is_better else '<='} {self.aim:,g}"
 
 
-def rounded(value: float | None) -> float | None:
-    """Four digits are more than any of these measurements can promise."""
-    return None if value is None else float(f"{value:.4g}")
+def rounded(value: float) -> float:
+    """Four digits are more than any of these measurements can promise. What is counted stays as it is."""
+    return value if isinstance(value, int) else float(f"{value:.4g}")
 
 
 def short(value: float | None) -> str:
@@ -52,18 +52,17 @@ def machine() -> dict[str, Any]:
     return {"cores": os.cpu_count(), "system": platform.platform(), "architecture": platform.machine()}
 
 
-def versions() -> dict[str, str]:
+def versions(*packages: str) -> dict[str, str]:
+    """Of the packages that take part; without any, of those that are in most benches."""
+    found = {"equipoise": version("equipoise"), "python": platform.python_version()}
+    if packages:
+        return found | {name: version(name) for name in packages}
     import confluent_kafka
 
-    return {
-        "equipoise": version("equipoise"),
-        "python": platform.python_version(),
-        "confluent-kafka": version("confluent-kafka"),
-        "librdkafka": str(confluent_kafka.libversion()[0]),
-    }
+    return found | {"confluent-kafka": version("confluent-kafka"), "librdkafka": str(confluent_kafka.libversion()[0])}
 
 
-def print_circumstances(seconds: float, notes: Sequence[str]) -> None:
-    print(", ".join(f"{name} {number}" for name, number in versions().items()), end="")
+def print_circumstances(seconds: float, notes: Sequence[str], *packages: str) -> None:
+    print(", ".join(f"{name} {number}" for name, number in versions(*packages).items()), end="")
     print(f"; {os.cpu_count()} cores; {seconds:.0f} s")
     print("\n".join(notes))

@@ -1,14 +1,16 @@
-"""Values measured round by round, by figure, and the two ways to print them."""
+"""Values measured round by round, by figure, and the two ways to print them. The JSON has one shape for all benches."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from bench.figures import VERDICTS, Figure, machine, print_circumstances, rounded, short, versions
 from equipoise.console.tables import print_table
+
+Measured = tuple[Figure, Sequence[float]]
 
 
 class Results:
@@ -26,31 +28,11 @@ class Results:
         return self._values[key]
 
     def print(self, as_json: bool, seconds: float) -> None:
-        (self._print_json if as_json else self._print_table)(seconds)
-
-    def _print_json(self, seconds: float) -> None:
-        document = {
-            "bench": self._bench,
-            "seconds": round(seconds, 1),
-            "versions": versions(),
-            "machine": machine(),
-            **self._facts,
-            "figures": {figure.key: self._document(figure) for figure in self.figures},
-            "notes": self._notes,
-        }
-        print(json.dumps(document, indent=2))
-
-    def _document(self, figure: Figure) -> dict[str, Any]:
-        values = self._values[figure.key]
-        best = figure.best(values)
-        aim = {"aim_at_least" if figure.more_is_better else "aim_at_most": figure.aim} if figure.aim else {}
-        return {
-            "unit": figure.unit,
-            "best": rounded(best),
-            "median": rounded(median(values)),
-            "rounds": [rounded(value) for value in values],
-            **(aim | {"meets_aim": figure.meets_aim(best)} if aim else {}),
-        }
+        if as_json:
+            measured = [(figure, self._values[figure.key]) for figure in self.figures]
+            print_json(self._bench, seconds, measured, self._notes, versions(), **self._facts)
+        else:
+            self._print_table(seconds)
 
     def _print_table(self, seconds: float) -> None:
         columns = ("figure", "unit", "best", "median", "spread", "aim", "")
@@ -63,3 +45,37 @@ class Results:
         spread = f"{short(min(values))} - {short(max(values))}" if len(values) > 1 else ""
         verdict = VERDICTS[figure.meets_aim(best)]
         return figure.title, figure.unit, short(best), short(median(values)), spread, figure.aim_text, verdict
+
+
+def print_json(
+    bench: str,
+    seconds: float,
+    measured: Iterable[Measured],
+    notes: Sequence[str],
+    versions: Mapping[str, str],
+    **facts: Any,
+) -> None:
+    """Figures that have no values are left out. `facts` is what this bench says of itself, as its sizes."""
+    document = {
+        "bench": bench,
+        "seconds": round(seconds, 1),
+        "versions": versions,
+        "machine": machine(),
+        **facts,
+        "figures": {figure.key: _document(figure, values) for figure, values in measured if values},
+        "notes": notes,
+    }
+    print(json.dumps(document, indent=2))
+
+
+def _document(figure: Figure, values: Sequence[float]) -> dict[str, Any]:
+    best = figure.best(values)
+    aim = {"aim_at_least" if figure.more_is_better else "aim_at_most": figure.aim} if figure.aim else {}
+    return {
+        "title": figure.title,
+        "unit": figure.unit,
+        "best": rounded(best),
+        "median": rounded(median(values)),
+        "rounds": [rounded(value) for value in values],
+        **(aim | {"meets_aim": figure.meets_aim(best)} if aim else {}),
+    }

@@ -20,7 +20,7 @@ from bench.versus_figures import (
     SIZES,
     Results,
 )
-from bench.versus_page import print_json, print_tables, write_page
+from bench.versus_page import print_document, print_tables, write_page
 from equipoise.broker.server import parse_address
 from equipoise.client import Admin
 from equipoise.client.net.blocking import Connection
@@ -54,7 +54,7 @@ def run_bench(as_json: bool, quick: bool, page: Path | None) -> None:
         _measure_requests(results, brokers, advance)
         _measure_rebalances(results, brokers, advance)
     seconds = time.perf_counter() - began
-    (print_json if as_json else print_tables)(results, seconds)
+    (print_document if as_json else print_tables)(results, seconds)
     if page is not None:
         write_page(page, results, seconds)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from bench.figures import MORE_IS_BETTER, rounded
+from bench.figures import MORE_IS_BETTER, Figure
+from bench.results import Measured
 
 SIZES = {100: "100 B", 1024: "1 KB"}  # of records
 MEMBERS = 8
@@ -165,14 +167,12 @@ class Results:
         of_members = [figure for case in self.sizes.cases for figure in figures_of(case)]
         return list(filter(self.has, (*MACHINE_FIGURES, *LOAD_FIGURES, *REQUEST_FIGURES, *of_members)))
 
-    def document(self) -> dict[str, Any]:
-        return {figure.key: self._figure(figure) for figure in self.figures}
-
-    def _figure(self, figure: Comparison) -> dict[str, Any]:
-        sides = {
-            side: {"median": rounded(median(values)), "rounds": [rounded(value) for value in values]}
-            for side in SIDES
-            if (values := self._values.get((figure.key, side)))
-        }
-        verdict = {} if figure.aim is None else {"aim_at_least": figure.aim, "meets_aim": self.meets_aim(figure)}
-        return {"title": figure.title, "unit": figure.unit, **sides, "ratio": rounded(self.ratio(figure)), **verdict}
+    def measured(self) -> Iterator[Measured]:
+        """A figure of each side, and the ratio, which has the aim."""
+        for figure in self.figures:
+            for side in SIDES:
+                key, title = f"{figure.key}_{side}", f"{figure.title}, {side}"
+                yield Figure(key, title, figure.unit), self._values.get((figure.key, side), [])
+            ratio = self.ratio(figure)
+            title = f"{figure.title}, how many times better"
+            yield Figure(f"{figure.key}_ratio", title, "times", figure.aim), [] if ratio is None else [ratio]

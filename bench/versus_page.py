@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import versus_texts as texts
-from bench.figures import VERDICTS, machine, short, versions
+from bench.figures import VERDICTS, short, versions
+from bench.results import print_json
 from bench.versus_figures import (
     KAFKA,
     LOAD_FIGURES,
@@ -108,18 +109,11 @@ def print_tables(results: Results, seconds: float) -> None:
     print("\n".join([*_missing(results), *texts.INTRODUCTION]))
 
 
-def print_json(results: Results, seconds: float) -> None:
-    document = {
-        "bench": "versus-kafka",
-        "seconds": round(seconds, 1),
-        "versions": _versions(results),
-        "machine": machine(),
-        "sizes": results.sizes._asdict() | {"cases": [case.title for case in results.sizes.cases]},
-        "figures": results.document(),
-        "not_measured": results.skipped,
-        "notes": {table.title: table.text for table in tables(results)} | {"all": texts.INTRODUCTION},
-    }
-    print(json.dumps(document, indent=2))
+def print_document(results: Results, seconds: float) -> None:
+    sizes = results.sizes._asdict() | {"cases": [case.title for case in results.sizes.cases]}
+    notes = [*texts.INTRODUCTION, *(f"{table.title}: {table.text}" for table in tables(results))]
+    facts = {"sizes": sizes, "skipped": results.skipped}
+    print_json("versus-kafka", seconds, results.measured(), notes, _versions(results), **facts)
 
 
 def write_page(path: Path, results: Results, seconds: float) -> None:

@@ -13,7 +13,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
 
-from proving.members.child import Member, given, serve
+from proving.members.child import Member, keywords, serve
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -34,23 +34,12 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def config(member: Member) -> dict[str, Any]:
-    return given(
-        {
-            "bootstrap_servers": member.bootstrap_servers,
-            "group_id": member.group,
-            "group_instance_id": member.instance_id,
-            "partition_assignment_strategy": tuple(ASSIGNORS[name] for name in member.assignors),
-            "session_timeout_ms": member.session_ms,
-            "heartbeat_interval_ms": member.heartbeat_ms,
-            "max_poll_interval_ms": member.max_poll_ms,
-            "rebalance_timeout_ms": member.max_poll_ms,
-            "auto_offset_reset": "earliest",
-            "enable_auto_commit": member.commits_itself,
-            "auto_commit_interval_ms": member.commit_ms,
-            "metadata_max_age_ms": member.metadata_age_ms,
-            "fetch_max_wait_ms": member.fetch_wait_ms,
-        }
-    )
+    rebalance = {} if member.max_poll_ms is None else {"rebalance_timeout_ms": member.max_poll_ms}
+    return {
+        **keywords(member.settings(None)),
+        **rebalance,
+        "partition_assignment_strategy": tuple(ASSIGNORS[name] for name in member.assignors),
+    }
 
 
 async def live(member: Member) -> None:

@@ -48,6 +48,25 @@ class Member:
         self._pausing = threading.Event()
         self._may_go_on = threading.Event()
 
+    def settings(self, client_id: str | None) -> dict[str, Any]:
+        """By Kafka's names, without those left to the client."""
+        return given(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "client.id": client_id,
+                "group.id": self.group,
+                "group.instance.id": self.instance_id,
+                "session.timeout.ms": self.session_ms,
+                "heartbeat.interval.ms": self.heartbeat_ms,
+                "max.poll.interval.ms": self.max_poll_ms,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": self.commits_itself,
+                "auto.commit.interval.ms": self.commit_ms,
+                "metadata.max.age.ms": self.metadata_age_ms,
+                "fetch.max.wait.ms": self.fetch_wait_ms,
+            }
+        )
+
     def say(self, kind: str, **more: Any) -> None:
         with self._out:
             line = json.dumps({"at": time.monotonic(), "member": self.name, "kind": kind, **more})
@@ -109,3 +128,8 @@ def _live(life: Life, member: Member) -> None:
 def given(settings: dict[str, Any]) -> dict[str, Any]:
     """Without those left to the client."""
     return {name: value for name, value in settings.items() if value is not None}
+
+
+def keywords(settings: dict[str, Any]) -> dict[str, Any]:
+    """Kafka's names as arguments of Python."""
+    return {name.replace(".", "_"): value for name, value in settings.items()}

@@ -7,28 +7,21 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from proving.members.child import Member, given, serve
+from proving.members.child import Member, serve
+
+_OWN_NAMES = {
+    "metadata.max.age.ms": "topic.metadata.refresh.interval.ms",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+}
 
 
 def config(member: Member) -> dict[str, Any]:
-    return given(
-        {
-            "bootstrap.servers": member.bootstrap_servers,
-            "client.id": "confluent",
-            "group.id": member.group,
-            "group.instance.id": member.instance_id,
-            "partition.assignment.strategy": ",".join(member.assignors),
-            "session.timeout.ms": member.session_ms,
-            "heartbeat.interval.ms": member.heartbeat_ms,
-            "max.poll.interval.ms": member.max_poll_ms,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": member.commits_itself,
-            "auto.commit.interval.ms": member.commit_ms,
-            "topic.metadata.refresh.interval.ms": member.metadata_age_ms,
-            "fetch.wait.max.ms": member.fetch_wait_ms,
-            "reconnect.backoff.max.ms": 200,
-        }
-    )
+    settings = {
+        **member.settings("confluent"),
+        "partition.assignment.strategy": ",".join(member.assignors),
+        "reconnect.backoff.max.ms": 200,
+    }
+    return {_OWN_NAMES.get(name, name): value for name, value in settings.items()}
 
 
 def join(member: Member) -> None:

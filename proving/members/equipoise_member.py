@@ -7,7 +7,7 @@ from typing import Any
 
 from equipoise.client import Consumer, RebalanceListener, TopicPartition
 from equipoise.wire.errors import KafkaError
-from proving.members.child import Member, given, serve
+from proving.members.child import Member, serve
 
 
 class Voice(RebalanceListener):
@@ -25,24 +25,11 @@ class Voice(RebalanceListener):
 
 
 def config(member: Member) -> dict[str, Any]:
-    return given(
-        {
-            "bootstrap.servers": member.bootstrap_servers,
-            "client.id": "equipoise",
-            "group.id": member.group,
-            "group.instance.id": member.instance_id,
-            "partition.assignment.strategy": member.assignors,
-            "session.timeout.ms": member.session_ms,
-            "heartbeat.interval.ms": member.heartbeat_ms,
-            "max.poll.interval.ms": member.max_poll_ms,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": member.commits_itself,
-            "auto.commit.interval.ms": member.commit_ms,
-            "metadata.max.age.ms": member.metadata_age_ms,
-            "fetch.max.wait.ms": member.fetch_wait_ms,
-            "reconnect.backoff.max.ms": 200,
-        }
-    )
+    return {
+        **member.settings("equipoise"),
+        "partition.assignment.strategy": member.assignors,
+        "reconnect.backoff.max.ms": 200,
+    }
 
 
 def join(member: Member) -> None:

@@ -13,7 +13,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import KafkaConnectionError, KafkaError
 
-from proving.members.child import Member, given, serve
+from proving.members.child import Member, keywords, serve
 
 
 def slow_range(member: Member) -> RangePartitionAssignor:
@@ -53,24 +53,11 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def config(member: Member) -> dict[str, Any]:
-    return given(
-        {
-            "bootstrap_servers": member.bootstrap_servers,
-            "client_id": "kafka-python",
-            "group_id": member.group,
-            "group_instance_id": member.instance_id,
-            "partition_assignment_strategy": tuple(ASSIGNORS[name](member) for name in member.assignors),
-            "session_timeout_ms": member.session_ms,
-            "heartbeat_interval_ms": member.heartbeat_ms,
-            "max_poll_interval_ms": member.max_poll_ms,
-            "auto_offset_reset": "earliest",
-            "enable_auto_commit": member.commits_itself,
-            "auto_commit_interval_ms": member.commit_ms,
-            "metadata_max_age_ms": member.metadata_age_ms,
-            "fetch_max_wait_ms": member.fetch_wait_ms,
-            "reconnect_backoff_max_ms": 200,
-        }
-    )
+    return {
+        **keywords(member.settings("kafka-python")),
+        "partition_assignment_strategy": tuple(ASSIGNORS[name](member) for name in member.assignors),
+        "reconnect_backoff_max_ms": 200,
+    }
 
 
 def join(member: Member) -> None:
