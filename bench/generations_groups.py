@@ -20,7 +20,7 @@ from typing import Protocol, Self
 
 from equipoise.client import Consumer, RebalanceListener, TopicPartition
 from equipoise.zookeeper import ConsumerRebalanceListener, ZooKeeperConsumer
-from equipoise.zookeeper.assignment import consumer_of
+from equipoise.zookeeper.protocol.assignment import consumer_of
 from proving.members.events import Event, Ledger
 from proving.tree import python_module, with_tree
 

@@ -32,12 +32,14 @@ if TYPE_CHECKING:
         ProtocolError,
         UsageError,
     )
-    from equipoise.zookeeper.assignment import UnequalSubscriptionsError
-    from equipoise.zookeeper.group import AlreadyRegisteredError
-    from equipoise.zookeeper.rebalancer import ConsumerRebalanceFailedError
-    from equipoise.zookeeper.safe import (
+    from equipoise.zookeeper.protocol.assignment import UnequalSubscriptionsError
+    from equipoise.zookeeper.protocol.errors import (
+        AlreadyRegisteredError,
+        ConsumerRebalanceFailedError,
         InconsistentStrategyError,
+        NotRegisteredError,
         OwnershipLostError,
+        ZooKeeperError,
     )
     from equipoise.zookeeper.server import ZooKeeperUnavailable
     from equipoise.zookeeper.streams import ConsumerTimeoutError
@@ -55,6 +57,7 @@ __all__ = [
     "KafkaError",
     "LogTruncationError",
     "NoOffsetForPartitionError",
+    "NotRegisteredError",
     "OffsetOutOfRangeError",
     "OwnershipLostError",
     "PipelineError",
@@ -63,6 +66,7 @@ __all__ = [
     "TopicReplacedError",
     "UnequalSubscriptionsError",
     "UsageError",
+    "ZooKeeperError",
     "ZooKeeperUnavailable",
 ]
 
@@ -77,10 +81,15 @@ _HOMES = {
     "equipoise.member.errors": ["CommitFailedError", "FencedInstanceIdError", "RebalanceInProgressError"],
     "equipoise.spark.pipeline.errors": ["PipelineError"],
     "equipoise.wire.errors": ["EquipoiseError", "ErrorCode", "KafkaError", "ProtocolError", "UsageError"],
-    "equipoise.zookeeper.assignment": ["UnequalSubscriptionsError"],
-    "equipoise.zookeeper.group": ["AlreadyRegisteredError"],
-    "equipoise.zookeeper.rebalancer": ["ConsumerRebalanceFailedError"],
-    "equipoise.zookeeper.safe": ["InconsistentStrategyError", "OwnershipLostError"],
+    "equipoise.zookeeper.protocol.assignment": ["UnequalSubscriptionsError"],
+    "equipoise.zookeeper.protocol.errors": [
+        "AlreadyRegisteredError",
+        "ConsumerRebalanceFailedError",
+        "InconsistentStrategyError",
+        "NotRegisteredError",
+        "OwnershipLostError",
+        "ZooKeeperError",
+    ],
     "equipoise.zookeeper.server": ["ZooKeeperUnavailable"],
     "equipoise.zookeeper.streams": ["ConsumerTimeoutError"],
 }

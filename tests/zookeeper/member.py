@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from equipoise.member.partitions import TopicPartition
 from equipoise.zookeeper import ConsumerRebalanceListener, ZooKeeperConsumer
-from equipoise.zookeeper.assignment import consumer_of
+from equipoise.zookeeper.protocol.assignment import consumer_of
 from proving.members.events import Event, Row
 from tests.zookeeper.town import PATIENT
 

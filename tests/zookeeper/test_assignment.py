@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from equipoise.member.partitions import TopicPartition
-from equipoise.zookeeper.assignment import (
+from equipoise.zookeeper.protocol.assignment import (
     Decision,
     Members,
     Partitions,

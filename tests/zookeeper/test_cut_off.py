@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from functools import partial
@@ -15,9 +16,9 @@ from kazoo.exceptions import ConnectionLoss
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import EquipoiseError, ProtocolError
 from equipoise.zookeeper import ZooKeeperServer, whitelist
-from equipoise.zookeeper.layout import BROKER_IDS
-from equipoise.zookeeper.rebalancer import Event
-from equipoise.zookeeper.session import open_client
+from equipoise.zookeeper.protocol.actions import Event
+from equipoise.zookeeper.protocol.layout import BROKER_IDS
+from equipoise.zookeeper.session import open_client, session_id
 from tests.zookeeper.door import Door
 from tests.zookeeper.town import MODES, Reader, Town
 
@@ -69,16 +70,16 @@ def test_a_member_that_is_cut_off_reads_on_as_it_was_and_not_in_safe_mode(town: 
 def test_a_server_that_takes_a_connection_and_never_answers_does_not_cost_the_session(town: Town, door: Door) -> None:
     town.create_topic("orders", 2)
     one = join_through(door, town, "c1", 15_000)
-    rebalancer = one.consumer.rebalancer
-    before = rebalancer.group.session_id, one.consumer.consumer_id
+    connector = one.consumer.connector
+    before = session_id(connector.client), one.consumer.consumer_id
     links = len(door.links)
     door.shut()
     door.cut()
     town.wait_until("it tries to come back", lambda: len(door.links) > links)
     door.open()  # not for that attempt
-    town.wait_until("it is back", lambda: rebalancer.gate.is_open)
+    town.wait_until("it is back", lambda: connector.gate.is_open)
     town.wait_read(town.produce("orders", 2, 10))
-    assert (rebalancer.group.session_id, one.consumer.consumer_id) == before
+    assert (session_id(connector.client), one.consumer.consumer_id) == before
 
 
 def test_a_consumer_is_closed_though_the_servers_are_gone_in_the_middle_of_a_rebalance(
@@ -86,23 +87,23 @@ def test_a_consumer_is_closed_though_the_servers_are_gone_in_the_middle_of_a_reb
 ) -> None:
     town.create_topic("orders", 2)
     one = join_through(door, town, "c1", 9_000)
-    rebalancer, entered, leave = one.consumer.rebalancer, threading.Event(), threading.Event()
-    brokers = rebalancer.group.brokers
+    connector, entered, leave = one.consumer.connector, threading.Event(), threading.Event()
+    brokers = connector.policy.group.brokers
 
     def slowly() -> object:
         entered.set()
         assert leave.wait(60)
         return brokers()
 
-    monkeypatch.setattr(rebalancer.group, "brokers", slowly)
-    rebalancer.rebalance_event_triggered()
+    monkeypatch.setattr(connector.policy.group, "brokers", slowly)
+    connector.rebalance_event_triggered()
     assert entered.wait(60)
     closing = threading.Thread(target=one.consumer.close)
     closing.start()
-    town.wait_until("it closes", rebalancer.is_closing)
+    town.wait_until("it closes", connector.is_closing)
     door.shut()
     door.cut()
-    town.wait_until("the connection is lost", lambda: not rebalancer.client.connected)
+    town.wait_until("the connection is lost", lambda: not connector.client.connected)
     leave.set()
     closing.join(60)
     assert not closing.is_alive()
@@ -142,7 +143,7 @@ def test_a_session_lost_during_the_first_rebalance(town: Town) -> None:
     joining = threading.Thread(target=one.start, args=({"orders": 1},))
     joining.start()
     town.wait_until("it is blocked", lambda: _attempts(one) > 1)
-    town.end_session(one.consumer.rebalancer.client)
+    town.end_session(one.consumer.connector.client)
     joining.join(60)
     assert not joining.is_alive()
     town.zk.delete(town.paths.owner(ORDERS_0))
@@ -152,7 +153,7 @@ def test_a_session_lost_during_the_first_rebalance(town: Town) -> None:
 
 def _attempts(reader: Reader) -> int:
     try:
-        return reader.consumer.rebalancer.attempts
+        return reader.consumer.connector.policy.attempts
     except EquipoiseError:
         return 0  # it has not begun
 
@@ -193,7 +194,7 @@ def test_what_has_happened_besides_a_failure_is_seen_to(town: Town, mode: str, m
     town.create_topic("orders", 2)
     one = town.join("c1", whitelist("orders"), mode=mode)
     town.wait_settled(town.places("orders", 2), one)
-    rebalancer, failures = one.consumer.rebalancer, []
+    connector, failures = one.consumer.connector, []
 
     def fail_once(*_: object) -> bool:
         failures.append(1)
@@ -201,12 +202,12 @@ def test_what_has_happened_besides_a_failure_is_seen_to(town: Town, mode: str, m
             raise EquipoiseError("the topics cannot be had")
         return False
 
-    monkeypatch.setattr(rebalancer.subscription, "follow", fail_once)
-    before = rebalancer.attempts
-    with rebalancer._changed:
-        rebalancer.notify(Event.TOPICS)
-        rebalancer.notify(Event.REBALANCE)
-    town.wait_until("it has rebalanced", lambda: rebalancer.attempts > before)
+    monkeypatch.setattr(connector.subscription, "follow", fail_once)
+    before = connector.policy.attempts
+    with connector._changed:
+        connector.notify(Event.TOPICS)
+        connector.notify(Event.REBALANCE)
+    town.wait_until("it has rebalanced", lambda: connector.policy.attempts > before)
     assert failures
 
 
@@ -217,7 +218,7 @@ def test_an_answer_that_cannot_be_read_does_not_end_the_reading(
     town.create_topic("orders", 2)
     one = town.join("c1", {"orders": 1}, mode=mode)
     town.wait_settled(town.places("orders", 2), one)
-    reader, failures = one.consumer.rebalancer.fetchers._reader, []
+    reader, failures = one.consumer.connector.fetchers._reader, []
     poll = reader.poll
 
     def fail(timeout: float) -> object:
@@ -236,7 +237,7 @@ def test_a_consumer_that_commits_nothing_by_itself_does_not_keep_looking_for_it(
     town.create_topic("orders", 1)
     one = town.join("c1", {"orders": 1}, mode=mode, auto_commit_enable=False, auto_commit_interval_ms=1)
     town.wait_read(town.produce("orders", 1, 10))  # for longer than the interval
-    town.wait_until("it has time", lambda: one.consumer.rebalancer._idle_s() > 0)
+    town.wait_until("it has time", lambda: one.consumer.connector.policy.idle_ms(time.monotonic_ns() // 1_000_000) > 0)
 
 
 @both
@@ -292,7 +293,7 @@ def test_in_safe_mode_a_late_commit_does_not_reach_kafka_either(town: Town, dual
     town.zk.set(town.paths.epoch(ORDERS_0), b"another owner")
     with pytest.raises(EquipoiseError, match="no longer owns orders-0"):
         one.consumer.commit_offsets()
-    fetchers = one.consumer.rebalancer.fetchers
+    fetchers = one.consumer.connector.fetchers
     committed = fetchers.committed_in_kafka(town.places("orders", 2))
     assert committed == {ORDERS_0: 10, TopicPartition("orders", 1): 20}
 
@@ -308,7 +309,7 @@ def test_a_commit_to_kafka_that_is_late_by_a_moment(
     one = town.join("c1", {"orders": 1}, **settings)
     rows = town.produce("orders", 1, 10)
     town.wait_read(rows)
-    fetchers = one.consumer.rebalancer.fetchers
+    fetchers = one.consumer.connector.fetchers
     commit = fetchers.commit_to_kafka
 
     def late(offsets: dict[TopicPartition, int]) -> None:

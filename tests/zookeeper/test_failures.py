@@ -18,6 +18,7 @@ from equipoise.zookeeper import (
     OwnershipLostError,
     ZooKeeperServer,
 )
+from equipoise.zookeeper.session import session_id
 from proving.members.events import Row
 from tests.zookeeper.town import MODES, Reader, Town
 
@@ -88,10 +89,10 @@ def test_a_zookeeper_server_that_is_killed_and_restarted() -> None:
 
 def _read_without_zookeeper(town: Town, mode: str, readers: list[Reader]) -> set[Row]:
     """As it was, nobody cares: who has lost its session for good reads on all the same. In safe mode nobody reads."""
-    clients = [reader.consumer.rebalancer.client for reader in readers]
+    clients = [reader.consumer.connector.client for reader in readers]
     town.wait_until("the connections are lost", lambda: not any(client.connected for client in clients))
     if mode == "safe":
-        gates = [reader.consumer.rebalancer.gate for reader in readers]
+        gates = [reader.consumer.connector.gate for reader in readers]
         town.wait_until("nobody reads", lambda: not any(gate.is_open for gate in gates))
     before = sum(town.ledger.read().values())
     rows = town.produce("orders", 4, 10)
@@ -137,9 +138,9 @@ def test_a_lost_session_is_made_good(town: Town, mode: str) -> None:
     rows = town.produce("orders", 4, 10)
     town.wait_read(rows)
     before = one.consumer.consumer_id
-    session = one.consumer.rebalancer.group.session_id
-    town.end_session(one.consumer.rebalancer.client)
-    town.wait_until("the session is another", lambda: one.consumer.rebalancer.group.session_id not in (0, session))
+    session = session_id(one.consumer.connector.client)
+    town.end_session(one.consumer.connector.client)
+    town.wait_until("the session is another", lambda: session_id(one.consumer.connector.client) not in (0, session))
     town.wait_settled(places, one, two)
     town.wait_read(rows | town.produce("orders", 4, 10))
     assert (one.consumer.consumer_id == before) is (mode == "faithful")
@@ -181,7 +182,7 @@ def test_a_foreign_owner_fails_the_whole_claim_and_nothing_is_left_behind(town: 
     one = town.reader("c1", mode=mode, rebalance_max_retries=3, rebalance_backoff_ms=50)
     with pytest.raises(ConsumerRebalanceFailedError, match="can't rebalance after 3 attempts, 50 ms apart"):
         one.start({"orders": 1})
-    assert one.consumer.rebalancer.attempts >= 3
+    assert one.consumer.connector.policy.attempts >= 3
     assert (one.consumer.owned(), town.owners()) == (frozenset(), {ORDERS_1: "somebody-0"})
     # As it was, it stays a member that owns nothing, and is counted; now it is none.
     assert town.members() == ({one.consumer.consumer_id} if mode == "faithful" else set())
@@ -192,9 +193,9 @@ def test_a_claim_succeeds_when_the_owner_before_is_gone(town: Town, mode: str) -
     town.create_topic("orders", 2)
     one = town.join("c1", {"orders": 1}, mode=mode)
     town.zk.create(town.paths.owner(TopicPartition("orders", 2)), b"somebody-0")
-    before = one.consumer.rebalancer.attempts
+    before = one.consumer.connector.policy.attempts
     town.admin.add_partitions("orders", 3)
-    town.wait_until("it has tried", lambda: one.consumer.rebalancer.attempts > before + 1)
+    town.wait_until("it has tried", lambda: one.consumer.connector.policy.attempts > before + 1)
     assert len(one.owned()) == (2 if mode == "safe" else 0)  # what stays is read on, or everything waits
     town.zk.delete(town.paths.owner(TopicPartition("orders", 2)))
     town.wait_settled(town.places("orders", 3), one)
@@ -206,8 +207,8 @@ def test_after_the_last_attempt_safe_mode_tries_again_by_itself(town: Town) -> N
     town.wait_settled(town.places("orders", 2), one)
     town.zk.create(town.paths.owner(TopicPartition("orders", 2)), b"somebody-0")
     town.admin.add_partitions("orders", 3)
-    before = one.consumer.rebalancer.attempts
-    town.wait_until("many attempts", lambda: one.consumer.rebalancer.attempts > before + 6)
+    before = one.consumer.connector.policy.attempts
+    town.wait_until("many attempts", lambda: one.consumer.connector.policy.attempts > before + 6)
     town.zk.delete(town.paths.owner(TopicPartition("orders", 2)))
     town.wait_settled(town.places("orders", 3), one)
 
@@ -217,13 +218,13 @@ def test_a_claim_of_which_nothing_came_leaves_no_nodes_behind(town: Town, monkey
     town.create_topic("orders", 2)
     one = town.join("c2", {"orders": 1})
     town.wait_settled(town.places("orders", 2), one)
-    rebalancer, failures = one.consumer.rebalancer, []
+    connector, failures = one.consumer.connector, []
 
     def fail(_partitions: object) -> dict[TopicPartition, int]:
         failures.append(1)
         raise EquipoiseError("the offsets cannot be had")
 
-    monkeypatch.setattr(rebalancer, "fetch_offsets", fail)
+    monkeypatch.setattr(connector.policy, "fetch_offsets", fail)
     town.admin.add_partitions("orders", 4)
     town.wait_until("it has failed", lambda: len(failures) > 1)
     two = town.join("c1", {"orders": 1})

@@ -57,10 +57,10 @@ class Hunt:
         if self.members:
             self.may_read_twice = True
             reader, door = self._chance.choice(self.members)
-            rebalancer = reader.consumer.rebalancer
-            session = rebalancer.consumer_id
+            connector = reader.consumer.connector
+            session = connector.policy.consumer_id
             door.shut()
-            self._town.wait_until("it reads no more", lambda: not rebalancer.gate.is_open)
+            self._town.wait_until("it reads no more", lambda: not connector.gate.is_open)
             if self._chance.random() < 0.5:
                 self._town.wait_until("it is missed", lambda: session not in self._town.members())
             door.open()

@@ -9,8 +9,8 @@ import pytest
 
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import ProtocolError, UsageError
-from equipoise.zookeeper.assignment import Strategy
-from equipoise.zookeeper.layout import (
+from equipoise.zookeeper.protocol.assignment import Strategy
+from equipoise.zookeeper.protocol.layout import (
     BrokerAddress,
     GroupPaths,
     Registration,
@@ -18,11 +18,11 @@ from equipoise.zookeeper.layout import (
     blacklist,
     broker_address,
     broker_json,
-    new_consumer_id,
     topic_json,
     topic_replicas,
     whitelist,
 )
+from equipoise.zookeeper.session import unique_name
 
 
 def test_the_paths_of_a_group() -> None:
@@ -110,4 +110,4 @@ def test_what_cannot_be_read_is_named(data: bytes) -> None:
 
 
 def test_a_consumer_id_is_group_host_time_and_chance() -> None:
-    assert re.fullmatch(r"billing_.+-1700000000000-[0-9a-f]{8}", new_consumer_id("billing", 1700000000000))
+    assert re.fullmatch(r".+-1700000000000-[0-9a-f]{8}", unique_name(1700000000000))

@@ -8,14 +8,16 @@ import sys
 from contextlib import suppress
 
 import pytest
-from kazoo.exceptions import NoNodeError
 
 from equipoise.console.zookeeper_words import findings
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import UsageError
 from equipoise.zookeeper import ConsumerRebalanceFailedError, InconsistentStrategyError, whitelist
 from equipoise.zookeeper.explain import explain_group
-from equipoise.zookeeper.group import Context, ZkGroup
+from equipoise.zookeeper.protocol.errors import NotRegisteredError
+from equipoise.zookeeper.protocol.group import GroupNodes
+from equipoise.zookeeper.protocol.steps import Steps
+from equipoise.zookeeper.protocol.views import AssignmentContext
 from tests.zookeeper.town import Reader, Town
 
 T0, T1 = TopicPartition("t0", 0), TopicPartition("t1", 0)
@@ -30,15 +32,15 @@ def create_topics(town: Town) -> None:
 def settle(town: Town, *readers: Reader) -> None:
     """Each has rebalanced for the members that are there now."""
     for reader in readers:
-        rebalancer = reader.consumer.rebalancer
-        before = rebalancer.attempts
-        rebalancer.rebalance_event_triggered()
-        town.wait_until("it has rebalanced", lambda one=rebalancer, was=before: one.attempts > was)
+        connector = reader.consumer.connector
+        before = connector.policy.attempts
+        connector.rebalance_event_triggered()
+        town.wait_until("it has rebalanced", lambda one=connector, was=before: one.policy.attempts > was)
     town.wait_until("it has ended", lambda: all(_is_idle(reader) for reader in readers))
 
 
 def _is_idle(reader: Reader) -> bool:
-    lock = reader.consumer.rebalancer.rebalance_lock
+    lock = reader.consumer.connector.rebalance_lock
     if lock.acquire(blocking=False):
         lock.release()
         return True
@@ -145,12 +147,12 @@ def test_a_member_that_turns_out_not_to_fit_ends_its_streams_with_the_reason(tow
     create_topics(town)
     one = town.join("c1", TOPICS)
     town.wait_settled({T0, T1}, one)
-    rebalancer = one.consumer.rebalancer
-    with rebalancer.rebalance_lock:
-        object.__setattr__(rebalancer.config, "partition_assignment_strategy", "roundrobin")
+    connector = one.consumer.connector
+    with connector.rebalance_lock:
+        object.__setattr__(connector.config, "partition_assignment_strategy", "roundrobin")
     town.zk.set(town.paths.registration(one.consumer.consumer_id), _registration(town, one))
-    rebalancer._members.clear()  # type: ignore[attr-defined]
-    rebalancer.rebalance_event_triggered()
+    connector.policy._members.clear()  # type: ignore[attr-defined]
+    connector.rebalance_event_triggered()
     town.wait_until("both streams have ended", lambda: len(one.errors) == 2)
     assert all(isinstance(error, InconsistentStrategyError) for error in one.errors)
     town.wait_until("it has left", lambda: (town.members(), town.owners()) == (set(), {}))
@@ -190,11 +192,11 @@ def test_an_orphan_is_found_and_told(town: Town, caplog: pytest.LogCaptureFixtur
     town.wait_settled({T0, T1}, one)
     ghost = one.consumer.consumer_id.replace("c0", "a0")
     town.zk.create(town.paths.registration(ghost), _registration(town, one), ephemeral=True)
-    rebalancer = one.consumer.rebalancer
-    town.wait_until("the orphans are found", lambda: rebalancer.orphans == {T0, T1})  # type: ignore[attr-defined]
+    connector = one.consumer.connector
+    town.wait_until("the orphans are found", lambda: connector.policy.orphans == {T0, T1})  # type: ignore[attr-defined]
     town.wait_until("it is told", lambda: "nobody owns t0-0, t1-0, for 0.2 s at least" in caplog.text)
     town.zk.delete(town.paths.registration(ghost))
-    town.wait_until("there are none", lambda: not rebalancer.orphans)  # type: ignore[attr-defined]
+    town.wait_until("there are none", lambda: not connector.policy.orphans)  # type: ignore[attr-defined]
     town.wait_settled({T0, T1}, one)
 
 
@@ -239,16 +241,16 @@ def test_explain_tells_what_is_claimed_twice(town: Town) -> None:
 def test_explain_reads_again_if_a_member_leaves_meanwhile(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     create_topics(town)
     one = town.join("c0", TOPICS)
-    context, failures = ZkGroup.context, []
+    context, failures = GroupNodes.context, []
 
-    def fail_once(group: ZkGroup, exclude_internal: bool) -> Context:
+    def fail_once(group: GroupNodes, exclude_internal: bool) -> Steps[AssignmentContext]:
         failures.append(1)
         if len(failures) == 1:
-            raise NoNodeError
+            raise NotRegisteredError
         return context(group, exclude_internal)
 
     with monkeypatch.context() as patched:
-        patched.setattr(ZkGroup, "context", fail_once)
+        patched.setattr(GroupNodes, "context", fail_once)
         view = explain_group(town.zk, town.group)
     assert [member.consumer_id for member in view.members] == [one.consumer.consumer_id]
 

@@ -23,8 +23,8 @@ from equipoise.server_process import free_port
 from equipoise.testing.registering import register
 from equipoise.wire.errors import EquipoiseError
 from equipoise.zookeeper import BrokerRegistration, ConsumerRebalanceListener, ZooKeeperConsumer
-from equipoise.zookeeper.assignment import consumer_of
-from equipoise.zookeeper.layout import GroupPaths, TopicFilter
+from equipoise.zookeeper.protocol.assignment import consumer_of
+from equipoise.zookeeper.protocol.layout import GroupPaths, TopicFilter
 from equipoise.zookeeper.session import open_client
 from equipoise.zookeeper.streams import Stream
 from proving.members.events import Event, Ledger, Row
@@ -61,7 +61,7 @@ class Tenures:
         self._notes: list[tuple[TopicPartition, int, str]] = []
 
     def claimed(self, reader: Reader) -> None:
-        for partition, info in reader.consumer.rebalancer.topic_registry.items():
+        for partition, info in reader.consumer.connector.topic_registry.items():
             self._notes.append((partition, info.token, reader.name))
 
     def follow(self, stream: Stream, reader: Reader) -> None:

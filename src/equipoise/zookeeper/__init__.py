@@ -9,11 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from equipoise.zookeeper.connector import ConsumerRebalanceListener
     from equipoise.zookeeper.consumer import ZooKeeperConsumer
-    from equipoise.zookeeper.layout import blacklist, whitelist
-    from equipoise.zookeeper.rebalancer import ConsumerRebalanceFailedError, ConsumerRebalanceListener
+    from equipoise.zookeeper.protocol.errors import (
+        ConsumerRebalanceFailedError,
+        InconsistentStrategyError,
+        OwnershipLostError,
+    )
+    from equipoise.zookeeper.protocol.layout import blacklist, whitelist
     from equipoise.zookeeper.registration import BrokerRegistration
-    from equipoise.zookeeper.safe import InconsistentStrategyError, OwnershipLostError
     from equipoise.zookeeper.server import Ensemble, ZooKeeperServer, ZooKeeperUnavailable
     from equipoise.zookeeper.streams import ConsumerTimeoutError
 
@@ -34,17 +38,17 @@ __all__ = [
 
 _HOMES = {
     "BrokerRegistration": "registration",
-    "ConsumerRebalanceFailedError": "rebalancer",
-    "ConsumerRebalanceListener": "rebalancer",
+    "ConsumerRebalanceFailedError": "protocol.errors",
+    "ConsumerRebalanceListener": "connector",
     "ConsumerTimeoutError": "streams",
     "Ensemble": "server",
-    "InconsistentStrategyError": "safe",
-    "OwnershipLostError": "safe",
+    "InconsistentStrategyError": "protocol.errors",
+    "OwnershipLostError": "protocol.errors",
     "ZooKeeperConsumer": "consumer",
     "ZooKeeperServer": "server",
     "ZooKeeperUnavailable": "server",
-    "blacklist": "layout",
-    "whitelist": "layout",
+    "blacklist": "protocol.layout",
+    "whitelist": "protocol.layout",
 }
 
 

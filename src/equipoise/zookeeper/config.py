@@ -12,7 +12,7 @@ from typing import Self, cast
 
 from equipoise.settings import INT_MAX, Rows, parse_values, rows_of, setting
 from equipoise.wire.errors import UsageError
-from equipoise.zookeeper.assignment import Name, Strategy, TextForm
+from equipoise.zookeeper.protocol.assignment import Name, Strategy, TextForm
 
 DOCUMENT = "docs/zookeeper.md"
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]+")
@@ -87,9 +87,9 @@ class ZooKeeperConsumerConfig:
         return not self.in_kafka or self.dual_commit_enabled
 
     @property
-    def patience_s(self) -> float:
+    def patience_ms(self) -> int:
         """After which nothing that a rebalance mends is left."""
-        return self.rebalance_max_retries * self.rebalance_backoff_ms / 1000
+        return self.rebalance_max_retries * self.rebalance_backoff_ms
 
     def for_fetching(self, bootstrap_servers: str) -> dict[str, object]:
         """The settings of the consumer that reads the records."""

@@ -15,11 +15,11 @@ from equipoise.member.partitions import TopicPartition
 from equipoise.settings import kafka_name
 from equipoise.wire.errors import UsageError
 from equipoise.zookeeper.config import ZooKeeperConsumerConfig
-from equipoise.zookeeper.layout import TopicFilter
-from equipoise.zookeeper.rebalancer import ConsumerRebalanceListener, RebalancerListener
-from equipoise.zookeeper.safe import SafeRebalancer
+from equipoise.zookeeper.connector import ConsumerRebalanceListener, ZookeeperConsumerConnector
+from equipoise.zookeeper.protocol.layout import TopicFilter
+from equipoise.zookeeper.protocol.views import Gate
 from equipoise.zookeeper.session import open_client
-from equipoise.zookeeper.streams import Gate, Stream
+from equipoise.zookeeper.streams import Stream
 from equipoise.zookeeper.subscription import FilteredTopics, StaticTopics, Subscription
 
 
@@ -41,7 +41,7 @@ class ZooKeeperConsumer:
         self.config = ZooKeeperConsumerConfig.parse(given)
         self._listener = listener or ConsumerRebalanceListener()
         self._gate = Gate()
-        self._rebalancer: RebalancerListener | None = None
+        self._connector: ZookeeperConsumerConnector | None = None
 
     # -- streams
 
@@ -71,16 +71,15 @@ class ZooKeeperConsumer:
         return Stream(self.config.queued_max_message_chunks, self.config.consumer_timeout_ms, self._gate)
 
     def _start(self, subscription: Subscription) -> None:
-        if self._rebalancer is not None:
+        if self._connector is not None:
             raise UsageError("a consumer's streams are made once: make another consumer")
         config = self.config
         client = open_client(
             config.zookeeper_connect, config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms
         )
-        kind = SafeRebalancer if config.is_safe else RebalancerListener
-        self._rebalancer = kind(config, client, subscription, self._gate, self._listener)
+        self._connector = ZookeeperConsumerConnector(config, client, subscription, self._gate, self._listener)
         try:
-            self._rebalancer.start()
+            self._connector.start()
         except BaseException:
             if config.is_safe:  # who stays registered without reading is counted by the others all the same
                 self.close()
@@ -91,7 +90,7 @@ class ZooKeeperConsumer:
     @property
     def consumer_id(self) -> str:
         """In safe mode another one after each lost session."""
-        return self._running.consumer_id
+        return self._running.policy.consumer_id
 
     def owned(self) -> frozenset[TopicPartition]:
         return frozenset(self._running.topic_registry)
@@ -101,22 +100,22 @@ class ZooKeeperConsumer:
         self._running.commit_offsets()
 
     @property
-    def rebalancer(self) -> RebalancerListener:
+    def connector(self) -> ZookeeperConsumerConnector:
         """For those who look at it closely: tests and measurements."""
         return self._running
 
     @property
-    def _running(self) -> RebalancerListener:
-        if self._rebalancer is None:
+    def _running(self) -> ZookeeperConsumerConnector:
+        if self._connector is None:
             raise UsageError("this consumer has no streams yet: call create_message_streams() first")
-        return self._rebalancer
+        return self._connector
 
     # -- the end
 
     def close(self) -> None:
         """Commits if that is automatic, ends the streams, and gives everything up. It cannot be used again."""
-        if self._rebalancer is not None and not self._rebalancer.is_closing():
-            self._rebalancer.close()
+        if self._connector is not None and not self._connector.is_closing():
+            self._connector.close()
 
     def __enter__(self) -> Self:
         return self

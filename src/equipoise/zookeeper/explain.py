@@ -5,18 +5,20 @@ Members of the old kind do not tell their strategy; it is found out from what th
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
 
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import UsageError
-from equipoise.zookeeper.assignment import Strategy, consumer_of, share_of
-from equipoise.zookeeper.group import Context, ZkGroup
-from equipoise.zookeeper.layout import CONSUMERS
+from equipoise.zookeeper.protocol.assignment import Strategy, consumer_of, share_of
+from equipoise.zookeeper.protocol.group import GroupNodes
+from equipoise.zookeeper.protocol.layout import CONSUMERS
+from equipoise.zookeeper.protocol.nodes import Exists, GetChildren, GetData
+from equipoise.zookeeper.protocol.steps import Steps
+from equipoise.zookeeper.protocol.views import AssignmentContext
+from equipoise.zookeeper.runner import KazooRunner
 
 CANDIDATES = (Strategy("range"), Strategy("roundrobin"), Strategy("roundrobin", "[t,p]"))
 
@@ -61,64 +63,56 @@ class GroupView(NamedTuple):
 
 def explain_group(client: KazooClient, group_id: str) -> GroupView:
     """UsageError: there is no such group."""
-    groups = sorted(client.get_children(CONSUMERS)) if client.exists(CONSUMERS) else []
+    return KazooRunner(client).run(group_view(group_id))
+
+
+def group_view(group_id: str) -> Steps[GroupView]:
+    groups = sorted((yield from GetChildren(CONSUMERS)))
     if group_id not in groups:
         there = f"there are {', '.join(groups)}" if groups else "there are none"
         raise UsageError(f"ZooKeeper knows no group {group_id!r}: {there}")
-    group = ZkGroup(client, group_id, lambda: False, tries_for_ever=False)
-    context = _context(group)
-    owned = _owned(group, context)
-    members = _members(group, context, owned)
+    group = GroupNodes(group_id)
+    context = yield from group.steady_context(exclude_internal=True)
+    owned = yield from _owned(group, context)
+    members = yield from _members(group, context, owned)
     claims: dict[TopicPartition, list[str]] = {}
     for member in members:
         for partition in member.claimed | member.owned:
             claims.setdefault(partition, []).append(member.consumer_id)
-    return GroupView(
-        group_id,
-        members,
-        owned,
-        [_unowned(group, partition) for partition in sorted(group.unowned(context.partitions))],
-        {partition: who for partition, who in sorted(claims.items()) if len(who) > 1},
-    )
+    twice = {partition: who for partition, who in sorted(claims.items()) if len(who) > 1}
+    return GroupView(group_id, members, owned, (yield from _unowned(group, context)), twice)
 
 
-def _context(group: ZkGroup) -> Context:
-    while True:
-        with contextlib.suppress(NoNodeError):  # a member has left while this reads
-            return group.context(exclude_internal=True)
-
-
-def _owned(group: ZkGroup, context: Context) -> list[OwnedPartition]:
+def _owned(group: GroupNodes, context: AssignmentContext) -> Steps[list[OwnedPartition]]:
     found = []
-    for topic in group.owned_topics():
-        for number in group.owned_numbers(topic):
+    for topic in (yield from GetChildren(group.paths.owners)):
+        for number in (yield from group.owned_numbers(topic)):
             partition = TopicPartition(topic, number)
-            try:
-                data, stat = group.client.get(group.paths.owner(partition))
-            except NoNodeError:
+            (node,) = yield from GetData((group.paths.owner(partition),))
+            if node is None:
                 continue  # given up while this reads
-            thread = data.decode()
-            is_member = consumer_of(thread) in context.members
-            found.append(OwnedPartition(partition, thread, stat.ctime, group.offset(partition), is_member))
+            offsets = yield from group.offsets([partition])
+            thread, is_member = node.data.decode(), consumer_of(node.data.decode()) in context.members
+            found.append(OwnedPartition(partition, thread, node.stat.created_ms, offsets.get(partition), is_member))
     return sorted(found)
 
 
-def _members(group: ZkGroup, context: Context, owned: list[OwnedPartition]) -> list[MemberView]:
+def _members(group: GroupNodes, context: AssignmentContext, owned: list[OwnedPartition]) -> Steps[list[MemberView]]:
     shares = {strategy: _shares(strategy, context) for strategy in CANDIDATES}
+    stats = yield from Exists(tuple(map(group.paths.registration, context.members)))
     found = []
-    for consumer_id, member in context.members.items():
+    for (consumer_id, member), stat in zip(context.members.items(), stats, strict=True):
         mine = frozenset(one.partition for one in owned if consumer_of(one.thread) == consumer_id)
         told = member.registration.strategy
         strategy = told or _guess(consumer_id, mine, shares)
         claimed = _shares(strategy, context)[consumer_id] if strategy else frozenset()
-        stat = group.client.exists(group.paths.registration(consumer_id))
         streams = sum(member.registration.subscription.values())
-        joined = 0 if stat is None else stat.ctime
+        joined = 0 if stat is None else stat.created_ms
         found.append(MemberView(consumer_id, streams, strategy, told is not None, mine, claimed, joined))
     return found
 
 
-def _shares(strategy: Strategy, context: Context) -> dict[str, frozenset[TopicPartition]]:
+def _shares(strategy: Strategy, context: AssignmentContext) -> dict[str, frozenset[TopicPartition]]:
     decision = strategy.assign(context.topics, context.partitions)
     return {consumer_id: frozenset(share_of(consumer_id, decision)) for consumer_id in context.members}
 
@@ -129,13 +123,12 @@ def _guess(consumer_id: str, owned: frozenset[TopicPartition], shares: Shares) -
     return fitting[0] if fitting else None
 
 
-def _unowned(group: ZkGroup, partition: TopicPartition) -> UnownedPartition:
-    signs = {
-        "last claimed or released": group.client.exists(group.paths.epoch(partition)),
-        "last offset written": group.client.exists(group.paths.offset(partition)),
-    }
-    times = {sign: stat.mtime for sign, stat in signs.items() if stat is not None}
-    if not times:
-        return UnownedPartition(partition, None, "never owned")
-    sign = max(times, key=lambda one: times[one])
-    return UnownedPartition(partition, times[sign], sign)
+def _unowned(group: GroupNodes, context: AssignmentContext) -> Steps[list[UnownedPartition]]:
+    found = []
+    for partition in sorted((yield from group.unowned(context.partitions))):
+        stats = yield from Exists((group.paths.epoch(partition), group.paths.offset(partition)))
+        signs = zip(("last claimed or released", "last offset written"), stats, strict=True)
+        times = [(stat.modified_ms, sign) for sign, stat in signs if stat is not None]
+        since, sign = max(times, default=(None, "never owned"))
+        found.append(UnownedPartition(partition, since, sign))
+    return found

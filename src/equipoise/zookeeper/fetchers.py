@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from equipoise.client import Consumer, ConsumerRecord
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
 from equipoise.zookeeper.config import ZooKeeperConsumerConfig
-from equipoise.zookeeper.streams import PartitionTopicInfo
+from equipoise.zookeeper.protocol.views import PartitionTopicInfo, Registry
+from equipoise.zookeeper.streams import Stream
 
 log = logging.getLogger(__name__)
 
-Registry = Mapping[TopicPartition, PartitionTopicInfo]
 _ANSWER_S = 10.0  # offsets.channel.socket.timeout.ms of that time
 _LOOK_AGAIN_S = 0.5
 
@@ -35,8 +35,11 @@ class _Reader(Consumer):
 
 
 class ConsumerFetcherManager:
-    def __init__(self, config: ZooKeeperConsumerConfig) -> None:
+    """`stream`: that of a topic and a thread."""
+
+    def __init__(self, config: ZooKeeperConsumerConfig, stream: Callable[[str, str], Stream]) -> None:
         self._config = config
+        self._stream = stream
         self._lock = threading.Lock()  # a poll and the change of what is read must not overlap
         self._registry: Registry = {}
         self._reader: _Reader | None = None
@@ -45,8 +48,11 @@ class ConsumerFetcherManager:
 
     # -- what is read
 
-    def start_connections(self, registry: Registry) -> list[PartitionTopicInfo]:
-        """Reads these, and nothing else, from where their infos say; what goes on is not touched. What has stopped."""
+    def start_connections(self, registry: Registry) -> None:
+        """Reads these, and nothing else, from where their infos say; what goes on is not touched.
+
+        Nothing of what has stopped is handed out once this is done.
+        """
         with self._lock:
             removed = [info for key, info in self._registry.items() if registry.get(key) is not info]
             added = [info for key, info in registry.items() if self._registry.get(key) is not info]
@@ -59,10 +65,11 @@ class ConsumerFetcherManager:
                         self._reader.seek(info.partition, info.consumed)
                 self._reader.wake()
             self._registry = dict(registry)
-        return removed
+        for info in removed:
+            self._stream_of(info).drop(info)
 
-    def stop_connections(self) -> list[PartitionTopicInfo]:
-        return self.start_connections({})
+    def _stream_of(self, info: PartitionTopicInfo) -> Stream:
+        return self._stream(info.partition.topic, info.thread)
 
     def connect(self, servers: str) -> None:
         """To the brokers that ZooKeeper names. If none of them was there before, nothing may be being read."""
@@ -90,7 +97,7 @@ class ConsumerFetcherManager:
     def _run(self, reader: _Reader) -> None:
         while self._reader is reader:
             for info, records in self._poll(reader):
-                info.stream.put(info, records)
+                self._stream_of(info).put(info, records)
 
     def _poll(self, reader: _Reader) -> list[tuple[PartitionTopicInfo, list[ConsumerRecord]]]:
         try:

@@ -15,7 +15,7 @@ from kazoo.exceptions import ConnectionClosedError, NodeExistsError
 from kazoo.protocol.states import KazooState
 
 from equipoise.wire.errors import ProtocolError, UsageError
-from equipoise.zookeeper.layout import BROKER_IDS, TOPICS, broker_json, topic_json, topic_path, topic_replicas
+from equipoise.zookeeper.protocol.layout import BROKER_IDS, TOPICS, broker_json, topic_json, topic_path, topic_replicas
 from equipoise.zookeeper.session import open_client, session_id
 
 log = logging.getLogger(__name__)

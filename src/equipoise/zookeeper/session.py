@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import socket
+import uuid
 
 from kazoo.client import KazooClient
 
@@ -70,6 +72,11 @@ def open_client(hosts: str, session_timeout_ms: int, connection_timeout_ms: int 
     attempts.is_open = True
     client.hosts *= -(-_ATTEMPTS // len(client.hosts))
     return client
+
+
+def unique_name(now_ms: int) -> str:
+    """Of a consumer without a `consumer.id`: host, time and chance."""
+    return f"{socket.gethostname()}-{now_ms}-{uuid.uuid4().hex[:8]}"
 
 
 def session_id(client: KazooClient) -> int:

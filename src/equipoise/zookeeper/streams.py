@@ -13,33 +13,12 @@ from collections.abc import Iterator
 from typing import Self
 
 from equipoise.client.fetch.records import ConsumerRecord
-from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import EquipoiseError
+from equipoise.zookeeper.protocol.views import Gate, PartitionTopicInfo
 
 
 class ConsumerTimeoutError(EquipoiseError):
     """No record came within consumer.timeout.ms. The stream can be read on."""
-
-
-class Gate:
-    """Shut while the session is in doubt: nothing is handed out. Shared by all streams of a consumer."""
-
-    def __init__(self) -> None:
-        self.is_open = True
-
-
-class PartitionTopicInfo:
-    """A partition for as long as it is owned without a break: its stream, and how far that has come."""
-
-    __slots__ = ("consumed", "is_live", "partition", "stream", "thread", "token")
-
-    def __init__(self, partition: TopicPartition, thread: str, stream: Stream, consumed: int | None) -> None:
-        self.partition = partition
-        self.thread = thread
-        self.stream = stream
-        self.consumed = consumed  # the next offset to hand out; None: auto.offset.reset has not decided yet
-        self.token = -1  # safe mode: the version of the epoch node that the claim has made
-        self.is_live = True
 
 
 Chunk = tuple[PartitionTopicInfo, Iterator[ConsumerRecord]]

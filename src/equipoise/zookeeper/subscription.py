@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kazoo.client import KazooClient
 
 from equipoise.wire.errors import EquipoiseError
-from equipoise.zookeeper.layout import TOPICS, Pattern, TopicFilter, topic_path
+from equipoise.zookeeper.protocol.layout import TOPICS, Pattern, TopicFilter, topic_path
 from equipoise.zookeeper.streams import Stream
 
 DataChanged = Callable[[bytes | None], None]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import socket
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import ProtocolError, UsageError
-from equipoise.zookeeper.assignment import Strategy
+from equipoise.zookeeper.protocol.assignment import Strategy
 
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
@@ -48,10 +46,6 @@ class GroupPaths:
 
 def topic_path(topic: str) -> str:
     return f"{TOPICS}/{topic}"
-
-
-def new_consumer_id(group: str, now_ms: int) -> str:
-    return f"{group}_{socket.gethostname()}-{now_ms}-{uuid.uuid4().hex[:8]}"
 
 
 # -- topic filters

@@ -1,0 +1,29 @@
+"""What may go wrong in a group of ZooKeeper's time."""
+
+from __future__ import annotations
+
+from equipoise.wire.errors import EquipoiseError
+
+
+class ZooKeeperError(EquipoiseError):
+    """ZooKeeper did not do what it was asked: a lost connection, a lost session, a node that is not there."""
+
+
+class NotRegisteredError(ZooKeeperError):
+    """A consumer has no node in its group: it has left, or its session has ended."""
+
+
+class AlreadyRegisteredError(EquipoiseError):
+    """Another session holds the consumer's id."""
+
+
+class ConsumerRebalanceFailedError(EquipoiseError):
+    """A consumer could not claim its partitions, however often it tried."""
+
+
+class InconsistentStrategyError(EquipoiseError):
+    """The group shares its partitions in another way: together they would leave some unread, and nobody would know."""
+
+
+class OwnershipLostError(EquipoiseError):
+    """Offsets were not written: others own the partitions by now."""

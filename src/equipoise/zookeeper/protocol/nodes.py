@@ -1,0 +1,126 @@
+"""Nodes of ZooKeeper, and what can be asked of them. Values only: kazoo carries them out, or a tree in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from equipoise.zookeeper.protocol.steps import Action
+
+
+class Stat(NamedTuple):
+    """Of a node: what ZooKeeper tells besides its data."""
+
+    version: int  # of the data: 0 when created, one more with each write
+    created: int  # czxid, the number of the change that made it: of two nodes the older has the smaller
+    ephemeral_owner: int  # the session with which it ends; 0: with none
+    created_ms: int = 0
+    modified_ms: int = 0
+
+
+class Node(NamedTuple):
+    data: bytes
+    stat: Stat
+
+
+# -- reads: a missing node is None, or has no children
+
+
+@dataclass(frozen=True, slots=True)
+class GetChildren(Action[tuple[str, ...]]):
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetData(Action[tuple[Node | None, ...]]):
+    """Several are asked for at once, and answered one after another: they are no common snapshot."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exists(Action[tuple[Stat | None, ...]]):
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Session(Action[int]):
+    """The id of the session; 0, which owns nothing, between two."""
+
+
+# -- writes
+
+
+@dataclass(frozen=True, slots=True)
+class Create(Action[bool]):
+    """With all nodes above it. False: it is there already."""
+
+    path: str
+    data: bytes
+    is_ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateMissing(Action[None]):
+    """Empty nodes that stay, where there are none yet. Those above them must be there."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EnsurePath(Action[None]):
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetData(Action[bool]):
+    """Whatever its version. False: there is no such node."""
+
+    path: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(Action[None]):
+    """Whosever it is. A missing node is as good as a deleted one."""
+
+    path: str
+
+
+# -- several writes, of which all are done or none
+
+
+class CheckVersion(NamedTuple):
+    path: str
+    version: int
+
+
+class CreateNode(NamedTuple):
+    path: str
+    data: bytes
+    is_ephemeral: bool
+
+
+class SetNode(NamedTuple):
+    path: str
+    data: bytes
+
+
+class DeleteNode(NamedTuple):
+    path: str
+
+
+Operation = CheckVersion | CreateNode | SetNode | DeleteNode
+NODE_EXISTS = "NodeExistsError"
+
+
+class Transacted(NamedTuple):
+    """`versions`: of the nodes that were set, in their order. `failure`: why nothing was done, by its name."""
+
+    versions: tuple[int, ...] = ()
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction(Action[Transacted]):
+    operations: tuple[Operation, ...]

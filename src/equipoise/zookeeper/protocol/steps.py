@@ -1,0 +1,36 @@
+"""How a policy speaks: as a generator of actions, each of which is a value, and to each of which an outcome comes back.
+
+    brokers = yield from ReadBrokers()
+
+A runner carries the actions out, and throws what fails into the generator: connector.py on kazoo and threads,
+tests/zookeeper/simulated.py on a tree in memory and virtual time. So a policy is straight code without input or output,
+and between any two of its actions others may have acted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Action(Generic[T]):
+    """T is its outcome."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Generator[Action[Any], Any, T]:
+        outcome: T = yield self
+        return outcome
+
+
+Steps = Generator[Action[Any], Any, T]
+
+
+@dataclass(frozen=True, slots=True)
+class Synchronized(Action[T]):
+    """These steps, while no other such steps of the consumer are under way (rebalanceLock)."""
+
+    steps: Steps[T]
