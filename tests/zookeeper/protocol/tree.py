@@ -1,4 +1,4 @@
-"""A ZooKeeper in memory: nodes with versions, sessions and their ephemeral nodes, transactions. No clock, no network."""
+"""A ZooKeeper in memory: nodes with versions, sessions and their ephemeral nodes, transactions."""
 
 from __future__ import annotations
 
