@@ -200,7 +200,7 @@ class Town:
             self._durable += [
                 (encode_key(key), None if value is None else encode_value(value)) for key, value in write.records
             ]
-            self._run_shard(write.done(ErrorCode.NONE, self.now))
+            self._run_shard(self.shard.written(write, ErrorCode.NONE, self.now))
 
     def _reply(self, exchange: Exchange, response: Message) -> None:
         self.note(exchange, response)

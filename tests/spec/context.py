@@ -251,14 +251,14 @@ class Context:
             self.log += [
                 (encode_key(key), None if value is None else encode_value(value)) for key, value in write.records
             ]
-            self.run(write.done(ErrorCode.NONE, self.now))
+            self.run(self.shard.written(write, ErrorCode.NONE, self.now))
             writes = None if writes is None else writes - 1
 
     def fail_writes(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
         """All writes under way fail; later ones are still to be decided."""
         writes, self.under_way = self.under_way, deque()
         for write in writes:
-            self.run(write.done(error, self.now))
+            self.run(self.shard.written(write, error, self.now))
 
     @property
     def records(self) -> list[Record]:

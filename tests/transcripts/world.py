@@ -221,7 +221,7 @@ class World:
             self.durable += [
                 (encode_key(key), None if value is None else encode_value(value)) for key, value in write.records
             ]
-        self.run(write.done(error, self.now))
+        self.run(self.shard.written(write, error, self.now))
 
     def _say_records(self, verb: str, write: Write) -> None:
         groups: dict[str, list[str]] = {}

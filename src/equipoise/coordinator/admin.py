@@ -9,7 +9,8 @@ from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import GroupDeleted
 from equipoise.coordinator.offsets.offsets import expired_offsets, tombstone
-from equipoise.coordinator.step import Caller, Step, Then, write_error
+from equipoise.coordinator.outcomes import GroupTombstoned
+from equipoise.coordinator.step import Caller, Step, write_error
 from equipoise.wire.apis.k15_describe_groups import DescribedGroup, DescribedGroupMember
 from equipoise.wire.apis.k16_list_groups import ListedGroup
 from equipoise.wire.apis.k42_delete_groups import DeletableGroupResult, DeleteGroupsResponse
@@ -79,11 +80,7 @@ def delete_group(shard: Shard, group_id: str, caller: Caller, now: int, step: St
         step.reply(caller, _deleted(group_id, ErrorCode.NON_EMPTY_GROUP))
         return
     records = [tombstone(group_id, topic, partition) for topic, partition, _ in shard.offsets.of_group(group_id)]
-
-    def then(error: ErrorCode, now: int, step: Step) -> None:
-        step.reply(caller, _deleted(group_id, write_error(error)))
-
-    _forget(shard, group, records, step, then, expired=False)
+    _forget(shard, group, records, step, caller)
 
 
 def _deleted(group_id: str, error: ErrorCode) -> DeleteGroupsResponse:
@@ -92,30 +89,28 @@ def _deleted(group_id: str, error: ErrorCode) -> DeleteGroupsResponse:
 
 def expire(shard: Shard, now: int, step: Step) -> None:
     """The sweep: offsets past their retention go, and with its last offset an Empty group."""
-    for group in [group for group in shard.groups.values() if not group.commits_under_way]:
+    under_way = shard.offsets.commits_under_way
+    for group in [group for group in shard.groups.values() if group.group_id not in under_way]:
         records = expired_offsets(shard, group, shard.wall_time(now))
         left = sum(1 for _ in shard.offsets.of_group(group.group_id)) - len(records)
         if left == 0 and group.state is State.EMPTY:
-            _forget(shard, group, records, step, expired=True)
+            _forget(shard, group, records, step)
         elif records:
-            shard.write_and_apply(records, step)
+            step.write(records)
 
 
-def _forget(
-    shard: Shard, group: Group, records: list[Record], step: Step, then: Then | None = None, *, expired: bool
-) -> None:
-    """At once: a join that comes before the tombstone is durable makes a new group, written behind it.
-
-    If the tombstone cannot be written the group is back, unless a new one has its name by then.
-    """
+def _forget(shard: Shard, group: Group, records: list[Record], step: Step, caller: Caller | None = None) -> None:
+    """At once: a join that comes before the tombstone is durable makes a new group, written behind it."""
     del shard.groups[group.group_id]
+    step.write([*records, group.tombstone()], GroupTombstoned(group, caller))
 
-    def done(error: ErrorCode, now: int, step: Step) -> None:
-        if error is ErrorCode.NONE:
-            step.events.append(GroupDeleted(group.group_id, now, expired))
-        elif shard.unavailable is ErrorCode.NONE:
-            shard.groups.setdefault(group.group_id, group)
-        if then is not None:
-            then(error, now, step)
 
-    shard.write_and_apply([*records, group.tombstone()], step, done)
+def group_tombstoned(shard: Shard, outcome: GroupTombstoned, error: ErrorCode, now: int, step: Step) -> None:
+    """If the tombstone cannot be written the group is back, unless a new one has its name by then."""
+    group, caller = outcome.group, outcome.caller
+    if error is ErrorCode.NONE:
+        step.events.append(GroupDeleted(group.group_id, now, expired=caller is None))
+    elif shard.unavailable is ErrorCode.NONE:
+        shard.groups.setdefault(group.group_id, group)
+    if caller is not None:
+        step.reply(caller, _deleted(group.group_id, write_error(error)))

@@ -12,15 +12,23 @@ from enum import Enum, auto
 from equipoise.coordinator import admin
 from equipoise.coordinator.classic import membership, sync
 from equipoise.coordinator.classic.group import Group, Member, WallTime, load_group, unchanged
-from equipoise.coordinator.classic.join import Joining
+from equipoise.coordinator.classic.join import Joining, group_created, static_member_replaced
 from equipoise.coordinator.classic.rebalance import Rebalancer
 from equipoise.coordinator.classic.replies import join_error, sync_error
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.offsets import offsets
 from equipoise.coordinator.offsets.offsets import Offsets
+from equipoise.coordinator.outcomes import (
+    Answered,
+    AssignmentWritten,
+    GroupCreated,
+    GroupTombstoned,
+    OffsetsCommitted,
+    StaticMemberReplaced,
+)
 from equipoise.coordinator.reasons import Cause, Trigger
-from equipoise.coordinator.step import Caller, Step, Then
+from equipoise.coordinator.step import Caller, Step, Write, write_error
 from equipoise.coordinator.timers import Timers
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequestTopic, OffsetFetchResponseTopic
@@ -111,6 +119,33 @@ class Shard:
         self.groups.clear()
         self.timers.clear()
         return step
+
+    # -- writes
+
+    def written(self, write: Write, error: ErrorCode, now: int) -> Step:
+        """A write of ours is durable and takes effect, or it has failed; what follows stands in its outcome."""
+        step = Step()
+        if error is ErrorCode.NONE:
+            for record in write.records:
+                self.apply(record, now)
+        self._follow(write, error, now, step)
+        return step
+
+    def _follow(self, write: Write, error: ErrorCode, now: int, step: Step) -> None:
+        match write.outcome:
+            case OffsetsCommitted() as outcome:
+                offsets.offsets_committed(self, outcome, error, step)
+            case Answered(caller, response):
+                failed = error is not ErrorCode.NONE
+                step.reply(caller, type(response)(error_code=write_error(error)) if failed else response)
+            case GroupCreated() as outcome:
+                group_created(self, outcome, error, step)
+            case AssignmentWritten():
+                self.rebalancer.assignment_written(write, error, now, step)
+            case StaticMemberReplaced() as outcome:
+                static_member_replaced(self, outcome, error, now, step)
+            case GroupTombstoned() as outcome:
+                admin.group_tombstoned(self, outcome, error, now, step)
 
     # -- time
 
@@ -262,7 +297,7 @@ class Shard:
             if committed.topic_id in (topic_id, bytes(16))
         ]
         if records:
-            self.write_and_apply(records, step)
+            step.write(records)
         return step
 
     # -- what the rules share
@@ -283,18 +318,6 @@ class Shard:
 
     def new_member_id(self, prefix: str) -> str:
         return f"{prefix}-{self._new_id()}"
-
-    def write_and_apply(self, records: list[Record], step: Step, then: Then | None = None) -> None:
-        """Writes, and applies when durable; then says how it went."""
-
-        def done(error: ErrorCode, now: int, step: Step) -> None:
-            if error is ErrorCode.NONE:
-                for record in records:
-                    self.apply(record, now)
-            if then is not None:
-                then(error, now, step)
-
-        step.write(records, done)
 
 
 def _can_be_member_id(prefix: str) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from equipoise.coordinator.events import Event, MemberFenced
+from equipoise.coordinator.outcomes import Answered, Outcome
 from equipoise.coordinator.reasons import Who
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import Record
@@ -24,26 +24,11 @@ class Caller(NamedTuple):
         return Who(member_id, self.client_id, self.client_host, group_instance_id)
 
 
-Then = Callable[[ErrorCode, int, "Step"], None]
+class Write(NamedTuple):
+    """Records to append in one batch. Whoever appends them gives this to `Shard.written` when that is decided."""
 
-
-class Write:
-    """Records to append in one batch. The one who appends calls `done` when they are durable, or with an error."""
-
-    __slots__ = ("_then", "records")
-
-    def __init__(self, records: list[Record], then: Then | None = None) -> None:
-        self.records = records
-        self._then = [] if then is None else [then]
-
-    def done(self, error: ErrorCode, now: int) -> Step:
-        step = Step()
-        for then in self._then:
-            then(error, now, step)
-        return step
-
-    def and_then(self, then: Then) -> None:
-        self._then.append(then)
+    records: list[Record]
+    outcome: Outcome | None = None
 
 
 class Step:
@@ -64,19 +49,17 @@ class Step:
         if error is ErrorCode.FENCED_INSTANCE_ID:
             self.events.append(MemberFenced(group_id, now, who, request))
 
-    def write(self, records: list[Record], then: Then | None = None) -> None:
-        self.writes.append(Write(records, then))
+    def write(self, records: list[Record], outcome: Outcome | None = None) -> None:
+        self.writes.append(Write(records, outcome))
 
-    def reply_when_written(self, caller: Caller, response: Message, failed: Callable[[ErrorCode], Message]) -> None:
+    def reply_when_written(self, caller: Caller, response: Message) -> None:
         """A request that made records is answered when they are durable; one that made none, now."""
         if not self.writes:
             self.reply(caller, response)
             return
-
-        def then(error: ErrorCode, now: int, step: Step) -> None:
-            step.reply(caller, response if error is ErrorCode.NONE else failed(error))
-
-        self.writes[-1].and_then(then)
+        records, outcome = self.writes.pop()
+        assert outcome is None
+        self.write(records, Answered(caller, response))
 
 
 # How a failed write of ours looks to a client (everything else goes out as it is).

@@ -218,7 +218,7 @@ class GroupShard:
         now = self._server.clock.now()
         for write in writes:
             self._ended += 1
-            self._take(write.done(error, now))
+            self._take(self.core.written(write, error, now))
         self._arm()
         while self._after_writes and self._after_writes[0][0] <= self._ended:
             self._after_writes.popleft()[1]()

@@ -116,7 +116,6 @@ class Group:
         self.subscribed_topics: frozenset[str] | None = None
         self.journal = Journal(group_id)
         self.joined = 0  # members whose JoinGroup is parked
-        self.commits_under_way = 0  # written, not yet durable: until then no offset of the group may expire
         self._supporters: Counter[str] = Counter()  # members per protocol
         self._wall_time = wall_time
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from equipoise.coordinator.classic.group import Group, Member, Protocols, protocols_of
+from equipoise.coordinator.classic.group import Group, Member, protocols_of
 from equipoise.coordinator.classic.replies import join_error, joined, sync_error
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import MemberLeft
+from equipoise.coordinator.outcomes import GroupCreated, Incarnation, StaticMemberReplaced
 from equipoise.coordinator.reasons import Cause, Departure, Trigger
 from equipoise.coordinator.step import Caller, Step, write_error
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse
@@ -18,15 +19,6 @@ if TYPE_CHECKING:
 
 _MEMBER_ID_REQUIRED_FROM = 4
 _SKIP_ASSIGNMENT_FROM = 9
-
-
-class _Incarnation(NamedTuple):
-    """What a static member was before it came back, in case its return cannot be written."""
-
-    member_id: str
-    leader: str
-    protocols: Protocols
-    timeouts: tuple[int, int]
 
 
 class Joining:
@@ -64,17 +56,7 @@ class Joining:
     def create_group(self) -> Group:
         """The record is written in the background; if that fails, a join still open is answered with the error."""
         group = self.shard.create_group(self.request.group_id, self.now)
-        caller = self.caller
-
-        def then(error: ErrorCode, now: int, step: Step) -> None:
-            if error is ErrorCode.NONE:
-                return
-            for member in list(group.members.values()):
-                if member.awaiting_join is caller:
-                    group.unpark_join(member)
-                    step.reply(caller, join_error(caller, write_error(error), ""))
-
-        self.step.write([group.record()], then)
+        self.step.write([group.record()], GroupCreated(group.group_id, self.caller))
         return group
 
     # -- group.max.size
@@ -143,7 +125,7 @@ class Joining:
     def replace(self, group: Group, member: Member, member_id: str) -> None:
         """A static member is back under a new id; its old incarnation is fenced."""
         timeouts = member.session_timeout_ms, member.rebalance_timeout_ms
-        before = _Incarnation(member.member_id, group.leader or "", member.protocols, timeouts)
+        before = Incarnation(member.member_id, group.leader or "", member.protocols, timeouts)
         last_seen = member.last_seen
         self.fence(group, member)
         self.rebalancer.rename(group, member, member_id, self.now)
@@ -171,31 +153,14 @@ class Joining:
             MemberLeft(group.group_id, self.now, member.who, Departure.REPLACED, self.request.reason, silent)
         )
 
-    def resume(self, group: Group, member: Member, before: _Incarnation) -> None:
+    def resume(self, group: Group, member: Member, before: Incarnation) -> None:
         """No rebalance: the member goes on where it was, once its new id is durable.
 
         Parked until then: the next incarnation fences it, and a rebalance that comes first takes it along. What the
         group is subscribed to stays what it was in the last join phase, also if the member has other topics now.
         """
-        caller = self.caller
-
-        def then(error: ErrorCode, now: int, step: Step) -> None:
-            if member.awaiting_join is not caller or group.state is not State.STABLE:
-                return
-            group.unpark_join(member)
-            if error is ErrorCode.NONE:
-                step.reply(caller, _resumed(group, member, before.leader, caller))
-            else:
-                self.go_back(group, member, before, now)
-                step.reply(caller, join_error(caller, write_error(error), ""))
-            if self.shard.timers.deadline(member.timer) is None:  # it came up during the wait and was passed over
-                self.rebalancer.arm_session(member, now)
-
-        self.step.write([group.record()], then)
-
-    def go_back(self, group: Group, member: Member, before: _Incarnation, now: int) -> None:
-        group.update(member, before.protocols, before.timeouts)
-        self.rebalancer.rename(group, member, before.member_id, now)
+        outcome = StaticMemberReplaced(group.group_id, member.member_id, before, self.caller)
+        self.step.write([group.record()], outcome)
 
     # -- a join with a member id
 
@@ -225,6 +190,34 @@ class Joining:
         if group.state is State.PREPARING_REBALANCE:
             return self.rebalancer.maybe_complete_join(group, self.now, self.step)
         return self.rebalance(group, Trigger.SUBSCRIPTION_CHANGED if is_changed else Trigger.LEADER_REJOINED, member)
+
+
+def group_created(shard: Shard, outcome: GroupCreated, error: ErrorCode, step: Step) -> None:
+    """If the group's first record cannot be written, the join that made it is answered with the error."""
+    group, caller = shard.groups.get(outcome.group_id), outcome.caller
+    if group is None or error is ErrorCode.NONE:
+        return
+    for member in group.members.values():
+        if member.awaiting_join == caller:
+            group.unpark_join(member)
+            step.reply(caller, join_error(caller, write_error(error), ""))
+
+
+def static_member_replaced(shard: Shard, outcome: StaticMemberReplaced, error: ErrorCode, now: int, step: Step) -> None:
+    """The member goes on under its new id, or it is what it was before. The next incarnation may have been quicker."""
+    group, caller, before = shard.groups.get(outcome.group_id), outcome.caller, outcome.before
+    member = group.members.get(outcome.member_id) if group is not None else None
+    if group is None or member is None or member.awaiting_join != caller or group.state is not State.STABLE:
+        return
+    group.unpark_join(member)
+    if error is ErrorCode.NONE:
+        step.reply(caller, _resumed(group, member, before.leader, caller))
+    else:
+        group.update(member, before.protocols, before.timeouts)
+        shard.rebalancer.rename(group, member, before.member_id, now)
+        step.reply(caller, join_error(caller, write_error(error), ""))
+    if shard.timers.deadline(member.timer) is None:  # it came up during the wait and was passed over
+        shard.rebalancer.arm_session(member, now)
 
 
 def _resumed(group: Group, member: Member, old_leader: str, caller: Caller) -> JoinGroupResponse:

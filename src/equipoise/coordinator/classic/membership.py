@@ -8,7 +8,7 @@ from equipoise.coordinator.classic.group import Group, Member
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from equipoise.coordinator.reasons import Cause, Departure, Trigger, Who
-from equipoise.coordinator.step import Caller, Step, write_error
+from equipoise.coordinator.step import Caller, Step
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
@@ -105,7 +105,7 @@ def leave_group(shard: Shard, request: LeaveGroupRequest, caller: Caller, now: i
         first = first or cause
     if first is not None:
         shard.rebalancer.after_removal(group, first, now, step)
-    step.reply_when_written(caller, _response(caller, rows), lambda error: leave_error(write_error(error)))
+    step.reply_when_written(caller, _response(caller, rows))
 
 
 def leave_error(error: ErrorCode) -> LeaveGroupResponse:

@@ -14,11 +14,12 @@ from equipoise.coordinator.classic.replies import join_error, joined, sync_error
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from equipoise.coordinator.events import MemberJoined, MemberLeft, StateChanged
+from equipoise.coordinator.outcomes import AssignmentWritten
 from equipoise.coordinator.reasons import Cause, Departure, Trigger
-from equipoise.coordinator.step import Caller, Step, write_error
+from equipoise.coordinator.step import Caller, Step, Write, write_error
 from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
 from equipoise.wire.errors import ErrorCode
-from equipoise.wire.offsets_records import GroupMetadataValue, Record
+from equipoise.wire.offsets_records import GroupMetadataValue
 
 if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
@@ -239,24 +240,27 @@ class Rebalancer:
 
     def write_assignment(self, group: Group, assignments: dict[str, bytes], now: int, step: Step) -> None:
         """The leader has spoken. Members learn of it when the record is durable, if nothing has changed meanwhile."""
-        generation_id = group.generation_id
         group.assigning = True
         group.journal.assigned(now)
-        record = group.record(assignments)
+        outcome = AssignmentWritten(group.group_id, group.generation_id, group.leader)
+        step.write([group.record(assignments)], outcome)
 
-        def then(error: ErrorCode, now: int, step: Step) -> None:
-            if group.state is not State.COMPLETING_REBALANCE or group.generation_id != generation_id:
-                return
-            if error is ErrorCode.NONE:
-                self._become_stable(group, record, now, step)
-            else:
-                self._assignment_not_written(group, error, now, step)
-
-        step.write([record], then)
-
-    def _become_stable(self, group: Group, record: Record, now: int, step: Step) -> None:
+    def assignment_written(self, write: Write, error: ErrorCode, now: int, step: Step) -> None:
+        (record,), outcome = write
+        assert isinstance(outcome, AssignmentWritten)
         assert isinstance(record.value, GroupMetadataValue)
-        group.apply(record.value, now)
+        group = self._shard.groups.get(outcome.group_id)
+        if group is None or group.state is not State.COMPLETING_REBALANCE:
+            return
+        if (group.generation_id, group.leader) != (outcome.generation_id, outcome.leader):
+            return
+        if error is ErrorCode.NONE:
+            self._become_stable(group, record.value, now, step)
+        else:
+            self._assignment_not_written(group, error, now, step)
+
+    def _become_stable(self, group: Group, value: GroupMetadataValue, now: int, step: Step) -> None:
+        group.apply(value, now)
         group.transition(State.STABLE, now)
         step.events.append(
             StateChanged(group.group_id, now, State.COMPLETING_REBALANCE, State.STABLE, group.generation_id)

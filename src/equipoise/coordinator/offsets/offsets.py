@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import CommitRefused
+from equipoise.coordinator.outcomes import OffsetsCommitted
 from equipoise.coordinator.reasons import Refusal
 from equipoise.coordinator.step import Caller, Step, write_error
 from equipoise.wire.apis.k08_offset_commit import (
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 _GROUP_ID_NOT_FOUND_FROM = 9
 _LONG_MAX = 2**63 - 1
+NOTHING: frozenset[tuple[str, int]] = frozenset()
 _REFUSALS = {
     ErrorCode.UNKNOWN_MEMBER_ID: Refusal.UNKNOWN_MEMBER,
     ErrorCode.FENCED_INSTANCE_ID: Refusal.FENCED_INSTANCE,
@@ -61,6 +63,15 @@ class Offsets:
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        self.commits_under_way: dict[str, int] = {}  # of a group, not yet durable: no offset of it may expire
+
+    def commit_begins(self, group_id: str) -> None:
+        self.commits_under_way[group_id] = self.commits_under_way.get(group_id, 0) + 1
+
+    def commit_ends(self, group_id: str) -> None:
+        left = self.commits_under_way.pop(group_id) - 1
+        if left:
+            self.commits_under_way[group_id] = left
 
     def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
         if value is None:
@@ -127,17 +138,14 @@ def commit_offsets(
     if not records:
         step.reply(caller, commit_response(request, ErrorCode.NONE, too_large))
         return
-    group = shard.groups[request.group_id]
-    group.commits_under_way += 1
+    shard.offsets.commit_begins(request.group_id)
+    step.write(records, OffsetsCommitted(request, too_large, caller))
 
-    def then(error: ErrorCode, now: int, step: Step) -> None:
-        group.commits_under_way -= 1
-        failed = error is not ErrorCode.NONE
-        for record in () if failed else records:
-            shard.apply(record, now)
-        step.reply(caller, commit_response(request, write_error(error), None if failed else too_large))
 
-    step.write(records, then)
+def offsets_committed(shard: Shard, outcome: OffsetsCommitted, error: ErrorCode, step: Step) -> None:
+    request, too_large, caller = outcome
+    shard.offsets.commit_ends(request.group_id)
+    step.reply(caller, commit_response(request, write_error(error), too_large if error is ErrorCode.NONE else NOTHING))
 
 
 class _Refused(Exception):
@@ -199,7 +207,7 @@ def _is_last_word(shard: Shard, group: Group, generation_id: int) -> bool:
 
 def _records(
     shard: Shard, request: OffsetCommitRequest, topic_ids: Mapping[str, bytes], now: int
-) -> tuple[list[Record], set[tuple[str, int]]]:
+) -> tuple[list[Record], frozenset[tuple[str, int]]]:
     records, too_large = [], set()
     stamp = shard.wall_time(now)
     expires = min(stamp + request.retention_time_ms, _LONG_MAX) if request.retention_time_ms != -1 else -1
@@ -212,7 +220,7 @@ def _records(
                 continue
             key = OffsetCommitKey(group=request.group_id, topic=topic.name, partition=row.partition_index)
             records.append(Record(key, _value(row, stamp, expires, topic_id)))
-    return records, too_large
+    return records, frozenset(too_large) if too_large else NOTHING
 
 
 def _value(row: OffsetCommitRequestPartition, stamp: int, expires: int, topic_id: bytes) -> OffsetCommitValue:
@@ -232,7 +240,7 @@ def _utf16_length(text: str) -> int:
 
 
 def commit_response(
-    request: OffsetCommitRequest, error: ErrorCode, too_large: set[tuple[str, int]] | None = None
+    request: OffsetCommitRequest, error: ErrorCode, too_large: frozenset[tuple[str, int]] = NOTHING
 ) -> OffsetCommitResponse:
     topics = [
         OffsetCommitResponseTopic(
@@ -247,7 +255,7 @@ def commit_response(
     ]
     for one in topics if too_large else ():
         for row in one.partitions:
-            if too_large and (one.name, row.partition_index) in too_large:
+            if (one.name, row.partition_index) in too_large:
                 row.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
     return OffsetCommitResponse(topics=topics)
 
@@ -319,8 +327,8 @@ def delete_offsets(shard: Shard, request: OffsetDeleteRequest, caller: Caller, n
             ]
     response = OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)
     if records:
-        shard.write_and_apply(records, step)
-    step.reply_when_written(caller, response, lambda error: OffsetDeleteResponse(error_code=write_error(error)))
+        step.write(records)
+    step.reply_when_written(caller, response)
 
 
 def _offset_delete_error(group: Group | None) -> ErrorCode:
