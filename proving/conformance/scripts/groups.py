@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from proving.conformance.steps import Step, join, leave, simple_commit, subscription, sync
+from proving.conformance.steps import Script, Step, join, leave, simple_commit, subscription, sync
 
 Table = Mapping[str, Sequence[Step]]  # scripts by name
 
 OTHER = (("range", subscription("t", "u")),)  # other bytes than a member first came with
 MEMBER_ID_REQUIRED_FROM = 4
+
+
+class Section(NamedTuple):
+    """Of the specification: its scripts, and the world they are played in."""
+
+    name: str
+    world: str = "main"
+    brisk_ms: int = 0
+
+    def script(self, name: str, *steps: Step) -> Script:
+        return Script(self.name, name, steps, self.world, self.brisk_ms)
+
+    def scripts(self, table: Table) -> Iterator[Script]:
+        for name, steps in table.items():
+            yield self.script(name, *steps)
 
 
 def enter(who: str, v: int = 9, **more: Any) -> list[Step]:

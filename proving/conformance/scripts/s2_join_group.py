@@ -7,6 +7,7 @@ from typing import Any
 
 from proving.conformance.scripts.groups import (
     OTHER,
+    Section,
     Table,
     assigned,
     completing,
@@ -33,6 +34,9 @@ from proving.conformance.steps import (
     subscription,
     sync,
 )
+
+_SECTION = Section("2 JoinGroup")
+_script, _scripts = _SECTION.script, _SECTION.scripts
 
 _VERSIONS = range(10)
 _BOUNDARIES = (0, 4, 5, 6, 7, 9)
@@ -64,15 +68,6 @@ def scripts() -> Iterator[Script]:
     yield from _scripts(_GENERATIONS)
     yield from _scripts(_PENDING)
     yield from _scripts(_ODD)
-
-
-def _script(name: str, *steps: Step) -> Script:
-    return Script("2 JoinGroup", name, steps)
-
-
-def _scripts(table: Table) -> Iterator[Script]:
-    for name, steps in table.items():
-        yield _script(name, *steps)
 
 
 def _validation() -> Iterator[Script]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from proving.conformance.scripts.groups import OTHER, Table, assigned, completing, enter, synced
+from proving.conformance.scripts.groups import OTHER, Section, Table, assigned, completing, enter, synced
 from proving.conformance.steps import (
     Script,
     Step,
@@ -18,6 +18,9 @@ from proving.conformance.steps import (
     simple_commit,
     sync,
 )
+
+_SECTION = Section("2.3 limits", world="timed", brisk_ms=1200)
+_script = _SECTION.script
 
 _DELAY = 2000
 
@@ -50,10 +53,6 @@ _LARGE: Table = {
         *synced("a", "b", generation=2),
     ],
 }
-
-
-def _script(name: str, *steps: Step) -> Script:
-    return Script("2.3 limits", name, steps, world="timed", brisk_ms=1200)
 
 
 def _begun(*members: str) -> list[Step]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from proving.conformance.scripts.groups import OTHER, Table, assigned, completing, enter, stable, synced
+from proving.conformance.scripts.groups import OTHER, Section, Table, assigned, completing, enter, stable, synced
 from proving.conformance.steps import (
     Id,
     Script,
-    Step,
     commit,
     delete_offsets,
     describe,
@@ -19,6 +18,9 @@ from proving.conformance.steps import (
     sync,
 )
 
+_SECTION = Section("2.10 static members")
+_script, _scripts = _SECTION.script, _SECTION.scripts
+
 _STATIC_VERSIONS = range(5, 10)
 
 
@@ -27,15 +29,6 @@ def scripts() -> Iterator[Script]:
         yield from _in_version(v)
     yield from _fenced()
     yield from _protocol_changes()
-
-
-def _script(name: str, *steps: Step) -> Script:
-    return Script("2.10 static members", name, steps)
-
-
-def _scripts(table: Table) -> Iterator[Script]:
-    for name, steps in table.items():
-        yield _script(name, *steps)
 
 
 def _in_version(v: int) -> Iterator[Script]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from proving.conformance.scripts.groups import OTHER, Table, assigned, enter, synced
+from proving.conformance.scripts.groups import OTHER, Section, Table, assigned, enter, synced
 from proving.conformance.steps import (
     GroupId,
     Script,
@@ -25,7 +25,9 @@ from proving.conformance.steps import (
     sync,
 )
 
-_BRISK_MS = 1200
+_SECTION = Section("2.11 timers", world="timed", brisk_ms=1200)
+_script, _scripts = _SECTION.script, _SECTION.scripts
+
 _SHORT = 3000
 _DELAY = 2000
 
@@ -36,15 +38,6 @@ def scripts() -> Iterator[Script]:
     yield from _scripts(_JOIN_TIMEOUTS)
     yield from _scripts(_SYNC_TIMEOUTS)
     yield from _scripts(_PENDING)
-
-
-def _script(name: str, *steps: Step) -> Script:
-    return Script("2.11 timers", name, steps, world="timed", brisk_ms=_BRISK_MS)
-
-
-def _scripts(table: Table) -> Iterator[Script]:
-    for name, steps in table.items():
-        yield _script(name, *steps)
 
 
 def _first(*members: str, **more: Any) -> list[Step]:

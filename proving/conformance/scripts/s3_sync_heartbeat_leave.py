@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from proving.conformance.scripts.groups import (
     OTHER,
+    Section,
     Table,
     assigned,
     completing,
@@ -18,7 +19,6 @@ from proving.conformance.steps import (
     Drop,
     Id,
     Script,
-    Step,
     commit,
     describe,
     heartbeat,
@@ -26,6 +26,9 @@ from proving.conformance.steps import (
     leave,
     sync,
 )
+
+_SECTION = Section("3 sync, heartbeat, leave")
+_script, _scripts = _SECTION.script, _SECTION.scripts
 
 
 def scripts() -> Iterator[Script]:
@@ -35,15 +38,6 @@ def scripts() -> Iterator[Script]:
     yield from _scripts(_SYNC)
     yield from _leave()
     yield from _heartbeat()
-
-
-def _script(name: str, *steps: Step) -> Script:
-    return Script("3 sync, heartbeat, leave", name, steps)
-
-
-def _scripts(table: Table) -> Iterator[Script]:
-    for name, steps in table.items():
-        yield _script(name, *steps)
 
 
 def _sync_in_version(v: int) -> Iterator[Script]:

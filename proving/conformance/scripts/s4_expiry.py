@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from proving.conformance.scripts.groups import synced
+from proving.conformance.scripts.groups import Section, synced
 from proving.conformance.steps import (
     GroupId,
     Script,
@@ -26,6 +26,9 @@ from proving.conformance.steps import (
     sync,
 )
 
+_SECTION = Section("4.6 expiry", world="expiry")
+_script = _SECTION.script
+
 _ENTER = 3
 _SOME = {("t", 0): 1, ("u", 0): 2}
 
@@ -35,10 +38,6 @@ def scripts() -> Iterator[Script]:
         yield from _asked_for(v)
     yield from _groups()
     yield from _by_the_minute()
-
-
-def _script(name: str, *steps: Step) -> Script:
-    return Script("4.6 expiry", name, steps, world="expiry")
 
 
 def _sweeps(count: int = 3) -> list[Step]:

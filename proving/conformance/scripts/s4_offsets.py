@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from proving.conformance.scripts.groups import (
     OTHER,
+    Section,
     Table,
     assigned,
     completing,
@@ -18,7 +19,6 @@ from proving.conformance.scripts.groups import (
 from proving.conformance.steps import (
     GroupId,
     Script,
-    Step,
     commit,
     delete_groups,
     delete_offsets,
@@ -32,6 +32,9 @@ from proving.conformance.steps import (
     subscription,
     sync,
 )
+
+_SECTION = Section("4 offsets")
+_script, _scripts = _SECTION.script, _SECTION.scripts
 
 _COMMIT_VERSIONS, _FETCH_VERSIONS = range(2, 11), range(1, 11)
 _SOME = {("t", 0): 1, ("t", 3): 4, ("u", 1): 9}
@@ -47,15 +50,6 @@ def scripts() -> Iterator[Script]:
     yield from _scripts(_COMMIT)
     yield from _metadata()
     yield from _scripts(_DELETE)
-
-
-def _script(name: str, *steps: Step) -> Script:
-    return Script("4 offsets", name, steps)
-
-
-def _scripts(table: Table) -> Iterator[Script]:
-    for name, steps in table.items():
-        yield _script(name, *steps)
 
 
 def _commit_in_version(v: int) -> Iterator[Script]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from proving.conformance.scripts.groups import MEMBER_ID_REQUIRED_FROM, OTHER, assigned, enter, stable
+from proving.conformance.scripts.groups import MEMBER_ID_REQUIRED_FROM, OTHER, Section, assigned, enter, stable
 from proving.conformance.steps import (
     Ask,
     Script,
@@ -21,6 +21,9 @@ from proving.conformance.steps import (
     simple_commit,
     sync,
 )
+
+_SECTION = Section("6 versions")
+_script = _SECTION.script
 
 # What Kafka serves, and how to ask for it in any version.
 _SERVED: dict[str, tuple[range, Callable[[int], Ask]]] = {
@@ -46,10 +49,6 @@ def scripts() -> Iterator[Script]:
                 yield _script(f"{api} v{v}, beyond what is served", ask(v), heartbeat("a"))
     for v in range(10):
         yield _script(f"a life with JoinGroup v{v}", *_life(v))
-
-
-def _script(name: str, *steps: Step) -> Script:
-    return Script("6 versions", name, steps)
 
 
 def _life(v: int) -> list[Step]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from proving.conformance.scripts.groups import OTHER, completing, stable
+from proving.conformance.scripts.groups import OTHER, Section, completing, stable
 from proving.conformance.steps import (
     Ask,
     Script,
-    Step,
     delete_groups,
     describe,
     find,
@@ -17,6 +16,9 @@ from proving.conformance.steps import (
     leave,
     sync,
 )
+
+_SECTION = Section("7 listed")
+_script = _SECTION.script
 
 _LONG = "x" * 40_000
 
@@ -38,10 +40,6 @@ def scripts() -> Iterator[Script]:
     }.items():
         yield _script(f"{what} of 40,000 bytes", ask)
     yield _script("asked again", *stable("a", "b"), waiting, waiting, join("a"))
-
-
-def _script(name: str, *steps: Step) -> Script:
-    return Script("7 listed", name, steps)
 
 
 def _behind(ask: Ask) -> Ask:
