@@ -65,7 +65,7 @@ def _quick_to_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     for module, names in patience.items():
         for name in names:
-            monkeypatch.setattr(f"equipoise.spark.{module}.{name}", 1.0)
+            monkeypatch.setattr(f"equipoise.spark.source.{module}.{name}", 1.0)
 
 
 @MODES

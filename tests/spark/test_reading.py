@@ -15,8 +15,9 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
+from equipoise.client.fetch import fetch_request
 from equipoise.client.fetch.completed_fetch import Chunk
-from equipoise.spark.executor import decoding, reading
+from equipoise.spark.executor import decoding
 from equipoise.spark.executor.reading import read
 from equipoise.spark.source.ranges import OffsetRange
 from equipoise.wire.errors import ErrorCode, KafkaError
@@ -154,7 +155,7 @@ def test_no_more_is_fetched_than_the_range_should_take(broker: Broker, monkeypat
         fetched.append(len(data))
         return Chunk(data, *more)
 
-    monkeypatch.setattr(reading, "Chunk", noting)
+    monkeypatch.setattr(fetch_request, "Chunk", noting)
     for start in (0, 100):
         assert table(broker.bootstrap_servers, [OffsetRange("t", 0, start, start + 100)]).num_rows == 100
     assert fetched[0] > 1_000_000

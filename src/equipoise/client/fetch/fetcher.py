@@ -14,21 +14,31 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from equipoise.client.consumer.config import ConsumerConfig
-from equipoise.client.fetch.completed_fetch import Chunk
 from equipoise.client.fetch.fetch_buffer import Fetched
-from equipoise.client.fetch.fetch_session import FIRST_WITH_IDS, Asked, Asking, FetchSession, by_id, topics_of
+from equipoise.client.fetch.fetch_request import (
+    FetchLimits,
+    PartitionFetch,
+    answered,
+    completed_fetch,
+    diverging_position,
+    fetch_request,
+    is_retriable,
+    new_leader,
+    newest_version,
+)
+from equipoise.client.fetch.fetch_session import FetchSession
 from equipoise.client.fetch.offset_reset import Resets
 from equipoise.client.fetch.records import Undecodable
 from equipoise.client.fetch.subscription_state import BY_POLICY, Failure, OffsetOutOfRangeError, Positions, Tracked
 from equipoise.client.fetch.validation import Doubt, Doubts, Validation
 from equipoise.client.metadata.cluster import Cluster, Leader, Node
-from equipoise.client.metadata.leader_epochs import EpochAnswers, LogPosition, Truncation
-from equipoise.client.metadata.list_offsets import PASSING, OffsetLookup, Timestamps
+from equipoise.client.metadata.leader_epochs import NO_EPOCH, EpochAnswers, LogPosition, Truncation
+from equipoise.client.metadata.list_offsets import OffsetLookup, Timestamps
 from equipoise.client.net.api_versions import KafkaConnectionError, error_from
 from equipoise.client.net.connection import AsyncConnection
 from equipoise.client.net.pool import Backoff, Purpose
 from equipoise.member.partitions import TopicPartition
-from equipoise.wire.apis.k01_fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
+from equipoise.wire.apis.k01_fetch import FetchResponse, PartitionData
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
 from equipoise.wire.schema import ZERO_UUID
 
@@ -37,9 +47,31 @@ log = logging.getLogger(__name__)
 _ASIDE_WAIT_MS = 25  # of a short fetch for partitions that had nothing: the next long one takes them in
 _OVERDUE_S = 1.5  # of silence behind fetch.max.wait.ms, before others are asked who leads
 _AHEAD = 2  # fetches of a partition that may be queued before the next is sent
-_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)  # with a hint who leads, perhaps
 
 Plan = dict[int, list[Tracked]]  # by broker
+
+
+class _Asked(NamedTuple):
+    """What a fetch asks of one partition, and for which epoch of its reader. `number` is the fetch's own."""
+
+    tracked: Tracked
+    number: int
+    epoch: int
+    fetch: PartitionFetch
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing has happened to the partition since, and no new leader is known: what an old one sends may be
+        lost by now."""
+        tracked = self.tracked
+        return (
+            tracked.epoch == self.epoch
+            and tracked.fetch_offset == self.fetch.offset
+            and tracked.checked_epoch == self.fetch.leader_epoch
+        )
+
+
+_Asking = Mapping[TopicPartition, _Asked]
 
 
 class _Node:
@@ -58,7 +90,7 @@ class _Node:
 
 class _Flight(NamedTuple):
     task: asyncio.Task[None]
-    asking: Asking
+    asking: _Asking
     since: float
 
 
@@ -170,7 +202,7 @@ class Fetcher:
         with self._positions.lock:
             for partition, asked in flight.asking.items():
                 leader = self._cluster.leader(partition)
-                has_moved = leader is not None and leader.epoch != asked.leader_epoch
+                has_moved = leader is not None and leader.epoch != asked.fetch.leader_epoch
                 if (has_moved or is_gone) and asked.tracked.in_flight == asked.number:
                     asked.tracked.in_flight, asked.tracked.preferred = 0, -1
             is_in_vain = all(asked.tracked.in_flight != asked.number for asked in flight.asking.values())
@@ -275,7 +307,7 @@ class Fetcher:
 
     # -- one fetch
 
-    async def _fetch(self, node: _Node, asking: Asking, *, is_long: bool) -> None:
+    async def _fetch(self, node: _Node, asking: _Asking, *, is_long: bool) -> None:
         try:
             purpose = Purpose.FETCH if is_long else Purpose.FETCH_ASIDE
             connection = await self._cluster.connection(node.node_id, purpose)
@@ -298,7 +330,7 @@ class Fetcher:
                 node.aside = None
             self._pump()
 
-    def _ask(self, plan: Sequence[Tracked]) -> Asking:
+    def _ask(self, plan: Sequence[Tracked]) -> _Asking:
         """Before anything else is planned: from here on these are under way."""
         asking, number = {}, next(self._numbers)
         with self._positions.lock:
@@ -308,45 +340,47 @@ class Fetcher:
                 topic = self._cluster.topics.get(tracked.partition.topic)
                 if topic is not None and tracked.topic_id == ZERO_UUID:
                     tracked.topic_id = topic.topic_id
-                asking[tracked.partition] = Asked(
-                    tracked,
-                    number,
-                    tracked.epoch,
-                    *tracked.fetch_position,
-                    -1 if leader is None else leader.epoch,
+                offset, last_fetched_epoch = tracked.fetch_position
+                fetch = PartitionFetch(
+                    offset,
+                    self._config.max_partition_fetch_bytes,
+                    NO_EPOCH if leader is None else leader.epoch,
+                    last_fetched_epoch,
                     ZERO_UUID if topic is None else topic.topic_id,
                 )
+                asking[tracked.partition] = _Asked(tracked, number, tracked.epoch, fetch)
         return asking
 
-    async def _exchange(self, connection: AsyncConnection, node: _Node, asking: Asking, is_long: bool) -> FetchResponse:
-        config = self._config
-        with self._positions.lock:
-            room = (config.queued_max_bytes - self._positions.takeable_bytes()) // (2 * len(self._nodes))
-        request = FetchRequest(
-            max_wait_ms=config.fetch_max_wait_ms if is_long else self._wait_aside(asking),
-            min_bytes=config.fetch_min_bytes,
-            max_bytes=max(1, min(config.fetch_max_bytes, room)),
-            isolation_level=config.isolation,
-            rack_id=config.client_rack,
-            topics=[],
-        )
-        newest = None if by_id(asking.values()) else FIRST_WITH_IDS - 1
-        if is_long:
-            node.session.fill(request, asking, config.max_partition_fetch_bytes)
-        else:
-            request.topics = topics_of(asking, config.max_partition_fetch_bytes)
+    async def _exchange(
+        self, connection: AsyncConnection, node: _Node, asking: _Asking, is_long: bool
+    ) -> FetchResponse:
+        config, limits = self._config, self._limits(asking, is_long)
+        fetches = {partition: asked.fetch for partition, asked in asking.items()}
+        request = node.session.request(limits, fetches) if is_long else fetch_request(limits, fetches)
         timeout = (config.request_timeout_ms + config.fetch_max_wait_ms) / 1000
-        answer = await connection.send(request, FetchResponse, timeout, newest=newest)
+        answer = await connection.send(request, FetchResponse, timeout, newest=newest_version(fetches.values()))
         if is_long and not answer.error_code:
             node.session.answered(answer.session_id)
         return answer
 
-    def _wait_aside(self, asking: Asking) -> int:
+    def _limits(self, asking: _Asking, is_long: bool) -> FetchLimits:
+        config = self._config
+        with self._positions.lock:
+            room = (config.queued_max_bytes - self._positions.takeable_bytes()) // (2 * len(self._nodes))
+        return FetchLimits(
+            max_wait_ms=config.fetch_max_wait_ms if is_long else self._wait_aside(asking),
+            max_bytes=max(1, min(config.fetch_max_bytes, room)),
+            isolation_level=config.isolation,
+            min_bytes=config.fetch_min_bytes,
+            rack_id=config.client_rack,
+        )
+
+    def _wait_aside(self, asking: _Asking) -> int:
         if any(asked.tracked.may_have_data for asked in asking.values()):
             return 0
         return min(_ASIDE_WAIT_MS, self._config.fetch_max_wait_ms)
 
-    def _done(self, asking: Asking) -> None:
+    def _done(self, asking: _Asking) -> None:
         with self._positions.lock:
             for asked in asking.values():
                 if asked.tracked.in_flight == asked.number:
@@ -354,43 +388,38 @@ class Fetcher:
 
     # -- what came of it
 
-    def _take_in(self, node: _Node, asking: Asking, answer: FetchResponse) -> None:
+    def _take_in(self, node: _Node, asking: _Asking, answer: FetchResponse) -> None:
         if answer.error_code:
             log.debug("fetch session of broker %d: error %d", node.node_id, answer.error_code)
             node.session.reset()
             return
-        names = {asked.topic_id: partition.topic for partition, asked in asking.items()}
         nodes = {one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints}
         has_news = False
         with self._positions.lock:
-            for topic in answer.responses:
-                name = topic.topic or names.get(topic.topic_id, "")
-                for data in topic.partitions:
-                    asked = asking.get(TopicPartition(name, data.partition_index))
-                    if asked is None:
-                        continue
-                    is_hinted = data.error_code in _MOVED and self._follow_hint(asked, data, nodes)
-                    if asked.is_current and not is_hinted:
-                        has_news |= self._take_in_partition(asked, data)
+            for asked, data in answered(answer, asking):
+                is_hinted = data.error_code and self._follow_hint(asked, data, nodes)
+                if asked.is_current and not is_hinted:
+                    has_news |= self._take_in_partition(asked, data)
         if has_news:
             self._on_data()
 
-    def _follow_hint(self, asked: Asked, data: PartitionData, nodes: Mapping[int, Node]) -> bool:
-        """Who leads now, by the word of a broker that does not (KIP-951): it is asked at once, without new metadata."""
-        hint = data.current_leader
-        if hint is None or hint.leader_id < 0:
+    def _follow_hint(self, asked: _Asked, data: PartitionData, nodes: Mapping[int, Node]) -> bool:
+        """The leader that the answer names is asked at once, without new metadata."""
+        hint = new_leader(data)
+        if hint is None:
             return False
         asked.tracked.preferred = -1
         leader = Leader(hint.leader_id, hint.leader_epoch)
         return self._cluster.learn_leader(asked.tracked.partition, leader, nodes.get(hint.leader_id))
 
-    def _take_in_partition(self, asked: Asked, data: PartitionData) -> bool:
+    def _take_in_partition(self, asked: _Asked, data: PartitionData) -> bool:
         """Under the lock. True if the application has something to look at."""
         tracked = asked.tracked
         if data.error_code:
             return self._refused(asked, data.error_code)
-        if data.diverging_epoch is not None and data.diverging_epoch.end_offset >= 0:
-            return self._diverged(asked, data.diverging_epoch)
+        divergent = diverging_position(data)
+        if divergent is not None:
+            return self._diverged(asked, divergent)
         tracked.failures = 0
         tracked.high_watermark = data.high_watermark
         tracked.last_stable_offset = data.last_stable_offset
@@ -398,59 +427,57 @@ class Fetcher:
         if data.preferred_read_replica >= 0:
             tracked.preferred = data.preferred_read_replica
             tracked.preferred_until = self._loop.time() + self._config.metadata_max_age_ms / 1000
-        if not isinstance(data.records, memoryview) or not data.records:
-            return False
+        offset = asked.fetch.offset
         try:
-            chunk = Chunk(data.records, asked.offset, data.aborted_transactions or ())
+            chunk = completed_fetch(data, offset)
         except KafkaError as error:
-            told = Undecodable(asked.offset, asked.offset + 1, error).told(tracked.partition)
+            told = Undecodable(offset, offset + 1, error).told(tracked.partition)
             return self._fail(tracked, Failure(told, passes=False))
-        if chunk.next_offset == asked.offset:
+        if chunk is None or chunk.next_offset == offset:
             return False
         self._positions.add_chunk(tracked, chunk)
         return True
 
-    def _diverged(self, asked: Asked, end: EpochEndOffset) -> bool:
+    def _diverged(self, asked: _Asked, divergent: LogPosition) -> bool:
         """The broker's log has less of the epoch last fetched. A follower may only be behind: the leader knows."""
         if asked.tracked.preferred >= 0:
             asked.tracked.preferred = -1
             return False
-        position = LogPosition(asked.offset, asked.last_fetched_epoch)
-        divergent = LogPosition(end.end_offset, end.epoch)
+        position = LogPosition(asked.fetch.offset, asked.fetch.last_fetched_epoch)
         return self._validation.truncated(asked.tracked, Truncation(position, divergent))
 
-    def _refused(self, asked: Asked, code: int) -> bool:
+    def _refused(self, asked: _Asked, code: int) -> bool:
         tracked = asked.tracked
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._out_of_range(asked)
         tracked.preferred = -1
         self._retry_later(tracked)
-        if code in PASSING or code == ErrorCode.UNKNOWN_SERVER_ERROR:
+        if is_retriable(code):
             self._cluster.request_refresh()
             return False
         return self._fail(tracked, Failure(error_from(code, f"{tracked.partition} cannot be fetched"), passes=True))
 
-    def _out_of_range(self, asked: Asked) -> bool:
+    def _out_of_range(self, asked: _Asked) -> bool:
         tracked = asked.tracked
         if tracked.preferred >= 0:  # a follower may be behind: the leader knows
             tracked.preferred = -1
         elif tracked.chunks:  # what is there is read first; then it is tried again
             self._retry_later(tracked)
         elif self._config.auto_offset_reset == "none":
-            error = OffsetOutOfRangeError(tracked.partition, asked.offset)
+            error = OffsetOutOfRangeError(tracked.partition, asked.fetch.offset)
             return self._fail(tracked, Failure(error, passes=False))
         else:
             log.warning(
                 "%s has no offset %d: what was there is deleted by now, or the log has lost its end; "
                 "auto.offset.reset=%s decides where to go on",
                 tracked.partition,
-                asked.offset,
+                asked.fetch.offset,
                 self._config.auto_offset_reset,
             )
             self._positions.look_up(tracked, BY_POLICY)
         return False
 
-    def _give_up(self, asking: Asking, error: EquipoiseError) -> None:
+    def _give_up(self, asking: _Asking, error: EquipoiseError) -> None:
         """No answer: the connection is made anew, after its pause, perhaps to another broker."""
         log.debug("fetch: %s", error)
         self._cluster.request_refresh()

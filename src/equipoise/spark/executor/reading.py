@@ -14,23 +14,29 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from equipoise.client.fetch.completed_fetch import Chunk
+from equipoise.client.fetch.fetch_request import (
+    FetchLimits,
+    PartitionFetch,
+    answered,
+    completed_fetch,
+    fetch_request,
+    is_retriable,
+    newest_version,
+)
 from equipoise.client.metadata.list_offsets import PASSING
 from equipoise.client.net.api_versions import KafkaConnectionError, error_from
 from equipoise.client.net.blocking import Asked, Connection
 from equipoise.client.net.pool import Address, Backoff
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.executor.decoding import Part, decode
-from equipoise.spark.executor.leaders import Leader, Leaders, leaders_of
+from equipoise.spark.executor.leaders import Leaders, leaders_of
 from equipoise.spark.source.ranges import OffsetRange, ReadTask
-from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from equipoise.wire.apis.k01_fetch import FetchResponse, PartitionData
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, ProtocolError
-from equipoise.wire.schema import ZERO_UUID
 
 log = logging.getLogger(__name__)
 
 _MOST_RANGES = 32  # in one fetch: to name more costs more than it brings
-_WITHOUT_IDS = 12  # the newest version of Fetch that has topics by name
 _MARGIN, _MARGIN_BYTES = 1.25, 16_384  # asked for above what the records wanted should take, as they may be larger
 _SLOW_S = 2.0  # beyond what the broker was allowed to wait, before others are asked who leads
 _frozen = False
@@ -54,12 +60,13 @@ def freeze() -> None:
 class _Cursor:
     """A range, and how far it is read."""
 
-    __slots__ = ("is_dry", "partition", "position", "range")
+    __slots__ = ("fetch", "is_dry", "partition", "position", "range")
 
     def __init__(self, range_: OffsetRange) -> None:
         self.range = range_
         self.partition = TopicPartition(range_.topic, range_.partition)
         self.position = range_.start
+        self.fetch = PartitionFetch(range_.start, 0)  # the last that was sent
         self.is_dry = False  # the last fetch brought nothing, though it could have
 
     @property
@@ -77,7 +84,6 @@ class _Fetch(NamedTuple):
     connection: Connection
     asked: Asked
     cursors: dict[TopicPartition, _Cursor]
-    names: dict[bytes, str]  # of topics, by id
     is_patient: bool  # it asked for one range alone, and waits for records of it
 
 
@@ -118,42 +124,31 @@ class _Reading:
     def _send(self) -> _Fetch:
         first = self._open[0]
         address = self._leaders.leader(first.partition).address
-        asking = self._next(address)
-        request = self._request(asking, is_patient=first.is_dry)
-        names = {leader.topic_id: cursor.partition.topic for cursor, leader in asking}
+        cursors = self._next(address)
+        fetches = {partition: cursor.fetch for partition, cursor in cursors.items()}
+        request = fetch_request(self._limits(is_patient=first.is_dry), fetches)
         connection = self._leaders.connection(address)
-        asked = connection.ask(request, _WITHOUT_IDS if ZERO_UUID in names else None)
-        cursors = {cursor.partition: cursor for cursor, _ in asking}
-        return _Fetch(address, connection, asked, cursors, names, is_patient=first.is_dry)
+        asked = connection.ask(request, newest_version(fetches.values()))
+        return _Fetch(address, connection, asked, cursors, is_patient=first.is_dry)
 
-    def _next(self, address: Address) -> list[tuple[_Cursor, Leader]]:
+    def _next(self, address: Address) -> dict[TopicPartition, _Cursor]:
         """The next ranges of one leader, each of another partition; alone the first, if it brought nothing so far."""
-        found: dict[TopicPartition, tuple[_Cursor, Leader]] = {}
+        found: dict[TopicPartition, _Cursor] = {}
         for cursor in self._open[: 1 if self._open[0].is_dry else _MOST_RANGES]:
             leader = self._leaders.known(cursor.partition)
-            if leader is not None and leader.address == address:
-                found.setdefault(cursor.partition, (cursor, leader))
-        return list(found.values())
+            if leader is None or leader.address != address or cursor.partition in found:
+                continue
+            most = self._bytes_wanted(cursor)
+            cursor.fetch = PartitionFetch(cursor.position, most, leader.epoch, topic_id=leader.topic_id)
+            found[cursor.partition] = cursor
+        return found
 
-    def _request(self, asking: list[tuple[_Cursor, Leader]], *, is_patient: bool) -> FetchRequest:
+    def _limits(self, *, is_patient: bool) -> FetchLimits:
         config = self._config
-        topics: dict[str, FetchTopic] = {}
-        for cursor, leader in asking:
-            name, number = cursor.partition
-            topic = topics.setdefault(name, FetchTopic(topic=name, topic_id=leader.topic_id, partitions=[]))
-            asked = FetchPartition(
-                partition=number,
-                fetch_offset=cursor.position,
-                current_leader_epoch=leader.epoch,
-                partition_max_bytes=self._bytes_wanted(cursor),
-            )
-            topic.partitions.append(asked)
-        return FetchRequest(
+        return FetchLimits(
             max_wait_ms=config.fetch_max_wait_ms if is_patient else 0,
-            min_bytes=1,
             max_bytes=max(1, min(config.fetch_max_bytes, config.max_partition_fetch_bytes)),
             isolation_level=config.isolation,
-            topics=list(topics.values()),
         )
 
     def _bytes_wanted(self, cursor: _Cursor) -> int:
@@ -199,7 +194,7 @@ class _Reading:
         before = sum(cursor.position for cursor in cursors)
         parts: list[Part] = []
         trouble: EquipoiseError | None = None
-        for cursor, data in self._answered(fetch, answer):
+        for cursor, data in answered(answer, fetch.cursors):
             if data.error_code:
                 trouble = self._refused(cursor, data.error_code)
             elif data.records:
@@ -213,19 +208,11 @@ class _Reading:
             self._wait(trouble or error_from(answer.error_code, told))
         return parts
 
-    def _answered(self, fetch: _Fetch, answer: FetchResponse) -> Iterator[tuple[_Cursor, PartitionData]]:
-        for topic in answer.responses:
-            name = topic.topic or fetch.names.get(topic.topic_id, "")
-            for data in topic.partitions:
-                cursor = fetch.cursors.get(TopicPartition(name, data.partition_index))
-                if cursor is not None:
-                    yield cursor, data
-
     def _take_in_records(self, cursor: _Cursor, data: PartitionData) -> list[Part]:
-        assert isinstance(data.records, memoryview)
         first, end = cursor.position, cursor.range.end
         try:
-            chunk = Chunk(data.records, first, data.aborted_transactions or ())
+            chunk = completed_fetch(data, first)
+            assert chunk is not None
             batches = [found for found in chunk.deliverable(first) if found[1].base_offset < end]
             if self._config.check_crcs:
                 for pos, header in batches:
@@ -260,7 +247,7 @@ class _Reading:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._out_of_range(cursor)
         error = error_from(code, f"{cursor.partition} cannot be fetched")
-        if code in PASSING or code == ErrorCode.UNKNOWN_SERVER_ERROR:
+        if is_retriable(code):
             return error
         raise error
 

@@ -9,10 +9,10 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Iterable
 from dataclasses import replace
 
 from equipoise.client.consumer.config import LATEST
+from equipoise.client.fetch.fetch_request import FetchLimits, PartitionFetch, fetch_request, has_records, newest_version
 from equipoise.client.metadata.leader_epochs import LogPosition
 from equipoise.client.net.complaints import Complaint
 from equipoise.client.net.pool import Purpose
@@ -24,7 +24,7 @@ from equipoise.spark.source.session import Offsets, Session
 from equipoise.spark.source.shared import Shared
 from equipoise.spark.source.truncation import Truncations, hear_of, loss_of_topics, made_anew, told, topic_ids
 from equipoise.spark.source.whole import Whole
-from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from equipoise.wire.apis.k01_fetch import FetchResponse
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
 
 log = logging.getLogger(__name__)
@@ -200,38 +200,34 @@ class Progress:
             await asyncio.sleep(min(seconds, 0.05))
             return
         waits = [
-            asyncio.create_task(self._wait_at(node, mine, positions, seconds))
-            for node, mine in self._leaders(positions)
+            asyncio.create_task(self._wait_at(node_id, {one: positions[one] for one in mine}, seconds))
+            for node_id, mine in self._session.lookup.by_leader(positions).items()
+            if node_id is not None
         ]
+        waits.append(asyncio.create_task(asyncio.sleep(seconds)))
         try:
-            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in waits:
                 task.cancel()
 
-    def _leaders(self, partitions: Iterable[TopicPartition]) -> Iterable[tuple[int, list[TopicPartition]]]:
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for partition in partitions:
-            leader = self._session.cluster.leader(partition)
-            by_leader.setdefault(-1 if leader is None else leader.node_id, []).append(partition)
-        return by_leader.items()
-
-    async def _wait_at(
-        self, node_id: int, partitions: list[TopicPartition], positions: Offsets, seconds: float
-    ) -> None:
+    async def _wait_at(self, node_id: int, positions: Offsets, seconds: float) -> None:
         """A Fetch that is answered when there is something, which executors will read for themselves."""
+        config = self._options.consumer
+        fetches = {one: PartitionFetch(at, max_bytes=1) for one, at in positions.items()}
+        limits = FetchLimits(max_wait_ms=int(seconds * 1000), max_bytes=1, isolation_level=config.isolation)
         try:
             connection = await self._session.cluster.connection(node_id, Purpose.FETCH)
             answer = await connection.send(
-                _fetch(partitions, positions, self._options.consumer.isolation, int(seconds * 1000)),
+                fetch_request(limits, fetches),
                 FetchResponse,
-                self._options.consumer.request_timeout_ms / 1000,
-                newest=_NEWEST_WITH_NAMES,
+                config.request_timeout_ms / 1000,
+                newest=newest_version(fetches.values()),
             )
         except EquipoiseError as error:
             log.debug("waiting for records: %s", error)
         else:
-            if any(one.records for topic in answer.responses for one in topic.partitions):
+            if has_records(answer):
                 return
         await asyncio.sleep(seconds)  # nothing came, or a refusal did
 
@@ -251,23 +247,3 @@ class Progress:
     async def close(self) -> None:
         self._unmatched.end()
         await self.parts.close(self._start)
-
-
-_NEWEST_WITH_NAMES = 12  # of Fetch: from 13 on topics go by id
-
-
-def _fetch(partitions: list[TopicPartition], positions: Offsets, isolation: int, wait_ms: int) -> FetchRequest:
-    topics: dict[str, FetchTopic] = {}
-    for one in partitions:
-        topic = topics.setdefault(one.topic, FetchTopic(topic=one.topic, partitions=[]))
-        topic.partitions.append(
-            FetchPartition(partition=one.partition, fetch_offset=positions[one], partition_max_bytes=1)
-        )
-    return FetchRequest(
-        max_wait_ms=wait_ms,
-        min_bytes=1,
-        max_bytes=1,
-        isolation_level=isolation,
-        session_epoch=-1,
-        topics=list(topics.values()),
-    )
