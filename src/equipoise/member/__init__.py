@@ -1,5 +1,7 @@
 """One member of a consumer group, pure: the consumer's side of the protocol."""
 
+from equipoise.member.classic.member import Member, Node
+from equipoise.member.classic.states import MemberState
 from equipoise.member.commits import Commit, OffsetAndMetadata
 from equipoise.member.config import MemberConfig
 from equipoise.member.errors import (
@@ -9,9 +11,7 @@ from equipoise.member.errors import (
     Overrun,
     RebalanceInProgressError,
 )
-from equipoise.member.member import Member, Node
 from equipoise.member.partitions import TopicPartition
-from equipoise.member.states import MemberState
 from equipoise.member.step import Callback, Kind, Send, Step
 
 __all__ = [

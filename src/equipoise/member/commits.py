@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
-from equipoise.member import answers
-from equipoise.member.errors import CommitFailedError, CommitFailure, RebalanceInProgressError
-from equipoise.member.heartbeats import NEVER
+from equipoise.member.config import MemberConfig
+from equipoise.member.errors import CommitFailedError, CommitFailure, RebalanceInProgressError, error_of
 from equipoise.member.partitions import NOTHING, Owned, TopicPartition, listed
-from equipoise.member.states import MemberState
-from equipoise.member.step import Step
+from equipoise.member.step import NEVER, Step
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -25,8 +23,30 @@ from equipoise.wire.apis.k08_offset_commit import (
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.schema import Message
 
-if TYPE_CHECKING:
-    from equipoise.member.member import Member
+
+class Committer(Protocol):
+    """What commits need of a member, of whichever group protocol."""
+
+    config: MemberConfig
+    member_id: str
+    generation_id: int
+    assignment: Owned
+
+    @property
+    def is_standalone(self) -> bool: ...
+    @property
+    def is_stable(self) -> bool: ...
+    @property
+    def is_rebalancing(self) -> bool: ...
+    @property
+    def is_cooperative(self) -> bool: ...
+    @property
+    def is_fenced(self) -> bool: ...
+    def commit_failure(self, now: int) -> KafkaError: ...
+    def want_join(self, reason: str) -> None: ...
+    def put_out(self, because: CommitFailure, now: int) -> None: ...
+    def fence(self, now: int) -> None: ...
+    def lose_coordinator(self, now: int) -> None: ...
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -64,7 +84,9 @@ _OUT_OF_DATE = {
 
 
 class Commits:
-    def __init__(self, member: Member) -> None:
+    """The commits of one member, in the order in which the application asked for them."""
+
+    def __init__(self, member: Committer) -> None:
         self._member = member
         self._queue: deque[Commit] = deque()  # the first of them may be under way
         self._request: OffsetCommitRequest | None = None
@@ -96,15 +118,11 @@ class Commits:
             commit.revoked = dict.fromkeys(commit.offsets.keys() - self._member.assignment, commit.generation_id)
             self._queue.append(commit)
 
-    @property
-    def _is_standalone(self) -> bool:
-        return not self._member.subscription.is_active and self._member.state is MemberState.UNJOINED
-
     def _refusal(self, now: int) -> KafkaError | None:
         member = self._member
         if member.is_fenced:
             return member.commit_failure(now)
-        if self._is_standalone or member.state is MemberState.STABLE:
+        if member.is_standalone or member.is_stable:
             return None
         if member.is_rebalancing:
             return None if member.is_cooperative and member.assignment else RebalanceInProgressError()
@@ -124,16 +142,16 @@ class Commits:
                 self._finish(None)
 
     def _can_go(self) -> bool:
-        if not self._queue or self._is_standalone:
+        if not self._queue or self._member.is_standalone:
             return bool(self._queue)
         member = self._member
-        return member.state is MemberState.STABLE and self._queue[0].refused_in != member.generation_id
+        return member.is_stable and self._queue[0].refused_in != member.generation_id
 
     def _reduce(self, commit: Commit) -> bool:
         """After a rebalance, takes out what went to others; whether anything is left. What a listener is being told
         of, the member still owns; what it has given up, nobody else has before it joins again."""
         now = self._member.generation_id
-        if not self._is_standalone and commit.generation_id != now:
+        if not self._member.is_standalone and commit.generation_id != now:
             held = self._member.assignment - commit.revoked.keys() | {
                 one for one, generation in commit.revoked.items() if generation == now
             }
@@ -157,7 +175,7 @@ class Commits:
             group_id=member.config.group_id,
             topics=[OffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()],
         )
-        if not self._is_standalone:
+        if not member.is_standalone:
             request.generation_id_or_member_epoch = member.generation_id
             request.member_id = member.member_id
             request.group_instance_id = member.config.group_instance_id
@@ -170,7 +188,7 @@ class Commits:
             return
         self._request = None
         errors = {
-            TopicPartition(topic.name, row.partition_index): answers.error_of(row.error_code)
+            TopicPartition(topic.name, row.partition_index): error_of(row.error_code)
             for topic in response.topics
             for row in topic.partitions
             if row.error_code != ErrorCode.NONE
@@ -187,8 +205,8 @@ class Commits:
         elif error in _COORDINATOR_GONE:
             member.lose_coordinator(now)
         elif error is ErrorCode.REBALANCE_IN_PROGRESS:
-            if member.state is MemberState.STABLE and self._is_of_now(request):
-                member.joining.want("a commit was refused because the group is rebalancing")
+            if member.is_stable and self._is_of_now(request):
+                member.want_join("a commit was refused because the group is rebalancing")
             self._wait_for_rebalance(request)
         elif error in _OUT_OF_DATE:
             self._out_of_date(request, error, now)

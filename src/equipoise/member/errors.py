@@ -10,6 +10,14 @@ from equipoise.member.partitions import NOTHING, Owned, listed
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 
+def error_of(number: int) -> ErrorCode:
+    """The error of an answer. A newer broker may send errors without a name here."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class FencedInstanceIdError(KafkaError):
     """Another consumer has joined with the same group.instance.id: this one is out for good."""
 

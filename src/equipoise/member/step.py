@@ -8,6 +8,8 @@ from typing import NamedTuple
 from equipoise.member.partitions import Owned
 from equipoise.wire.schema import Message
 
+NEVER = 2**63 - 1  # a deadline that does not come
+
 
 class Kind(Enum):
     """Named as the methods of a rebalance listener."""

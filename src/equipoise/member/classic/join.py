@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.assignors import Assignments, Assignor, CooperativeStickyAssignor, GroupMember, Members
-from equipoise.member import answers
+from equipoise.member.classic import answers
+from equipoise.member.classic.states import MemberState
+from equipoise.member.errors import error_of
 from equipoise.member.partitions import NOTHING, Owned, TopicPartition, by_topic, flatten, listed
-from equipoise.member.states import MemberState
 from equipoise.member.step import Callback, Kind, Step
 from equipoise.wire.apis.k11_join_group import (
     JoinGroupRequest,
@@ -29,7 +30,7 @@ from equipoise.wire.errors import ErrorCode, ProtocolError, UsageError
 from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
-    from equipoise.member.member import Member
+    from equipoise.member.classic.member import Member
 
 _GRACE_MS = 5_000  # JoinGroup is answered within the rebalance timeout; this is for the way
 
@@ -133,7 +134,7 @@ def joined(member: Member, request: JoinGroupRequest, response: JoinGroupRespons
     if request is not joining.in_flight:
         return
     joining.in_flight = None
-    error = answers.error_of(response.error_code)
+    error = error_of(response.error_code)
     if error is ErrorCode.NONE and response.protocol_type not in (None, PROTOCOL_TYPE):
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if error is ErrorCode.NONE:
@@ -143,7 +144,7 @@ def joined(member: Member, request: JoinGroupRequest, response: JoinGroupRespons
     if error is ErrorCode.MEMBER_ID_REQUIRED:
         member.member_id = response.member_id
     else:
-        member.judge(error, answers.JOIN_GROUP, "JoinGroup", now)
+        member.judge(answers.JOIN_GROUP, error, now)
 
 
 def _enter(member: Member, response: JoinGroupResponse, now: int) -> None:
@@ -242,14 +243,14 @@ def synced(member: Member, request: SyncGroupRequest, response: SyncGroupRespons
     if request is not joining.in_flight:
         return
     joining.in_flight = None
-    error = answers.error_of(response.error_code)
+    error = error_of(response.error_code)
     if error is ErrorCode.NONE and not _is_ours(member, response):
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if error is ErrorCode.NONE:
         _complete(member, decode_assignment(response.assignment), now)
         return
     joining.want("the assignment could not be had")
-    member.judge(error, answers.SYNC_GROUP, "SyncGroup", now)
+    member.judge(answers.SYNC_GROUP, error, now)
 
 
 def _is_ours(member: Member, response: SyncGroupResponse) -> bool:

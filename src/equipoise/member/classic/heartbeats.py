@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from equipoise.member.config import MemberConfig
 from equipoise.member.errors import Overrun
+from equipoise.member.step import NEVER
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
-
-NEVER = 2**63 - 1
 
 
 class Heartbeats:

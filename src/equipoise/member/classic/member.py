@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from equipoise.assignors import Cluster, RebalanceProtocol, common_protocol
-from equipoise.member import answers, join
-from equipoise.member.answers import Verdict
+from equipoise.member.classic import answers, join
+from equipoise.member.classic.answers import ErrorTable, Verdict
+from equipoise.member.classic.heartbeats import Heartbeats, Polls
+from equipoise.member.classic.states import TRANSITIONS, IllegalTransition, MemberState
 from equipoise.member.commits import Commit, Commits, OffsetAndMetadata
 from equipoise.member.config import MemberConfig
-from equipoise.member.errors import CommitFailedError, CommitFailure, FencedInstanceIdError
-from equipoise.member.heartbeats import NEVER, Heartbeats, Polls
+from equipoise.member.errors import CommitFailedError, CommitFailure, FencedInstanceIdError, error_of
 from equipoise.member.partitions import NOTHING, Owned, TopicPartition
-from equipoise.member.states import TRANSITIONS, IllegalTransition, MemberState
-from equipoise.member.step import Callback, Kind, Step
+from equipoise.member.step import NEVER, Callback, Kind, Step
 from equipoise.member.subscription import Subscription
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -83,6 +83,15 @@ class Member:
     @property
     def is_rebalancing(self) -> bool:
         return self.state in (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
+
+    @property
+    def is_stable(self) -> bool:
+        return self.state is MemberState.STABLE
+
+    @property
+    def is_standalone(self) -> bool:
+        """No member at all: assign() and commits, without a subscription."""
+        return not self.subscription.is_active and self.state is MemberState.UNJOINED
 
     @property
     def is_cooperative(self) -> bool:
@@ -197,7 +206,7 @@ class Member:
         self.subscription.learn(metadata, covered)
         if self.subscription.topics != before:
             self.joining.want("topics that match the pattern have come or gone")
-        elif self.subscription.has_changed and self.state is MemberState.STABLE:
+        elif self.subscription.has_changed and self.is_stable:
             self.joining.want("the topics or partitions of the group have changed")
         return self._go_on(now)
 
@@ -294,7 +303,7 @@ class Member:
             return
         self._finding = None
         found = response.coordinators[0] if response.coordinators else response
-        error = answers.error_of(found.error_code)
+        error = error_of(found.error_code)
         if error is ErrorCode.NONE:
             self.coordinator = Node(found.node_id, found.host, found.port)
             self.recover()
@@ -302,8 +311,8 @@ class Member:
                 self.heartbeats.heard(now)
             return
         self.back_off(now)
-        if error not in answers.FIND_COORDINATOR:
-            refusal = KafkaError(error, answers.remedy(error, "FindCoordinator"))
+        if answers.FIND_COORDINATOR.verdict(error) is Verdict.FAIL:
+            refusal = answers.FIND_COORDINATOR.failure(error)
             self.commits.abandon(refusal)
             if self.subscription.is_active:
                 self._raise(refusal)
@@ -352,18 +361,18 @@ class Member:
         if request is not self.heartbeats.in_flight:
             return  # of an earlier generation, or coordinator
         self.heartbeats.in_flight = None
-        error = answers.error_of(response.error_code)
+        error = error_of(response.error_code)
         if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             self.heartbeats.heard(now)
         if error is ErrorCode.NONE or (error is ErrorCode.REBALANCE_IN_PROGRESS and self.is_rebalancing):
             return
-        self.judge(error, answers.HEARTBEAT, "Heartbeat", now)
+        self.judge(answers.HEARTBEAT, error, now)
 
     # -- outcomes
 
-    def judge(self, error: ErrorCode, table: Mapping[ErrorCode, Verdict], api: str, now: int) -> None:
+    def judge(self, table: ErrorTable, error: ErrorCode, now: int) -> None:
         """Does what the table says about an error; what it does not know goes to the application."""
-        match table.get(error, Verdict.FAIL):
+        match table.verdict(error):
             case Verdict.RETRY:
                 self.back_off(now)
                 self.heartbeats.retry(self._retry_at)
@@ -379,10 +388,11 @@ class Member:
                 self.fence(now)
             case _:
                 self.back_off(now)
-                self.fail(error, api)
+                self._raise(table.failure(error))
 
-    def fail(self, error: ErrorCode, api: str) -> None:
-        self._raise(KafkaError(error, answers.remedy(error, api)))
+    def want_join(self, reason: str) -> None:
+        """As soon as poll() lets it, the member joins again."""
+        self.joining.want(reason)
 
     def put_out(self, because: CommitFailure, now: int) -> None:
         """Out of its generation. What it owned it may not own any more: `_tell_of_loss`."""
@@ -441,7 +451,7 @@ class Member:
     def _depart(self, now: int, step: Step) -> None:
         """First the application gives back what it has, then what it has committed goes through, then the member
         leaves; also if all it has is the id that it was told to join with."""
-        is_settled = self.state is MemberState.STABLE
+        is_settled = self.is_stable
         if self.assignment:
             self.callbacks.append(Callback(Kind.REVOKED if is_settled else Kind.LOST, self.assignment))
         elif not (is_settled and self.commits.are_waiting) and (
