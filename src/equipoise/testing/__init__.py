@@ -1,4 +1,4 @@
-"""A broker for tests: the pytest fixture `broker`, or `from equipoise.testing import Broker`."""
+"""For tests: `Broker`, and `Trigger`, the causes of rebalances. The pytest fixtures are in `plugin.py`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from equipoise.lazy import importer
 
 if TYPE_CHECKING:
     from equipoise.broker import Broker
+    from equipoise.coordinator.reasons import Trigger
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Trigger"]
 
-_load = importer(__name__, {"Broker": "equipoise.broker"})
+_load = importer(__name__, {"Broker": "equipoise.broker", "Trigger": "equipoise.coordinator.reasons"})
 
 
 def __getattr__(name: str) -> Any:
