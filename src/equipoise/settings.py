@@ -27,7 +27,7 @@ def setting(default: Any, doc: str, low: int | None = None, high: int = LONG_MAX
 
 def security_protocol() -> Any:
     """The row of every client. Kafka and librdkafka write the word in capitals or not."""
-    doc = "PLAINTEXT, in any case: secured clusters are not supported yet."
+    doc = "PLAINTEXT, in capitals or not. TLS and SASL are not supported yet."
     return setting("PLAINTEXT", doc, choices=("PLAINTEXT",), in_capitals=True, why=_NOT_SECURED)
 
 

@@ -38,48 +38,70 @@ Strategy = tuple[str | object, ...]  # names of assignors, or assignors
 class ConsumerConfig:
     """Made by `parse` or `from_keywords`, which check it."""
 
-    bootstrap_servers: str = setting("", "Brokers to begin with: HOST:PORT, several with commas. Required.")
-    client_id: str = setting("equipoise", "The name that brokers see and log.")
+    bootstrap_servers: str = setting("", "Brokers for the first connection: HOST:PORT, separated by commas. Required.")
+    client_id: str = setting("equipoise", "The client's name in the broker's log, and in descriptions of the group.")
     security_protocol: str = security_protocol()
-    client_rack: str = setting("", "Where this client is: replicas and partitions of this rack are preferred.")
-    group_id: str | None = setting(None, "The group; without one nothing is committed, and partitions are assigned.")
-    group_instance_id: str | None = setting(None, "Makes a static member, which may restart without a rebalance.")
-    group_protocol: str = setting("classic", "The group protocol.", choices=("classic",))
+    client_rack: str = setting("", "Rack of this client. It prefers replicas and partitions in the same rack.")
+    group_id: str | None = setting(
+        None, "The group. Without it the consumer commits nothing, and takes partitions by assign()."
+    )
+    group_instance_id: str | None = setting(
+        None, "Makes a static member, which can restart without a rebalance (KIP-345)."
+    )
+    group_protocol: str = setting(
+        "classic", "The group protocol. There is no other yet (KIP-848).", choices=("classic",)
+    )
     partition_assignment_strategy: tuple[str | object, ...] = setting(
-        ("range", "cooperative-sticky"), "Assignors in order of preference: names with commas, or a list."
+        ("range", "cooperative-sticky"), "Assignors in order of preference: names separated by commas, or a list."
     )
-    session_timeout_ms: int = setting(45_000, "Silence after which the group goes on without the member.", 1, INT_MAX)
-    heartbeat_interval_ms: int = setting(3_000, "Time between heartbeats; at most a third of a session.", 1, INT_MAX)
-    max_poll_interval_ms: int = setting(300_000, "Time between polls after which the member leaves.", 1, INT_MAX)
-    max_poll_records: int = setting(500, "Most records that one poll returns.", 1, INT_MAX)
+    session_timeout_ms: int = setting(
+        45_000, "Time without a heartbeat after which the group removes the member.", 1, INT_MAX
+    )
+    heartbeat_interval_ms: int = setting(
+        3_000, "Time between heartbeats; at most a third of session.timeout.ms.", 1, INT_MAX
+    )
+    max_poll_interval_ms: int = setting(
+        300_000, "Longest time between two polls; after it the member leaves the group.", 1, INT_MAX
+    )
+    max_poll_records: int = setting(500, "Most records that one poll() returns.", 1, INT_MAX)
     auto_offset_reset: str = setting(
-        "latest", "Where to begin without a valid offset: latest, earliest, none (an error), by_duration:<ISO 8601>."
+        "latest", "Start without a valid offset: latest, earliest, none (an error), by_duration:<ISO 8601>."
     )
-    enable_auto_commit: bool = setting(True, "Whether positions are committed by themselves. Off without group.id.")
-    auto_commit_interval_ms: int = setting(5_000, "Time between two such commits.", 0, INT_MAX)
+    enable_auto_commit: bool = setting(True, "Whether poll() and close() commit positions. Off without group.id.")
+    auto_commit_interval_ms: int = setting(5_000, "Time between two automatic commits.", 0, INT_MAX)
     isolation_level: str = setting(
         "read_uncommitted",
-        "read_committed: no records of aborted or open transactions.",
+        "read_committed: without records of aborted or open transactions.",
         choices=("read_uncommitted", "read_committed"),
     )
-    fetch_min_bytes: int = setting(1, "Bytes for which a broker waits with its answer.", 0, INT_MAX)
-    fetch_max_wait_ms: int = setting(500, "How long it waits for them at most.", 0, INT_MAX)
-    fetch_max_bytes: int = setting(52_428_800, "Most bytes in one answer, but for a larger first batch.", 0, INT_MAX)
-    max_partition_fetch_bytes: int = setting(1_048_576, "The same for one partition.", 0, INT_MAX)
-    queued_max_messages_kbytes: int = setting(65_536, "Kilobytes fetched ahead, of all partitions.", 1, 2_097_151)
-    check_crcs: bool = setting(True, "Whether the CRC32C of every batch is checked.")
-    allow_auto_create_topics: bool = setting(True, "Whether subscribing may create a topic, if the broker agrees.")
-    exclude_internal_topics: bool = setting(True, "Whether patterns leave out the cluster's own topics.")
-    metadata_max_age_ms: int = setting(300_000, "Age at which metadata is asked for again.", 0)
-    request_timeout_ms: int = setting(30_000, "How long a request may take before its connection is given up.", 1)
-    default_api_timeout_ms: int = setting(60_000, "How long a blocking call may take if it is not told.", 0)
-    socket_connection_setup_timeout_ms: int = setting(10_000, "How long connecting may take.", 1)
+    fetch_min_bytes: int = setting(1, "A broker answers a fetch when it has this many bytes.", 0, INT_MAX)
+    fetch_max_wait_ms: int = setting(500, "Longest time that a broker waits for fetch.min.bytes.", 0, INT_MAX)
+    fetch_max_bytes: int = setting(
+        52_428_800, "Most bytes of a fetch answer; a larger first batch comes whole.", 0, INT_MAX
+    )
+    max_partition_fetch_bytes: int = setting(
+        1_048_576, "Most bytes of one partition in a fetch answer; a larger first batch comes whole.", 0, INT_MAX
+    )
+    queued_max_messages_kbytes: int = setting(
+        65_536, "Kilobytes fetched ahead of poll(), over all partitions.", 1, 2_097_151
+    )
+    check_crcs: bool = setting(True, "Whether the consumer checks the CRC32C of every batch.")
+    allow_auto_create_topics: bool = setting(
+        True, "Whether a subscription may create a topic, if the broker allows it."
+    )
+    exclude_internal_topics: bool = setting(True, "Whether a pattern leaves out internal topics.")
+    metadata_max_age_ms: int = setting(300_000, "Age at which the client refreshes its metadata.", 0)
+    request_timeout_ms: int = setting(30_000, "Time limit of a request; after it the client closes the connection.", 1)
+    default_api_timeout_ms: int = setting(60_000, "Time limit of a blocking call that has no timeout argument.", 0)
+    socket_connection_setup_timeout_ms: int = setting(10_000, "Time limit of connecting.", 1)
     retry_backoff_ms: int = setting(100, "Pause after the first failure of a request; it doubles each time.", 0)
-    retry_backoff_max_ms: int = setting(1_000, "The longest such pause.", 0)
+    retry_backoff_max_ms: int = setting(1_000, "Longest pause between two attempts of a request.", 0)
     reconnect_backoff_ms: int = setting(50, "Pause after the first failure to connect; it doubles each time.", 0)
-    reconnect_backoff_max_ms: int = setting(1_000, "The longest such pause.", 0)
-    connections_max_idle_ms: int = setting(540_000, "Disuse after which a connection is closed; -1 never.", -1)
-    receive_buffer_bytes: int = setting(-1, "Size of a socket's receive buffer; -1: the system's choice.", -1, INT_MAX)
+    reconnect_backoff_max_ms: int = setting(1_000, "Longest pause between two attempts to connect.", 0)
+    connections_max_idle_ms: int = setting(
+        540_000, "Idle time after which the client closes a connection; -1: never.", -1
+    )
+    receive_buffer_bytes: int = setting(-1, "Size of a socket's receive buffer; -1: the system's default.", -1, INT_MAX)
 
     @classmethod
     def parse(cls, settings: Mapping[str, object]) -> Self:

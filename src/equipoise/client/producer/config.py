@@ -37,27 +37,35 @@ _REFUSED = {
 class ProducerConfig:
     """Made by `parse` or `from_keywords`, which check it."""
 
-    bootstrap_servers: str = setting("", "Brokers to begin with: HOST:PORT, several with commas. Required.")
-    client_id: str = setting("equipoise", "The name that brokers see and log.")
+    bootstrap_servers: str = setting("", "Brokers for the first connection: HOST:PORT, separated by commas. Required.")
+    client_id: str = setting("equipoise", "The client's name in the broker's log, and in descriptions of the group.")
     security_protocol: str = security_protocol()
-    acks: str = setting("all", "Who answers: all replicas, the leader alone (1), or nobody (0).", choices=tuple(ACKS))
-    enable_idempotence: bool = setting(True, "Whether a repeated batch is stored once. Off unless acks is all.")
+    acks: str = setting(
+        "all",
+        "When a record counts as stored: on all replicas, on the leader (1), when it is sent (0).",
+        choices=tuple(ACKS),
+    )
+    enable_idempotence: bool = setting(True, "Whether a broker stores a repeated batch once. Off unless acks is all.")
     compression_type: str = setting("none", "Compression of batches.", choices=tuple(CODECS))
     linger_ms: int = setting(5, "How long a batch waits for more records.", 0, INT_MAX)
     batch_size: int = setting(1_000_000, "Most bytes of a batch, before compression.", 1, INT_MAX)
-    max_request_size: int = setting(1_048_576, "Most bytes of a request, and of a record.", 1, INT_MAX)
-    max_in_flight_requests_per_connection: int = setting(5, "Requests sent before the first is answered.", 1, 5)
-    buffer_memory: int = setting(67_108_864, "Bytes of records not yet stored; send() waits for room.", 1)
-    max_block_ms: int = setting(60_000, "How long send() waits for room, or for a topic's metadata.", 0)
-    delivery_timeout_ms: int = setting(120_000, "How long a record may take until it is stored.", 0, INT_MAX)
-    request_timeout_ms: int = setting(30_000, "How long a request may take before its connection is given up.", 1)
+    max_request_size: int = setting(1_048_576, "Most bytes of a request, and of one record.", 1, INT_MAX)
+    max_in_flight_requests_per_connection: int = setting(
+        5, "Requests sent to a broker before it answers the first.", 1, 5
+    )
+    buffer_memory: int = setting(67_108_864, "Bytes of records that are not stored yet; send() waits for room.", 1)
+    max_block_ms: int = setting(60_000, "Longest time that send() waits for room, or for a topic's metadata.", 0)
+    delivery_timeout_ms: int = setting(120_000, "Time limit from send() until the record is stored.", 0, INT_MAX)
+    request_timeout_ms: int = setting(30_000, "Time limit of a request; after it the client closes the connection.", 1)
     retry_backoff_ms: int = setting(100, "Pause after the first failure of a request; it doubles each time.", 0)
-    retry_backoff_max_ms: int = setting(1_000, "The longest such pause.", 0)
+    retry_backoff_max_ms: int = setting(1_000, "Longest pause between two attempts of a request.", 0)
     reconnect_backoff_ms: int = setting(50, "Pause after the first failure to connect; it doubles each time.", 0)
-    reconnect_backoff_max_ms: int = setting(1_000, "The longest such pause.", 0)
-    metadata_max_age_ms: int = setting(300_000, "Age at which metadata is asked for again.", 0)
-    connections_max_idle_ms: int = setting(540_000, "Disuse after which a connection is closed; -1 never.", -1)
-    socket_connection_setup_timeout_ms: int = setting(10_000, "How long connecting may take.", 1)
+    reconnect_backoff_max_ms: int = setting(1_000, "Longest pause between two attempts to connect.", 0)
+    metadata_max_age_ms: int = setting(300_000, "Age at which the client refreshes its metadata.", 0)
+    connections_max_idle_ms: int = setting(
+        540_000, "Idle time after which the client closes a connection; -1: never.", -1
+    )
+    socket_connection_setup_timeout_ms: int = setting(10_000, "Time limit of connecting.", 1)
 
     @classmethod
     def parse(cls, settings: Mapping[str, object]) -> Self:
