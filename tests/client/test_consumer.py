@@ -428,6 +428,7 @@ def test_seeking(broker: Broker, topic: str, consumer: Callable[..., Consumer]) 
     assert one.beginning_offsets() == dict.fromkeys(places, 0)
     assert one.end_offsets(places[0]) == {places[0]: 10}
     assert one.offsets_for_times({places[0]: 1_000_003, places[1]: 9_000_000}) == {places[0]: 1, places[1]: None}
+    assert one.offsets_for_times({tuple(places[0]): 1_000_003}) == {places[0]: 1}
 
 
 def test_pausing_stops_one_partition(broker: Broker, topic: str, consumer: Callable[..., Consumer]) -> None:

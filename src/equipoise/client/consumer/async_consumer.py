@@ -163,7 +163,8 @@ class AsyncConsumer(BaseConsumer):
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, int | None]:
         """By partition, the first offset of that time (milliseconds since 1970) or later; None: there is none."""
-        return await self._wait_for(self._engine.offsets_for_times(timestamps), timeout, "offsets_for_times()")
+        wanted = {as_partition(place): at for place, at in timestamps.items()}
+        return await self._wait_for(self._engine.offsets_for_times(wanted), timeout, "offsets_for_times()")
 
     async def beginning_offsets(
         self, *partitions: Place | Places, timeout: float | None = None
