@@ -12,7 +12,8 @@ from equipoise.client.metadata.leader_epochs import (
     epoch_ends,
     epochs_request,
     find_truncation,
-    is_in_doubt,
+    is_recreated,
+    needs_validation,
 )
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k23_offset_for_leader_epoch import (
@@ -46,15 +47,20 @@ def test_a_log_that_reaches_the_position_is_whole(end: EpochEnd) -> None:
 
 
 def test_a_new_leader_puts_a_position_in_doubt_if_its_epoch_is_known() -> None:
-    assert is_in_doubt(POSITION, checked_epoch=5, leader_epoch=6)
-    assert is_in_doubt(POSITION, checked_epoch=-1, leader_epoch=6)  # begun at a committed offset
-    assert not is_in_doubt(POSITION, checked_epoch=6, leader_epoch=6)
-    assert not is_in_doubt(LogPosition(200), checked_epoch=5, leader_epoch=6)
-    assert not is_in_doubt(POSITION, checked_epoch=5, leader_epoch=-1)  # brokers of before Kafka 2.1 name none
+    assert needs_validation(POSITION, validated_epoch=5, leader_epoch=6)
+    assert needs_validation(POSITION, validated_epoch=-1, leader_epoch=6)  # begun at a committed offset
+    assert not needs_validation(POSITION, validated_epoch=6, leader_epoch=6)
+    assert not needs_validation(LogPosition(200), validated_epoch=5, leader_epoch=6)
+    assert not needs_validation(POSITION, validated_epoch=5, leader_epoch=-1)  # brokers of before Kafka 2.1 name none
 
 
 def test_questions_by_topic() -> None:
-    request = epochs_request({TopicPartition("a", 0): EpochQuestion(6, 5), TopicPartition("a", 3): EpochQuestion(2, 1)})
+    request = epochs_request(
+        {
+            TopicPartition("a", 0): EpochQuestion(6, LogPosition(9, 5)),
+            TopicPartition("a", 3): EpochQuestion(2, LogPosition(9, 1)),
+        }
+    )
     (topic,) = request.topics
     assert (request.replica_id, topic.topic) == (-1, "a")
     assert [(one.partition, one.current_leader_epoch, one.leader_epoch) for one in topic.partitions] == [
@@ -73,3 +79,11 @@ def test_answers_and_what_is_to_be_asked_again() -> None:
     assert found.keys() == {TopicPartition("a", 0), TopicPartition("a", 2)}
     assert found[TopicPartition("a", 0)] == EpochEnd(5, 100)
     assert isinstance(found[TopicPartition("a", 2)], KafkaError)
+
+
+def test_a_topic_with_another_id_was_recreated_unless_an_id_is_not_known() -> None:
+    old, new, none = bytes([1] * 16), bytes([2] * 16), bytes(16)
+    assert is_recreated(old, new)
+    assert not is_recreated(old, old)
+    assert not is_recreated(none, new)
+    assert not is_recreated(old, none)

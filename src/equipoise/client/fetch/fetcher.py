@@ -30,7 +30,7 @@ from equipoise.client.fetch.fetch_session import FetchSession
 from equipoise.client.fetch.offset_reset import Resets
 from equipoise.client.fetch.records import Undecodable
 from equipoise.client.fetch.subscription_state import BY_POLICY, Failure, OffsetOutOfRangeError, Positions, Tracked
-from equipoise.client.fetch.validation import Doubt, Doubts, Validation
+from equipoise.client.fetch.validation import Unvalidated, Unvalidateds, Validation
 from equipoise.client.metadata.cluster import Cluster, Leader, Node
 from equipoise.client.metadata.leader_epochs import NO_EPOCH, EpochAnswers, LogPosition, Truncation
 from equipoise.client.metadata.list_offsets import OffsetLookup, Timestamps
@@ -111,7 +111,7 @@ class Fetcher:
         self._nodes: dict[int, _Node] = {}
         self._resets = Resets(positions, self._lookup, config, on_data)
         self._validation = Validation(positions, cluster, config)
-        self._checks: set[asyncio.Task[None]] = set()
+        self._validations: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None
         self._numbers = itertools.count(1)
         self._timer: asyncio.TimerHandle | None = None
@@ -130,7 +130,7 @@ class Fetcher:
             self._timer.cancel()
         await self._resets.close()
         tasks = [flight.task for node in self._nodes.values() for flight in node.flights]
-        tasks += [*self._checks, *([self._watch] if self._watch is not None else ())]
+        tasks += [*self._validations, *([self._watch] if self._watch is not None else ())]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -164,11 +164,11 @@ class Fetcher:
         self._is_woken = False
         if not self._is_running:
             return
-        fetches, doubted = self._plan()
-        for node_id, plan in doubted.items():
-            task = self._begin(self._check(node_id, self._doubt(plan)))
-            self._checks.add(task)
-            task.add_done_callback(self._checks.discard)
+        fetches, unvalidated = self._plan()
+        for node_id, plan in unvalidated.items():
+            task = self._begin(self._validate(node_id, self._begin_validation(plan)))
+            self._validations.add(task)
+            task.add_done_callback(self._validations.discard)
         for node_id, plan in fetches.items():
             node = self._nodes.setdefault(node_id, _Node(node_id))
             if node.long is None and node.aside is None:
@@ -212,11 +212,11 @@ class Fetcher:
     # -- what to fetch
 
     def _plan(self) -> tuple[Plan, Plan]:
-        """What may be fetched and is not under way, by the broker to ask, what has least in store first; and what is to
-        be checked with a new leader before."""
+        """What may be fetched and is not under way, by the broker to ask, what has least in store first; and what a new
+        leader is to validate before."""
         now, positions = self._loop.time(), self._positions
         fetches: Plan = {}
-        doubted: Plan = {}
+        unvalidated: Plan = {}
         retry_at: list[float] = []
         is_leaderless = False
         with positions.lock:
@@ -230,8 +230,8 @@ class Fetcher:
                 leader = self._cluster.leader(tracked.partition)
                 if leader is None:
                     is_leaderless = True
-                elif leader.epoch != tracked.checked_epoch and not self._validation.stands(tracked, leader):
-                    self._plan_check(tracked, leader, doubted, retry_at)
+                elif leader.epoch != tracked.checked_epoch and not self._validation.is_valid(tracked, leader):
+                    self._plan_validation(tracked, leader, unvalidated, retry_at)
                 elif self._is_full(tracked, queued):
                     positions.is_short_of_room = True
                 else:
@@ -241,15 +241,15 @@ class Fetcher:
         self._pump_at(min(retry_at, default=0.0))
         for found in fetches.values():
             found.sort(key=lambda one: one.queued_bytes)
-        return fetches, doubted
+        return fetches, unvalidated
 
-    def _plan_check(self, tracked: Tracked, leader: Leader, doubted: Plan, retry_at: list[float]) -> None:
+    def _plan_validation(self, tracked: Tracked, leader: Leader, unvalidated: Plan, retry_at: list[float]) -> None:
         if self._validation.is_stale(tracked, leader):
             self._retry_later(tracked)
             retry_at.append(tracked.retry_at)
             self._cluster.request_refresh()
         else:
-            doubted.setdefault(leader.node_id, []).append(tracked)
+            unvalidated.setdefault(leader.node_id, []).append(tracked)
 
     def _is_full(self, tracked: Tracked, queued: int) -> bool:
         most = _AHEAD * self._config.max_partition_fetch_bytes
@@ -267,39 +267,40 @@ class Fetcher:
             self._timer.cancel()
         self._timer = self._loop.call_at(when, self._pump) if when else None
 
-    # -- positions in doubt
+    # -- positions to validate
 
-    def _doubt(self, plan: Sequence[Tracked]) -> Doubts:
+    def _begin_validation(self, plan: Sequence[Tracked]) -> Unvalidateds:
         """From here on these are under way, as with fetches."""
-        doubts = {}
+        found = {}
         with self._positions.lock:
             for tracked in plan:
                 leader = self._cluster.leader(tracked.partition)
                 if leader is not None:
                     tracked.in_flight, tracked.preferred = next(self._numbers), -1
                     position = tracked.fetch_position
-                    doubts[tracked.partition] = Doubt(tracked, tracked.in_flight, tracked.epoch, position, leader)
-        return doubts
+                    asked = Unvalidated(tracked, tracked.in_flight, tracked.epoch, position, leader)
+                    found[tracked.partition] = asked
+        return found
 
-    async def _check(self, node_id: int, doubts: Doubts) -> None:
+    async def _validate(self, node_id: int, unvalidated: Unvalidateds) -> None:
         answers: EpochAnswers = {}
         try:
-            answers = await self._validation.ask(node_id, doubts)
+            answers = await self._validation.ask(node_id, unvalidated)
         except EquipoiseError as error:
             log.debug("where epochs end: %s", error)
         except Exception:  # a bug of ours: it must not stop fetching in silence
-            log.exception("positions could not be checked with broker %d", node_id)
+            log.exception("positions could not be validated with broker %d", node_id)
         with self._positions.lock:
             is_told = False
-            for partition, doubt in doubts.items():
-                if doubt.tracked.in_flight == doubt.number:
-                    doubt.tracked.in_flight = 0
+            for partition, asked in unvalidated.items():
+                if asked.tracked.in_flight == asked.number:
+                    asked.tracked.in_flight = 0
                 answer = answers.get(partition)
                 if answer is None or isinstance(answer, KafkaError):
-                    self._retry_later(doubt.tracked)
-                if answer is not None and doubt.is_current:
-                    is_told |= self._validation.judge(doubt, answer)
-        if len(answers) < len(doubts):
+                    self._retry_later(asked.tracked)
+                if answer is not None and asked.is_current:
+                    is_told |= self._validation.complete(asked, answer)
+        if len(answers) < len(unvalidated):
             self._cluster.request_refresh()
         if is_told:
             self._on_data()

@@ -1,6 +1,7 @@
-"""Checks positions with a new leader before anything is fetched from it, and follows a log that was truncated.
+"""Validates positions with a new leader before anything is fetched from it, and follows a log that was truncated.
 
-Kafka's own consumer does the same (SubscriptionState, OffsetsForLeaderEpochUtils); the rules are in leader_epochs.py.
+Kafka's own consumer does the same (SubscriptionState, OffsetFetcher.validatePositionsIfNeeded); leader_epochs.py has
+the rules.
 """
 
 from __future__ import annotations
@@ -20,30 +21,26 @@ from equipoise.client.fetch.subscription_state import (
 )
 from equipoise.client.metadata.cluster import Cluster, Leader
 from equipoise.client.metadata.leader_epochs import (
-    FIRST_FOR_READERS,
     EpochAnswers,
     EpochEnd,
     EpochQuestion,
     LogPosition,
     Truncation,
-    epoch_ends,
-    epochs_request,
     find_truncation,
-    is_in_doubt,
+    is_recreated,
+    needs_validation,
 )
-from equipoise.client.net.connection import AsyncConnection
+from equipoise.client.metadata.offset_for_leader_epoch import ask_epoch_ends
 from equipoise.member.partitions import TopicPartition
-from equipoise.wire.apis.k23_offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
-from equipoise.wire.errors import KafkaError, UsageError
-from equipoise.wire.schema import ZERO_UUID
+from equipoise.wire.errors import KafkaError
 
 log = logging.getLogger(__name__)
 
 _STALE_LOOKS = 12  # at metadata older than what was read, before a leader is asked all the same
 
 
-class Doubt(NamedTuple):
-    """A position that is being checked, for which epoch of its reader, and with which leader. `number` as in Asked."""
+class Unvalidated(NamedTuple):
+    """A position that a leader is asked about, for which epoch of its reader. `number` is that of the request."""
 
     tracked: Tracked
     number: int
@@ -56,7 +53,7 @@ class Doubt(NamedTuple):
         return self.tracked.epoch == self.epoch and self.tracked.fetch_position == self.position
 
 
-Doubts = Mapping[TopicPartition, Doubt]
+Unvalidateds = Mapping[TopicPartition, Unvalidated]
 
 
 class Validation:
@@ -67,9 +64,9 @@ class Validation:
         self._cluster = cluster
         self._has_policy = config.auto_offset_reset != "none"
 
-    def stands(self, tracked: Tracked, leader: Leader) -> bool:
-        """Whether the position may be fetched from this leader. If not, it is to be checked first."""
-        if is_in_doubt(tracked.fetch_position, tracked.checked_epoch, leader.epoch):
+    def is_valid(self, tracked: Tracked, leader: Leader) -> bool:
+        """Whether the position may be fetched from this leader. If not, it is validated first."""
+        if needs_validation(tracked.fetch_position, tracked.checked_epoch, leader.epoch):
             return False
         tracked.checked_epoch = leader.epoch
         return True
@@ -80,25 +77,19 @@ class Validation:
         Metadata that stays so is believed in the end: the epochs of a topic made anew begin at 0."""
         return leader.epoch < tracked.fetch_position.leader_epoch and tracked.failures < _STALE_LOOKS
 
-    async def ask(self, node_id: int, doubts: Doubts) -> EpochAnswers:
-        connection = await self._cluster.connection(node_id)
-        if not _serves(connection):  # as with Kafka's own consumer: what cannot be checked stands
-            return {partition: EpochEnd(*reversed(doubt.position)) for partition, doubt in doubts.items()}
-        questions = {
-            partition: EpochQuestion(doubt.leader.epoch, doubt.position.leader_epoch)
-            for partition, doubt in doubts.items()
-        }
-        request = epochs_request(questions)
-        return epoch_ends(await self._cluster.leader_answer(node_id, doubts, request, OffsetForLeaderEpochResponse))
+    async def ask(self, node_id: int, unvalidated: Unvalidateds) -> EpochAnswers:
+        """What the leader says of these positions. KafkaConnectionError: it says nothing."""
+        questions = {key: EpochQuestion(one.leader.epoch, one.position) for key, one in unvalidated.items()}
+        return await ask_epoch_ends(self._cluster, node_id, questions)
 
-    def judge(self, doubt: Doubt, answer: EpochEnd | KafkaError) -> bool:
-        """True if the application has something to hear."""
+    def complete(self, asked: Unvalidated, answer: EpochEnd | KafkaError) -> bool:
+        """True if the application has something to hear (SubscriptionState.maybeCompleteValidation)."""
         if isinstance(answer, KafkaError):
-            return self._fail(doubt.tracked, Failure(answer, passes=True))
-        truncation = find_truncation(doubt.position, answer)
+            return self._fail(asked.tracked, Failure(answer, passes=True))
+        truncation = find_truncation(asked.position, answer)
         if truncation is not None:
-            return self.truncated(doubt.tracked, truncation)
-        doubt.tracked.checked_epoch, doubt.tracked.failures = doubt.leader.epoch, 0
+            return self.truncated(asked.tracked, truncation)
+        asked.tracked.checked_epoch, asked.tracked.failures = asked.leader.epoch, 0
         return False
 
     def truncated(self, tracked: Tracked, truncation: Truncation) -> bool:
@@ -135,14 +126,12 @@ class Validation:
         is_told = False
         for tracked in self._positions.tracked.values():
             topic = self._cluster.topics.get(tracked.partition.topic)
-            known = tracked.topic_id
-            if topic is None or ZERO_UUID in (known, topic.topic_id) or known == topic.topic_id:
-                continue
-            tracked.topic_id = topic.topic_id
-            is_told |= self._replaced(tracked)
+            if topic is not None and is_recreated(tracked.topic_id, topic.topic_id):
+                tracked.topic_id = topic.topic_id
+                is_told |= self._recreated(tracked)
         return is_told
 
-    def _replaced(self, tracked: Tracked) -> bool:
+    def _recreated(self, tracked: Tracked) -> bool:
         if tracked.position is None:
             return False
         if not self._has_policy:
@@ -166,10 +155,3 @@ class Validation:
         tracked.reset = tracked.reset if failure.passes else None
         self._positions.ready.setdefault(tracked.partition, tracked)
         return True
-
-
-def _serves(connection: AsyncConnection) -> bool:
-    try:
-        return connection.version(OffsetForLeaderEpochRequest) >= FIRST_FOR_READERS
-    except UsageError:
-        return False

@@ -20,6 +20,7 @@ from equipoise.wire.apis.k23_offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.schema import ZERO_UUID
 
 NO_EPOCH = -1
 FIRST_FOR_READERS = 3  # of OffsetForLeaderEpoch: before, only brokers were allowed to ask
@@ -49,20 +50,27 @@ class Truncation(NamedTuple):
 
 
 class EpochQuestion(NamedTuple):
-    """`current`: the leader's epoch by our metadata, which fences old leaders. `last_read`: of the last record read."""
+    """Where does the epoch of `position` end? `leader_epoch` is the leader's by our metadata: it fences old leaders."""
 
-    current: int
-    last_read: int
+    leader_epoch: int
+    position: LogPosition
 
 
+EpochQuestions = Mapping[TopicPartition, EpochQuestion]
 EpochAnswers = dict[TopicPartition, EpochEnd | KafkaError]
 
 
-def is_in_doubt(position: LogPosition, checked_epoch: int, leader_epoch: int) -> bool:
-    """Whether a position that a leader of `checked_epoch` has confirmed is to be checked with one of `leader_epoch`.
+def needs_validation(position: LogPosition, validated_epoch: int, leader_epoch: int) -> bool:
+    """A position that a leader of `validated_epoch` has confirmed is validated again with one of `leader_epoch`.
 
-    A position without an epoch cannot be (SubscriptionState.validatePosition)."""
-    return checked_epoch != leader_epoch and leader_epoch >= 0 and position.leader_epoch >= 0
+    A position without an epoch cannot be (SubscriptionState.maybeValidatePositionForCurrentLeader)."""
+    return validated_epoch != leader_epoch and leader_epoch >= 0 and position.leader_epoch >= 0
+
+
+def is_recreated(known_id: bytes, topic_id: bytes) -> bool:
+    """A topic of the same name with another id was deleted and created again: offsets of the old one mean nothing in it
+    (KIP-516). Old brokers give no ids, and nothing can be told."""
+    return ZERO_UUID not in (known_id, topic_id) and known_id != topic_id
 
 
 def find_truncation(position: LogPosition, end: EpochEnd) -> Truncation | None:
@@ -74,13 +82,17 @@ def find_truncation(position: LogPosition, end: EpochEnd) -> Truncation | None:
     return None
 
 
-def epochs_request(questions: Mapping[TopicPartition, EpochQuestion]) -> OffsetForLeaderEpochRequest:
+def epochs_request(questions: EpochQuestions) -> OffsetForLeaderEpochRequest:
     """To the leader of these partitions, in version FIRST_FOR_READERS or newer."""
     topics: dict[str, OffsetForLeaderTopic] = {}
     for (name, number), asked in questions.items():
         topic = topics.setdefault(name, OffsetForLeaderTopic(topic=name, partitions=[]))
         topic.partitions.append(
-            OffsetForLeaderPartition(partition=number, current_leader_epoch=asked.current, leader_epoch=asked.last_read)
+            OffsetForLeaderPartition(
+                partition=number,
+                current_leader_epoch=asked.leader_epoch,
+                leader_epoch=asked.position.leader_epoch,
+            )
         )
     return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))
 

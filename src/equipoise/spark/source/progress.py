@@ -22,7 +22,14 @@ from equipoise.spark.source.offsets import INITIAL, SourceOffset
 from equipoise.spark.source.read_limit import Patience, available, share
 from equipoise.spark.source.session import Offsets, Session
 from equipoise.spark.source.shared import Shared
-from equipoise.spark.source.truncation import Truncations, hear_of, loss_of_topics, made_anew, told, topic_ids
+from equipoise.spark.source.truncation import (
+    PositionValidation,
+    learn_topics,
+    loss_of_records,
+    loss_of_topics,
+    recreated,
+    topic_ids,
+)
 from equipoise.spark.source.whole import Whole
 from equipoise.wire.apis.k01_fetch import FetchResponse
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
@@ -45,7 +52,7 @@ class Progress:
         self._patience = Patience(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
         self._goal: Offsets | None = None  # of a query that reads what is there and ends
         self._absent: set[TopicPartition] = set()  # those whose end was waited for in vain
-        self._truncations = Truncations(session)
+        self._validation = PositionValidation(session)
         self._unmatched = Complaint(self._tell_unmatched, _UNMATCHED_SECONDS)
         self._has_heard = False  # of the topics in the checkpoint
         self._made_anew: dict[str, str] = {}  # topics that were told of, and the ids that they have no more
@@ -113,9 +120,9 @@ class Progress:
     async def _of_these_topics(self, start: SourceOffset) -> SourceOffset:
         """Without places in topics that were deleted and created anew meanwhile: the same offset is another record."""
         if not self._has_heard:
-            await hear_of(self._session, start.ids)
+            await learn_topics(self._session, start.ids)
             self._has_heard = True
-        anew = made_anew(self._session, start.ids)
+        anew = recreated(self._session, start.ids)
         new = {name for name in anew if self._made_anew.get(name) != start.ids[name]}
         if new:
             self._report_loss(loss_of_topics(new), " with the first record of the new one")
@@ -125,9 +132,9 @@ class Progress:
 
     async def _check_epochs(self, positions: Offsets, start: SourceOffset) -> None:
         places = {one: LogPosition(at, self.parts.epoch(start, one, at)) for one, at in positions.items()}
-        for one, truncation in await self._truncations.find(places):
+        for one, truncation in await self._validation.find_truncations(places):
             at = positions[one] if truncation.divergent is None else truncation.divergent.offset
-            self._report_loss(told(one, truncation), f" from {at}, with what stands there now")
+            self._report_loss(loss_of_records(one, truncation), f" from {at}, with what stands there now")
             positions[one] = at
             self.parts.move(one, at)
 

@@ -26,7 +26,7 @@ from equipoise.spark.source.offsets import INITIAL, Json, SourceOffset
 from equipoise.spark.source.progress import Progress
 from equipoise.spark.source.ranges import OffsetRange, ReadTask, plan
 from equipoise.spark.source.session import Session
-from equipoise.spark.source.truncation import hear_of, loss_of_topics, made_anew
+from equipoise.spark.source.truncation import learn_topics, loss_of_topics, recreated
 from equipoise.wire.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -105,8 +105,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         session = Session(self._options.consumer)
         try:
-            session.run(hear_of(session, end.ids), "the topics of the batch that was under way")
-            anew = made_anew(session, end.ids)
+            session.run(learn_topics(session, end.ids), "the topics of the batch that was under way")
+            anew = recreated(session, end.ids)
         finally:
             session.close()
         if anew and self._options.fail_on_data_loss:

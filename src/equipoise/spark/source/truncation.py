@@ -1,8 +1,8 @@
-"""Places in a log that is not the one they were taken from: truncated by an unclean election, or made anew.
+"""Positions in a log that has changed since: truncated by an unclean election, or of a topic created anew.
 
-An offset in a checkpoint carries the leader's epoch at the time, and the id of its topic. If another leads now, it is
-asked where that epoch ends in its log (KIP-320; rules: client/metadata/leader_epochs.py). Before the place: records
-that were read are lost, and what stands there now has not been read.
+An offset in a checkpoint carries the leader's epoch at the time, and the id of its topic. A new leader is asked where
+that epoch ends in its log (KIP-320; client/metadata/leader_epochs.py has the rules). If it ends before the position,
+records that were read are lost, and what stands there now has not been read.
 """
 
 from __future__ import annotations
@@ -12,105 +12,85 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from equipoise.client.metadata.leader_epochs import (
-    FIRST_FOR_READERS,
+    NO_EPOCH,
     EpochAnswers,
-    EpochEnd,
     EpochQuestion,
     LogPosition,
     Truncation,
-    epoch_ends,
-    epochs_request,
     find_truncation,
-    is_in_doubt,
+    is_recreated,
+    needs_validation,
 )
-from equipoise.client.net.connection import AsyncConnection
+from equipoise.client.metadata.offset_for_leader_epoch import ask_epoch_ends
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.source.session import Session
-from equipoise.wire.apis.k23_offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
-from equipoise.wire.errors import EquipoiseError, KafkaError, UsageError
+from equipoise.wire.errors import EquipoiseError, KafkaError
 from equipoise.wire.schema import ZERO_UUID
 
 log = logging.getLogger(__name__)
 
-Places = Mapping[TopicPartition, LogPosition]
+Positions = Mapping[TopicPartition, LogPosition]
 
 
-class Truncations:
+class PositionValidation:
     """On the loop of its session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._checked: dict[TopicPartition, tuple[LogPosition, int]] = {}  # what stands by the word of which epoch
+        self._validated: dict[TopicPartition, tuple[LogPosition, int]] = {}  # what stands by the word of which epoch
 
-    async def find(self, places: Places) -> list[tuple[TopicPartition, Truncation]]:
-        """Those whose leader lacks records before them. Tries for ever: bound it by a timeout."""
-        doubts = {one: at for one, at in places.items() if self._is_in_doubt(one, at)}
+    async def find_truncations(self, positions: Positions) -> list[tuple[TopicPartition, Truncation]]:
+        """Positions whose leader lacks records before them. Tries for ever: bound it by a timeout."""
+        unvalidated = {one: at for one, at in positions.items() if self._needs_validation(one, at)}
         found, failures = [], 0
-        while doubts:
-            for one, end in (await self._ask(doubts)).items():
+        while unvalidated:
+            for one, end in (await self._ask(unvalidated)).items():
                 if isinstance(end, KafkaError):
                     raise end
-                at = doubts.pop(one)
+                at = unvalidated.pop(one)
                 truncation = find_truncation(at, end)
                 if truncation is not None:
                     found.append((one, truncation))
                 else:
-                    self._checked[one] = at, self._session.epochs.get(one, -1)
+                    self._validated[one] = at, self._session.epochs.get(one, NO_EPOCH)
             failures += 1
-            if doubts:
+            if unvalidated:
                 await self._session.lookup.pause(failures)
         return found
 
-    def _is_in_doubt(self, one: TopicPartition, at: LogPosition) -> bool:
-        """The leader that told the end of the log is not the one that led when the place was taken."""
-        now = self._session.epochs.get(one, -1)
-        known, checked = self._checked.get(one, (None, -1))
-        return is_in_doubt(at, checked if known == at else at.leader_epoch, now)
+    def _needs_validation(self, one: TopicPartition, at: LogPosition) -> bool:
+        """The leader that told the end of the log is not the leader of the time when the position was taken."""
+        leader_epoch = self._session.epochs.get(one, NO_EPOCH)
+        known, validated = self._validated.get(one, (None, NO_EPOCH))
+        return needs_validation(at, validated if known == at else at.leader_epoch, leader_epoch)
 
-    async def _ask(self, doubts: Places) -> EpochAnswers:
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for one in doubts:
-            leader = self._session.cluster.leader(one)
-            if leader is not None:
-                by_leader.setdefault(leader.node_id, []).append(one)
-        rounds = [self._ask_leader(node_id, mine, doubts) for node_id, mine in by_leader.items()]
+    async def _ask(self, positions: Positions) -> EpochAnswers:
+        by_leader = self._session.lookup.by_leader(positions)
+        rounds = [
+            self._ask_leader(node_id, {one: positions[one] for one in mine})
+            for node_id, mine in by_leader.items()
+            if node_id is not None
+        ]
         answers: EpochAnswers = {}
         for one_round in await asyncio.gather(*rounds):
             answers |= one_round
         return answers
 
-    async def _ask_leader(self, node_id: int, mine: Iterable[TopicPartition], doubts: Places) -> EpochAnswers:
-        cluster, config = self._session.cluster, self._session.config
+    async def _ask_leader(self, node_id: int, positions: Positions) -> EpochAnswers:
+        cluster = self._session.cluster
         questions = {
-            one: EpochQuestion(leader.epoch, doubts[one].leader_epoch)
-            for one in mine
+            one: EpochQuestion(leader.epoch, at)
+            for one, at in positions.items()
             if (leader := cluster.leader(one)) is not None
         }
         try:
-            connection = await cluster.connection(node_id)
-            if not _is_served(connection):  # as with Kafka's own consumer: what cannot be checked stands
-                return {one: _standing(doubts[one]) for one in questions}
-            answer = await connection.send(
-                epochs_request(questions), OffsetForLeaderEpochResponse, config.request_timeout_ms / 1000
-            )
+            return await ask_epoch_ends(cluster, node_id, questions)
         except EquipoiseError as error:
             log.debug("epochs: %s", error)
             return {}
-        return epoch_ends(answer)
 
 
-def _standing(at: LogPosition) -> EpochEnd:
-    return EpochEnd(at.leader_epoch, at.offset)
-
-
-def _is_served(connection: AsyncConnection) -> bool:
-    try:
-        return connection.version(OffsetForLeaderEpochRequest) >= FIRST_FOR_READERS
-    except UsageError:
-        return False
-
-
-def told(partition: TopicPartition, truncation: Truncation) -> str:
+def loss_of_records(partition: TopicPartition, truncation: Truncation) -> str:
     (offset, _), divergent = truncation
     since = "" if divergent is None else f", from offset {divergent.offset} on"
     return (
@@ -123,19 +103,23 @@ def told(partition: TopicPartition, truncation: Truncation) -> str:
 
 
 def topic_ids(session: Session, topics: Iterable[str]) -> dict[str, str]:
-    """Of those that have one: old brokers give none."""
+    """In hexadecimal, of the topics that have one: old brokers give none."""
     found = {name: session.cluster.topics[name].topic_id for name in topics if name in session.cluster.topics}
     return {name: id_.hex() for name, id_ in found.items() if id_ != ZERO_UUID}
 
 
-def made_anew(session: Session, known: Mapping[str, str]) -> set[str]:
+def recreated(session: Session, known: Mapping[str, str]) -> set[str]:
     """Topics of which the cluster has another under the same name, by what it said last."""
-    ids = topic_ids(session, known)
-    return {name for name, id_ in known.items() if ids.get(name, id_) != id_}
+    topics = session.cluster.topics
+    return {
+        name
+        for name, id_ in known.items()
+        if name in topics and is_recreated(bytes.fromhex(id_), topics[name].topic_id)
+    }
 
 
-async def hear_of(session: Session, topics: Iterable[str]) -> None:
-    """So that the cluster has said something of them."""
+async def learn_topics(session: Session, topics: Iterable[str]) -> None:
+    """Returns when the cluster has said something of them."""
     if not set(topics) <= session.cluster.topics.keys():
         session.cluster.know_also(topics)
         await session.cluster.refresh()
