@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import inspect
 import pkgutil
+import sys
 from functools import cache
 from typing import Any
 
@@ -253,6 +256,19 @@ class TestFaultyBytes:
         request = HeartbeatRequest(group_id=None, generation_id=1, member_id="")  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="HeartbeatRequest v4: group_id: cannot be encoded"):
             request.encode(4)
+
+
+def test_a_refused_request_is_not_kept() -> None:
+    """An error that is kept in a frame of its own traceback keeps the request with it, until garbage is collected."""
+    data = bytearray(HeartbeatRequest(group_id="g" * 1000, generation_id=1, member_id="m").encode(4)[:-1])
+    before = sys.getrefcount(data)
+    gc.disable()
+    try:
+        with contextlib.suppress(ProtocolError):
+            HeartbeatRequest.decode(data, 4)
+        assert sys.getrefcount(data) == before
+    finally:
+        gc.enable()
 
 
 def test_records_are_views_of_the_buffer_and_not_copies() -> None:

@@ -177,11 +177,11 @@ class _Decoding(_Source):
         if self.trace:
             return fault
         twin, decode = _tracing_decoder(self.cls, self.version)
+        what = _said(fault)
         try:
             decode(buf, start, budget)
-        except _DECODE_FAULTS as found:
-            fault = found
-        what = str(fault) if isinstance(fault, Fault | UnicodeDecodeError) else "its bytes are missing"
+        except _DECODE_FAULTS as found:  # kept beyond this line it would keep this frame, and so a stranger's bytes
+            what = _said(found)
         return ProtocolError(f"{self.cls.__name__} v{self.version}: {twin.where}: {what}")
 
     def at(self, path: str, p: int, end: int) -> None:
@@ -322,6 +322,10 @@ class _Decoding(_Source):
         self.emit(f"{targets}, = {self.constant(fixed.unpack_from)}(buf, p); p += {fixed.size}")
 
 
+def _said(fault: Exception) -> str:
+    return str(fault) if isinstance(fault, Fault | UnicodeDecodeError) else "its bytes are missing"
+
+
 @cache
 def _tracing_decoder(cls: type[Message], version: int) -> tuple[_Decoding, Decoder]:
     """Kept, so that a peer that sends garbage again and again does not make us compile again and again."""
@@ -356,11 +360,12 @@ class _Encoding(_Source):
         if self.trace:
             return fault
         twin = _Encoding(self.cls, self.version, trace=True, root=self.root)
+        what = str(fault)
         try:
             twin.function()(message, [])
         except _ENCODE_FAULTS as found:
-            fault = found
-        return UsageError(f"{self.cls.__name__} v{self.version}: {twin.where}: cannot be encoded: {fault}")
+            what = str(found)
+        return UsageError(f"{self.cls.__name__} v{self.version}: {twin.where}: cannot be encoded: {what}")
 
     def at(self, path: str) -> None:
         self.where = path

@@ -56,7 +56,10 @@ def read_some(buf: Buffer, pos: int, header: BatchHeader) -> Iterator[list[Recor
             error = found
         yield records
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # else it keeps this frame, and so what was unpacked, until garbage is collected
         done += len(records)
     if at != len(data):
         raise corrupt(f"{len(data) - at} bytes are left after the batch's {header.record_count} records")
