@@ -26,13 +26,13 @@ from tests.broker.rawclient import RawClient
 def saves(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that are written, with a sync of the disk each."""
     written: list[str] = []
-    plain = directory.write_json
+    plain = directory.write_dumped
 
     def write(path: Path, *args: Any, **options: Any) -> None:
         written.append(path.name)
         plain(path, *args, **options)
 
-    monkeypatch.setattr(directory, "write_json", write)
+    monkeypatch.setattr(directory, "write_dumped", write)
     return written
 
 

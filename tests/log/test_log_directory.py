@@ -84,7 +84,7 @@ def test_a_directory_that_cannot_be_written_is_refused_and_given_free(
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patch:
-        patch.setattr("equipoise.log.storage.directory.write_json", refuse)
+        patch.setattr("equipoise.log.storage.directory.write_dumped", refuse)
         with pytest.raises(UsageError, match="Permission denied; mend it"):
             DataDirectory(tmp_path)
     DataDirectory(tmp_path).close()

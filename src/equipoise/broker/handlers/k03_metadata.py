@@ -30,9 +30,7 @@ _FIRST_VERSION_WITH_IDS = 12
 
 def handle(server: Server, request: MetadataRequest, call: Call) -> MetadataResponse | None:
     asking = _Asking(server, request, call)
-    if request.topics is None or (call.version == 0 and not request.topics):
-        return asking.response([*server.visible_topics()])
-    server.turns.run(call, asking.steps(request.topics), lambda: asking.response(asking.found))
+    server.turns.run(call, asking.steps(), asking.response)
     return None
 
 
@@ -56,8 +54,19 @@ class _Asking:
         self.may_create = request.allow_auto_topic_creation and server.config.auto_create_topics_enable
         self.planned: dict[str, Planned] = {}
         self.found: list[Found] = []
+        self.rows: list[MetadataResponseTopic] = []
 
-    def steps(self, topics: list[MetadataRequestTopic]) -> Iterator[None]:
+    def steps(self) -> Iterator[None]:
+        topics = self.request.topics
+        if topics is None or (self.call.version == 0 and not topics):
+            self.found = [*self.server.visible_topics()]
+        else:
+            yield from self.search(topics)
+        for found in self.found:
+            self.rows.append(self.describe(found))
+            yield
+
+    def search(self, topics: list[MetadataRequestTopic]) -> Iterator[None]:
         for asked in {(asked.name, asked.topic_id): asked for asked in topics}.values():
             self.found.append(self.find(asked))
             yield
@@ -66,10 +75,17 @@ class _Asking:
 
     def create(self) -> Iterator[None]:
         try:
+            self.server.topics.check_new(count for _, count in self.planned.values())
             self.found = [self.check_again(one) if isinstance(one, _New) else one for one in self.found]
             yield from self.server.topics.create(self.planned.values())
         except KafkaError as error:
-            self.found = [self.refuse(one.asked, error) if isinstance(one, _New) else one for one in self.found]
+            yield from self.refuse_new(error)
+
+    def refuse_new(self, error: KafkaError) -> Iterator[None]:
+        for index, one in enumerate(self.found):
+            if isinstance(one, _New):
+                self.found[index] = self.refuse(one.asked, error)
+                yield
 
     def check_again(self, new: _New) -> Found:
         """Another request may have taken the name, while this one was looking for its topics in slices."""
@@ -113,14 +129,14 @@ class _Asking:
             topic_authorized_operations=_operations_in_error(self.request, asked, error.code),
         )
 
-    def response(self, found: list[Found]) -> MetadataResponse:
+    def response(self) -> MetadataResponse:
         host, port = self.server.address_for(self.call.connection)
         broker = MetadataResponseBroker(node_id=self.server.node_id, host=host, port=port, rack=self.server.rack)
         response = MetadataResponse(
             brokers=[broker],
             cluster_id=self.server.cluster_id,
             controller_id=self.server.node_id,
-            topics=[self.describe(one) for one in found],
+            topics=self.rows,
         )
         if self.request.include_cluster_authorized_operations:
             response.cluster_authorized_operations = CLUSTER_OPERATIONS

@@ -7,11 +7,11 @@ from pathlib import Path
 from uuid import uuid4
 
 from equipoise.log.config import LogConfig
-from equipoise.log.recovery.inventory import PARTITION, TOPICS, Inventory, TopicRecord, some, topic_of
+from equipoise.log.recovery.inventory import PARTITION, TOPICS, Inventory, TopicRecord, TopicRows, some, topic_of
 from equipoise.log.recovery.partition_registry import RegisteredPartition, read_registry
 from equipoise.log.recovery.recovery import Recovery
-from equipoise.log.storage.directory import META, is_locked, parse_meta, topics_content
-from equipoise.log.storage.disk import ASIDE, PartitionFiles, put_aside, read_json, write_json
+from equipoise.log.storage.directory import META, is_locked, parse_meta
+from equipoise.log.storage.disk import ASIDE, PartitionFiles, put_aside, read_json, write_dumped
 from equipoise.wire.errors import UsageError
 
 _OFFSETS = "__consumer_offsets"
@@ -65,7 +65,7 @@ def rebuild_topics(path: Path) -> list[TopicRecord]:
     topics = [_rebuilt(topic, names, known.get(topic)) for topic in sorted({topic_of(name) for name in names})]
     if (path / TOPICS).exists():
         put_aside(path / TOPICS)
-    write_json(path / TOPICS, topics_content(topics), durable=True)
+    write_dumped(path / TOPICS, TopicRows().dump({topic.name: topic for topic in topics}), durable=True)
     return topics
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from equipoise.log.recovery.partition_registry import RegisteredPartition, read_registry
-from equipoise.log.storage.disk import read_json
+from equipoise.log.storage.disk import dump_json, read_json
 from equipoise.wire.errors import UsageError
 
 TOPICS = "topics.json"
@@ -73,6 +73,27 @@ def some(names: set[str] | list[str]) -> str:
 
 def _has_files(path: Path) -> bool:
     return path.is_dir() and any(path.iterdir())
+
+
+class TopicRows:
+    """topics.json as text. A row that has not changed since the last save is not made again: each change of a topic
+    saves the rows of all."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[TopicRecord, str]] = {}
+
+    def dump(self, topics: Mapping[str, TopicRecord], deleting: Collection[str] = ()) -> str:
+        known = self._known.get
+        self._known = {
+            name: row if (row := known(name)) is not None and row[0] is topic else (topic, _dump_topic(topic))
+            for name, topic in topics.items()
+        }
+        rows = ",".join([text for _, text in self._known.values()])
+        return f'{{"topics":[{rows}],"deleting":{dump_json(sorted(deleting))}}}'
+
+
+def _dump_topic(topic: TopicRecord) -> str:
+    return dump_json([topic.name, topic.topic_id.hex(), topic.partitions, topic.configs])
 
 
 def _parse_topics(content: dict[str, Any]) -> tuple[list[TopicRecord], set[str]]:

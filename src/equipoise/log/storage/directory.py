@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -16,10 +16,18 @@ from uuid import uuid4
 
 from equipoise.log.config import LogConfig
 from equipoise.log.partition import Flush, PartitionLog
-from equipoise.log.recovery.inventory import PARTITION, TOPICS, Inventory, TopicRecord, some
+from equipoise.log.recovery.inventory import PARTITION, TOPICS, Inventory, TopicRecord, TopicRows, some
 from equipoise.log.recovery.partition_registry import PartitionRegistry, RegisteredPartition
 from equipoise.log.recovery.recovery import recover
-from equipoise.log.storage.disk import DELETED, Disk, PartitionFiles, put_aside, read_json, write_json
+from equipoise.log.storage.disk import (
+    DELETED,
+    Disk,
+    PartitionFiles,
+    dump_json,
+    put_aside,
+    read_json,
+    write_dumped,
+)
 from equipoise.log.storage.faults import remedy
 from equipoise.log.storage.memory import MemoryFiles
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
@@ -41,11 +49,6 @@ def parse_meta(content: dict[str, Any]) -> tuple[int, int, str]:
     return int(content["format"]), int(content["node_id"]), str(content["cluster_id"])
 
 
-def topics_content(topics: Collection[TopicRecord], deleting: Collection[str] = ()) -> dict[str, object]:
-    rows = [[name, id_.hex(), *rest] for name, id_, *rest in topics]
-    return {"topics": rows, "deleting": sorted(deleting)}
-
-
 class DataDirectory:
     """A directory on disk, owned by one process at a time. Everything it is told is durable when it returns."""
 
@@ -57,12 +60,12 @@ class DataDirectory:
         self._disk = Disk(open_files, durable=flush == "commit")
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._remover: Thread | None = None
+        self._rows = TopicRows()
         self._lock = _lock(path)
         try:
             found = Inventory(path)
             self.cluster_id = self._read_meta(node_id, is_new=not found.topics)
-            self._topics, self._deleting = found.topics, found.deleting
-            self._by_name = {topic.name: topic for topic in self._topics}
+            self._by_name, self._deleting = {topic.name: topic for topic in found.topics}, found.deleting
             self._next_id = read_json(path / _PRODUCER_IDS, lambda content: int(content["next"]), _NO_IDS)
             self._ids_end = self._next_id
             self._orphans = self._look_round(found)
@@ -82,9 +85,8 @@ class DataDirectory:
             found = _FORMAT, node_id, _new_cluster_id()
             if not is_new:
                 _log.error("%s is missing: the cluster has a new id, %s", self.path / META, found[2])
-            write_json(
-                self.path / META, {"format": found[0], "cluster_id": found[2], "node_id": found[1]}, durable=True
-            )
+            meta = {"format": found[0], "cluster_id": found[2], "node_id": found[1]}
+            write_dumped(self.path / META, dump_json(meta), durable=True)
         written_format, owner, cluster_id = found
         if written_format != _FORMAT:
             raise UsageError(
@@ -121,19 +123,18 @@ class DataDirectory:
         return set(orphans)
 
     def load_topics(self) -> list[TopicRecord]:
-        return list(self._topics)
+        return list(self._by_name.values())
 
     def save_topics(self, topics: Sequence[TopicRecord]) -> None:
         """Of a topic that is left out no record may come back, even if a crash forestalls `delete_topics`."""
-        names = {topic.name for topic in topics}
-        deleting = (self._deleting | {topic.name for topic in self._topics}) - names
-        self._write(TOPICS, topics_content(topics, deleting))
-        self._topics, self._deleting = list(topics), deleting
-        self._by_name = {topic.name: topic for topic in topics}
+        by_name = {topic.name: topic for topic in topics}
+        deleting = (self._deleting | self._by_name.keys()) - by_name.keys()
+        self._write(TOPICS, self._rows.dump(by_name, deleting))
+        self._by_name, self._deleting = by_name, deleting
 
-    def _write(self, name: str, content: Mapping[str, object]) -> None:
+    def _write(self, name: str, dumped: str) -> None:
         try:
-            write_json(self.path / name, content, durable=True)
+            write_dumped(self.path / name, dumped, durable=True)
         except OSError as error:
             self._disk.faults.report(error, self.path / name)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} not written: {error}; {remedy(error)}") from error
@@ -190,7 +191,7 @@ class DataDirectory:
             self._next_id = self._ids_end = self._unused_producer_id()
         if self._next_id == self._ids_end:
             end = self._ids_end + _PRODUCER_IDS_A_BLOCK
-            self._write(_PRODUCER_IDS, {"next": end})
+            self._write(_PRODUCER_IDS, dump_json({"next": end}))
             self._ids_end = end
         self._next_id += 1
         return self._next_id - 1

@@ -38,6 +38,7 @@ DELETED = "~deleted"  # no topic's name can hold a tilde
 ASIDE = ".damaged"
 SEGMENTS = "[0-9]" * 20 + ".log"
 _CHECKSUM = "crc32c"
+dump_json = json.JSONEncoder(separators=(",", ":")).encode
 
 Content = TypeVar("Content")
 
@@ -263,9 +264,15 @@ def put_aside(path: Path) -> Path:
 
 def write_json(path: Path, content: Mapping[str, object], *, durable: bool) -> None:
     """Replaces a file as a whole. What can be rebuilt need not be durable: what is torn is noticed."""
+    write_dumped(path, dump_json(content), durable=durable)
+
+
+def write_dumped(path: Path, dumped: str, *, durable: bool) -> None:
+    """`write_json` of an object that the caller has dumped. The checksum becomes its last member."""
     temporary = path.with_name(path.name + ".tmp")
+    stated = dump_json({_CHECKSUM: crc32c(dumped.encode())})
     with open(temporary, "w", encoding="utf-8") as file:
-        file.write(_dump({**content, _CHECKSUM: _checksum(content)}))
+        file.write(f"{dumped[:-1]},{stated[1:]}")
         file.flush()
         if durable:
             os.fsync(file.fileno())
@@ -282,20 +289,12 @@ def write_note(path: Path, content: Mapping[str, object], faults: Faults) -> Non
         faults.report(error, f"{path} not written, the next start will take longer")
 
 
-def _dump(content: Mapping[str, object]) -> str:
-    return json.dumps(content, separators=(",", ":"))
-
-
-def _checksum(content: Mapping[str, object]) -> int:
-    return crc32c(_dump(content).encode())
-
-
 def read_json(path: Path, parse: Callable[[dict[str, Any]], Content], remedy: str = "") -> Content | None:
     """What `parse` makes of a file's content, None if there is no file. Raises UsageError if it is damaged."""
     try:
         content = json.loads(path.read_bytes())
         stated = content.pop(_CHECKSUM, None)  # None: written before there were checksums, or by hand
-        if stated not in (None, _checksum(content)):
+        if stated not in (None, crc32c(dump_json(content).encode())):
             raise ValueError(f"its checksum is wrong; if it was edited by hand, remove {_CHECKSUM!r} from it")
         return parse(content)
     except FileNotFoundError:
