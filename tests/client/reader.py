@@ -12,7 +12,7 @@ import pyarrow as pa
 from equipoise.client.consumer.config import EARLIEST, ConsumerConfig
 from equipoise.client.fetch.fetcher import Fetcher
 from equipoise.client.fetch.records import ConsumerRecord
-from equipoise.client.fetch.subscription_state import Positions
+from equipoise.client.fetch.subscription_state import SubscriptionState
 from equipoise.client.metadata.cluster import Cluster
 from equipoise.member.partitions import TopicPartition
 
@@ -32,24 +32,24 @@ class Reader:
     def __init__(self, config: ConsumerConfig) -> None:
         self.news = asyncio.Event()
         self.cluster = Cluster(config)
-        self.positions = Positions()
-        self.fetcher = Fetcher(self.cluster, config, self.positions, self.news.set)
-        self.fetched = self.fetcher.fetched
+        self.subscriptions = SubscriptionState()
+        self.fetcher = Fetcher(self.cluster, config, self.subscriptions, self.news.set)
+        self.fetch_buffer = self.fetcher.fetch_buffer
 
     def assign(self, topic: str, numbers: Iterable[int], timestamp: int | None = EARLIEST) -> list[TopicPartition]:
         partitions = [TopicPartition(topic, number) for number in numbers]
-        topics = {one.topic for one in self.positions.assigned()} | {topic}
+        topics = {one.topic for one in self.subscriptions.assigned()} | {topic}
         self.cluster.subscribe_topics(topics)
-        self.positions.assign(partitions)
+        self.subscriptions.assign(partitions)
         if timestamp is not None:
-            self.positions.request_reset(partitions, timestamp)
+            self.subscriptions.request_reset(partitions, timestamp)
         return partitions
 
     async def take(self, count: int, at_once: int = 500) -> list[ConsumerRecord]:
         """So many records, however long it takes."""
         taken: list[ConsumerRecord] = []
         while len(taken) < count:
-            some = self.fetched.take(min(at_once, count - len(taken)))
+            some = self.fetch_buffer.take(min(at_once, count - len(taken)))
             taken += some
             if not some:
                 await self._more()
@@ -58,7 +58,7 @@ class Reader:
     async def take_arrow(self, count: int, at_once: int = 10**9) -> pa.Table:
         tables: list[pa.Table] = []
         while sum(table.num_rows for table in tables) < count:
-            table = self.fetched.take_arrow(at_once)
+            table = self.fetch_buffer.take_arrow(at_once)
             if table is None:
                 await self._more()
             else:

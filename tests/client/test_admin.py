@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from equipoise.broker import Broker
 from equipoise.client import Admin, KafkaConnectionError
-from equipoise.client.admin import Offsets
+from equipoise.client.admin import PartitionOffsets
 from equipoise.client.net.api_versions import parse_bootstrap_servers
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
@@ -55,7 +55,7 @@ def test_offsets_follow_what_is_produced(admin: Admin, broker: Broker) -> None:
     for _ in range(5):
         producer.produce("orders", b"x", partition=1)
     producer.flush()
-    assert admin.offsets("orders") == {0: Offsets(0, 0), 1: Offsets(0, 5)}
+    assert admin.offsets("orders") == {0: PartitionOffsets(0, 0), 1: PartitionOffsets(0, 5)}
 
 
 def test_the_cluster_names_its_brokers(admin: Admin, broker: Broker) -> None:

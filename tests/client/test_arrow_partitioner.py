@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as oracle
 
-from equipoise.client.producer.arrow_partitioner import Sticky, by_key, murmur2
+from equipoise.client.producer.arrow_partitioner import ArrowStickyPartitioner, by_key, murmur2
 
 
 def expected(keys: list[bytes]) -> list[int]:
@@ -45,7 +45,7 @@ def test_the_partition_is_the_hash_without_its_sign() -> None:
 
 
 def test_rows_without_a_key_fill_one_batch_after_the_other() -> None:
-    sticky = Sticky()
+    sticky = ArrowStickyPartitioner()
     first = sticky.take(np.full(25, 100), 3, 1000)
     second = sticky.take(np.full(10, 100), 3, 1000)
     chosen = [*first, *second]
@@ -55,7 +55,7 @@ def test_rows_without_a_key_fill_one_batch_after_the_other() -> None:
 
 
 def test_no_rows_take_no_turn() -> None:
-    sticky = Sticky()
+    sticky = ArrowStickyPartitioner()
     before = sticky.take(np.full(3, 100), 5, 1000)
     assert sticky.take(np.array([], np.int64), 5, 1000).tolist() == []
     assert sticky.take(np.full(7, 100), 5, 1000).tolist() == [before[0]] * 7

@@ -12,9 +12,10 @@ import pytest
 from equipoise.broker import Broker
 from equipoise.client import Admin, KafkaConnectionError
 from equipoise.client.consumer.config import ConsumerConfig
-from equipoise.client.metadata.cluster import Cluster, Leader, Snapshot, Wanted
+from equipoise.client.metadata.cluster import Cluster, Leader, Snapshot
 from equipoise.client.net.pool import Backoff, Purpose
 from equipoise.member.partitions import TopicPartition
+from equipoise.member.subscription import TopicsOfInterest
 from equipoise.wire.apis.k03_metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -31,14 +32,14 @@ class Seen:
     """What `on_metadata` was told."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Snapshot, Wanted]] = []
+        self.told: list[tuple[Snapshot, TopicsOfInterest]] = []
         self._news = asyncio.Event()
 
-    def __call__(self, topics: Snapshot, wanted: Wanted) -> None:
+    def __call__(self, topics: Snapshot, wanted: TopicsOfInterest) -> None:
         self.told.append((topics, wanted))
         self._news.set()
 
-    async def until(self, holds: Callable[[Snapshot, Wanted], bool]) -> Snapshot:
+    async def until(self, holds: Callable[[Snapshot, TopicsOfInterest], bool]) -> Snapshot:
         while not self.told or not holds(*self.told[-1]):
             self._news.clear()
             await self._news.wait()

@@ -11,7 +11,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Admin, Consumer, TopicPartition
-from equipoise.client.consumer.engine import Engine
+from equipoise.client.consumer.engine import ConsumerEngine
 from tests.client.test_consumer import SETTINGS, Told, read, wait
 from tests.client.writing import produce
 
@@ -67,7 +67,7 @@ def test_a_loop_that_is_slow_to_tell_of_an_assignment_does_not_take_it_back(
         return threading.get_ident() != application and following.is_set()
 
     def done() -> None:
-        Engine.callback_done(engine)
+        ConsumerEngine.callback_done(engine)
         told.set()
 
     monkeypatch.setattr(engine.group, "_changed", follow)

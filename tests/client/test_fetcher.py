@@ -45,9 +45,9 @@ def test_every_record_once_and_in_order(broker: Broker) -> None:
             taken = await mine.take(4 * 2500)
             for partition in partitions:
                 assert offsets_of(taken, partition) == list(range(2500))
-                assert mine.positions.position(partition) == 2500
-                assert mine.positions.high_watermark(partition) == 2500
-                assert mine.positions.lag(partition, committed_only=False) == 0
+                assert mine.subscriptions.position(partition) == 2500
+                assert mine.subscriptions.high_watermark(partition) == 2500
+                assert mine.subscriptions.lag(partition, committed_only=False) == 0
             first = taken[0]
             assert (first.key, first.timestamp, first.timestamp_type, first.leader_epoch) == (b"key-0", TIME, 0, 0)
 
@@ -100,7 +100,7 @@ def test_what_is_produced_later_comes_without_delay(broker: Broker) -> None:
     async def main() -> None:
         async with reader(broker.bootstrap_servers, **PATIENT) as mine:
             (partition,) = mine.assign("orders", [0], LATEST)
-            await mine.until(lambda: mine.positions.position(partition) == 5)
+            await mine.until(lambda: mine.subscriptions.position(partition) == 5)
             for _ in range(3):
                 await asyncio.to_thread(produce, broker.bootstrap_servers, "orders", 0, numbered(1))
                 assert len(await mine.take(1)) == 1
@@ -115,12 +115,12 @@ def test_a_partition_added_while_a_fetch_waits_is_read_at_once(broker: Broker) -
     async def main() -> None:
         async with reader(broker.bootstrap_servers, **PATIENT) as mine:
             (empty,) = mine.assign("orders", [0], LATEST)
-            await mine.until(lambda: mine.positions.tracked[empty].in_flight)
+            await mine.until(lambda: mine.subscriptions.assignment[empty].in_flight)
             (added,) = mine.assign("orders", [1])
             assert offsets_of(await mine.take(10), added) == list(range(10))
-            mine.positions.seek(added, 7)
+            mine.subscriptions.seek(added, 7)
             assert offsets_of(await mine.take(3), added) == [7, 8, 9]
-            mine.positions.seek(empty, 8)
+            mine.subscriptions.seek(empty, 8)
             assert offsets_of(await mine.take(2), empty) == [8, 9]
             await asyncio.to_thread(produce, broker.bootstrap_servers, "orders", 1, numbered(5))
             assert offsets_of(await mine.take(5), added) == list(range(10, 15))
@@ -133,8 +133,8 @@ def test_positions_are_reset_as_the_policy_says(broker: Broker) -> None:
     async def read(policy: str) -> int | None:
         async with reader(broker.bootstrap_servers, auto_offset_reset=policy) as mine:
             (partition,) = mine.assign("orders", [0], BY_POLICY)
-            await mine.until(lambda: mine.positions.position(partition) is not None)
-            return mine.positions.position(partition)
+            await mine.until(lambda: mine.subscriptions.position(partition) is not None)
+            return mine.subscriptions.position(partition)
 
     async def main() -> None:
         assert await read("earliest") == 0
@@ -153,11 +153,11 @@ def test_without_a_policy_the_application_decides(broker: Broker) -> None:
             for _ in range(2):
                 with pytest.raises(NoOffsetForPartitionError):
                     await mine.take(1)
-            mine.positions.seek(partition, 1_000)
+            mine.subscriptions.seek(partition, 1_000)
             with pytest.raises(OffsetOutOfRangeError, match=r"orders-0 has no offset 1000.*seek\(\) to where"):
                 await mine.take(1)
-            assert mine.positions.position(partition) == 1_000
-            mine.positions.seek(partition, 15)
+            assert mine.subscriptions.position(partition) == 1_000
+            mine.subscriptions.seek(partition, 15)
             assert offsets_of(await mine.take(5), partition) == [15, 16, 17, 18, 19]
 
     fill(broker, "orders", 20)
@@ -169,10 +169,10 @@ def test_deleted_records_are_passed_over_by_policy(broker: Broker) -> None:
         async with reader(broker.bootstrap_servers, auto_offset_reset="earliest") as mine:
             (partition,) = mine.assign("orders", [0])
             assert len(await mine.take(5)) == 5
-            mine.positions.pause([partition])
+            mine.subscriptions.pause([partition])
             await asyncio.to_thread(delete_before, broker.bootstrap_servers, "orders", 15)
-            mine.positions.seek(partition, 5)
-            mine.positions.resume([partition])
+            mine.subscriptions.seek(partition, 5)
+            mine.subscriptions.resume([partition])
             assert offsets_of(await mine.take(5), partition) == [15, 16, 17, 18, 19]
 
     fill(broker, "orders", 20)
@@ -183,7 +183,7 @@ def test_a_partition_out_of_range_does_not_stop_the_others(broker: Broker) -> No
     async def main() -> None:
         async with reader(broker.bootstrap_servers, auto_offset_reset="none") as mine:
             bad, good = mine.assign("orders", [0, 1])
-            mine.positions.seek(bad, 999)
+            mine.subscriptions.seek(bad, 999)
             taken, failures = [], 0
             while len(taken) < 500:
                 try:
@@ -229,13 +229,13 @@ def test_queued_bytes_are_bounded_and_taking_goes_on(broker: Broker) -> None:
         settings = {"queued_max_messages_kbytes": limit // 1024, "max_partition_fetch_bytes": piece}
         async with reader(broker.bootstrap_servers, **settings) as mine:
             partitions = mine.assign("orders", range(6))
-            await mine.until(lambda: mine.positions.is_short_of_room)
+            await mine.until(lambda: mine.subscriptions.is_short_of_room)
             most = most_of_one = 0
             taken = []
             while len(taken) < 6 * 1500:
                 taken += await mine.take(100)
-                most = max(most, mine.positions.queued_bytes)
-                most_of_one = max(most_of_one, *(one.queued_bytes for one in mine.positions.tracked.values()))
+                most = max(most, mine.subscriptions.queued_bytes)
+                most_of_one = max(most_of_one, *(one.queued_bytes for one in mine.subscriptions.assignment.values()))
                 await asyncio.sleep(0)
             assert 2 * piece < most <= limit + piece
             assert most_of_one <= 3 * piece
@@ -251,11 +251,11 @@ def test_full_partitions_that_are_paused_do_not_stop_the_others(broker: Broker) 
         settings = {"queued_max_messages_kbytes": 1, "max_partition_fetch_bytes": 1000}
         async with reader(broker.bootstrap_servers, **settings) as mine:
             full = mine.assign("orders", [0, 1])
-            await mine.until(lambda: mine.positions.queued_bytes >= 1024)
-            mine.positions.pause(full)
+            await mine.until(lambda: mine.subscriptions.queued_bytes >= 1024)
+            mine.subscriptions.pause(full)
             (other,) = mine.assign("orders", [2])
             assert offsets_of(await mine.take(500), other) == list(range(500))
-            mine.positions.resume(full)
+            mine.subscriptions.resume(full)
             assert len(await mine.take(1000)) == 1000
 
     fill(broker, "orders", 500, partitions=3, size=100, per_batch=20)
@@ -279,12 +279,12 @@ def test_pauses_stop_fetching_and_resuming_begins_where_it_stood(broker: Broker)
         async with reader(broker.bootstrap_servers, max_partition_fetch_bytes=1) as mine:
             first, second = mine.assign("orders", [0, 1])
             taken = await mine.take(10)
-            mine.positions.pause([first])
-            stands_at = mine.positions.position(first)
-            while mine.positions.position(second) != 1000:
+            mine.subscriptions.pause([first])
+            stands_at = mine.subscriptions.position(first)
+            while mine.subscriptions.position(second) != 1000:
                 taken += await mine.take(1)
-            assert mine.positions.position(first) == stands_at == len(offsets_of(taken, first))
-            mine.positions.resume([first])
+            assert mine.subscriptions.position(first) == stands_at == len(offsets_of(taken, first))
+            mine.subscriptions.resume([first])
             taken += await mine.take(2000 - len(taken))
             assert offsets_of(taken, first) == offsets_of(taken, second) == list(range(1000))
 
@@ -302,16 +302,16 @@ def test_seeks_and_pauses_by_another_thread_while_records_are_taken(broker: Brok
 
             def disturb() -> None:
                 for turn in range(100):
-                    mine.positions.seek(partition, (turn * 37) % 900)
-                    mine.positions.pause([partition])
-                    mine.positions.resume([partition])
-                mine.positions.seek(partition, 100)
+                    mine.subscriptions.seek(partition, (turn * 37) % 900)
+                    mine.subscriptions.pause([partition])
+                    mine.subscriptions.resume([partition])
+                mine.subscriptions.seek(partition, 100)
                 done.set()
 
             thread = threading.Thread(target=disturb)
             thread.start()
             while not done.is_set():
-                some = [one.offset for one in mine.fetched.take(50)]
+                some = [one.offset for one in mine.fetch_buffer.take(50)]
                 assert not some or some == list(range(some[0], some[0] + len(some)))
                 await asyncio.sleep(0)
             thread.join()
@@ -327,10 +327,10 @@ def test_a_revoked_partition_given_back_begins_anew(broker: Broker) -> None:
             (partition,) = mine.assign("orders", [0])
             for _ in range(20):
                 await mine.take(3)
-                mine.positions.revoke([partition])
-                assert mine.fetched.take(100) == []
-                mine.positions.assign([partition])
-                mine.positions.seek(partition, 5)
+                mine.subscriptions.revoke([partition])
+                assert mine.fetch_buffer.take(100) == []
+                mine.subscriptions.assign([partition])
+                mine.subscriptions.seek(partition, 5)
                 assert offsets_of(await mine.take(2), partition) == [5, 6]
 
     fill(broker, "orders", 100)
@@ -361,7 +361,7 @@ def test_a_session_names_only_what_has_changed(broker: Broker) -> None:
             partitions = mine.assign("orders", range(8))
             await mine.take(8 * 10)
             await mine.until(lambda: len(wanted()) == 8)
-            mine.positions.revoke(partitions[2:])
+            mine.subscriptions.revoke(partitions[2:])
             await mine.until(lambda: len(wanted()) == 2)
             await asyncio.to_thread(produce, broker.bootstrap_servers, "orders", 1, numbered(3))
             assert offsets_of(await mine.take(3), partitions[1]) == [10, 11, 12]
@@ -392,9 +392,9 @@ def test_compaction_leaves_gaps_that_are_passed_over(tmp_path: Path) -> None:
     async def main() -> None:
         async with reader(broker.bootstrap_servers) as mine:
             (partition,) = mine.assign("orders", [0])
-            await mine.until(lambda: mine.positions.high_watermark(partition) == 2000)
+            await mine.until(lambda: mine.subscriptions.high_watermark(partition) == 2000)
             taken = []
-            while mine.positions.position(partition) != 2000:
+            while mine.subscriptions.position(partition) != 2000:
                 taken += await mine.take(1)
             offsets = offsets_of(taken, partition)
             assert offsets == sorted(set(offsets))
@@ -448,7 +448,7 @@ def test_a_refusal_reaches_the_application_and_passes() -> None:
     async def main() -> None:
         async with reader(broker.bootstrap_servers) as mine:
             (partition,) = mine.assign("orders", [0])
-            await mine.until(lambda: mine.positions.position(partition) == 0)
+            await mine.until(lambda: mine.subscriptions.position(partition) == 0)
             with pytest.raises(KafkaError, match=r"orders-0 cannot be fetched") as caught:
                 await mine.take(1)
             assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED

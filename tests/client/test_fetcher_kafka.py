@@ -49,7 +49,7 @@ def test_positions_by_time_and_policy(kafka: KafkaBroker) -> None:
             ends = [await mine.fetcher.list_offsets({partition: which}) for which in (EARLIEST, LATEST)]
             assert ends == [{partition: 0}, {partition: 10}]
             await asyncio.to_thread(delete_before, kafka.bootstrap_servers, "fetch-times", 6)
-            mine.positions.seek(partition, 2)  # gone: reset to the earliest
+            mine.subscriptions.seek(partition, 2)  # gone: reset to the earliest
             assert offsets_of(await mine.take(4), partition) == [6, 7, 8, 9]
 
     create(kafka, "fetch-times")
@@ -77,7 +77,7 @@ def test_read_committed_sees_neither_aborted_nor_open_transactions(kafka: KafkaB
             else:
                 found = [one.value for one in await mine.take(count)]
             if isolation_level == "read_committed":
-                await mine.until(lambda: mine.positions.lag(partition, committed_only=True) == 0)
+                await mine.until(lambda: mine.subscriptions.lag(partition, committed_only=True) == 0)
             return [value.decode() for value in found if value is not None]
 
     async def main() -> None:
@@ -126,6 +126,6 @@ def test_a_topic_made_while_it_is_waited_for(kafka: KafkaBroker) -> None:
             await asyncio.to_thread(create, kafka, "fetch-later")
             await asyncio.to_thread(produce, kafka.bootstrap_servers, "fetch-later", 0, numbered(3))
             assert offsets_of(await mine.take(3), partition) == [0, 1, 2]
-            assert mine.positions.position(TopicPartition("fetch-later", 0)) == 3
+            assert mine.subscriptions.position(TopicPartition("fetch-later", 0)) == 3
 
     run(main())

@@ -39,7 +39,7 @@ def test_a_leader_that_moves_is_followed() -> None:
         taken += await mine.take(2 * RECORDS - 4)
         assert offsets_of(taken, partitions[0]) == list(range(RECORDS))
         assert offsets_of(taken, partitions[1]) == list(range(RECORDS))
-        mine.positions.seek(partitions[0], 5)
+        mine.subscriptions.seek(partitions[0], 5)
         fake.fetches.clear()
         assert offsets_of(await mine.take(5), partitions[0]) == [5, 6, 7, 8, 9]
         await mine.until(lambda: fake.fetches)
@@ -202,10 +202,10 @@ def test_an_answer_to_an_earlier_position_is_dropped() -> None:
         (partition,) = mine.assign(TOPIC, [0], None)
 
         def meanwhile(node_id: int, request: FetchRequest) -> None:
-            mine.positions.seek(partition, 8)
+            mine.subscriptions.seek(partition, 8)
 
         fake.answers = [meanwhile]
-        mine.positions.seek(partition, 0)
+        mine.subscriptions.seek(partition, 0)
         assert offsets_of(await mine.take(2), partition) == [8, 9]
 
     play(main, FakeCluster())
@@ -221,7 +221,7 @@ def test_bytes_that_are_no_records_are_raised_with_their_place() -> None:
         (partition,) = mine.assign(TOPIC, [0])
         with pytest.raises(KafkaError, match=r"t-0: the record at offset 0 cannot be read.*seek\(\) to 1"):
             await mine.take(1)
-        mine.positions.seek(partition, 0)
+        mine.subscriptions.seek(partition, 0)
         assert len(await mine.take(RECORDS)) == RECORDS
 
     play(main, FakeCluster())

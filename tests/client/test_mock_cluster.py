@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from equipoise.client import Admin
-from equipoise.client.admin import Offsets
+from equipoise.client.admin import PartitionOffsets
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 BROKERS = 3
@@ -43,7 +43,7 @@ def test_offsets_are_asked_of_each_partitions_leader(admin: Admin, mock: Produce
     assert leaders == {
         index: one.leader for index, one in mock.list_topics("offsets", timeout=60).topics["offsets"].partitions.items()
     }
-    assert admin.offsets("offsets") == {partition: Offsets(0, partition) for partition in range(4)}
+    assert admin.offsets("offsets") == {partition: PartitionOffsets(0, partition) for partition in range(4)}
 
 
 def test_a_topic_that_is_not_there(admin: Admin) -> None:

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer as Confluent
 
 from equipoise import Admin, AsyncProducer, Broker, Consumer, ConsumerRecord, Producer, RecordMetadata, TopicPartition
-from equipoise.client.producer.partitioner import Sticky, murmur2, partition_for_key
+from equipoise.client.producer.partitioner import StickyPartitioner, murmur2, partition_for_key
 from equipoise.errors import EquipoiseError, ErrorCode, KafkaConnectionError, KafkaError, UsageError
 from equipoise.server_process import free_port
 from proving.brokers import EquipoiseBroker, KafkaBroker
@@ -132,7 +132,7 @@ def test_murmur2_is_javas() -> None:
 
 
 def test_records_without_a_key_fill_one_batch_after_the_other() -> None:
-    sticky = Sticky()
+    sticky = StickyPartitioner()
     chosen = [sticky.take(100, 5, 1000) for _ in range(1000)]
     runs = [chosen[at : at + 10] for at in range(0, 1000, 10)]
     assert all(len(set(run)) == 1 for run in runs)

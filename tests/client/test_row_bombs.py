@@ -12,11 +12,11 @@ import pytest
 
 from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.client.fetch import columns as columns_module
-from equipoise.client.fetch import fetch_buffer as fetched_module
+from equipoise.client.fetch import fetch_buffer as fetch_buffer_module
 from equipoise.client.fetch import records as records_module
-from equipoise.client.fetch.completed_fetch import Chunk
-from equipoise.client.fetch.fetch_buffer import Fetched
-from equipoise.client.fetch.subscription_state import MAX_OFFSET, Positions
+from equipoise.client.fetch.completed_fetch import CompletedFetch
+from equipoise.client.fetch.fetch_buffer import FetchBuffer
+from equipoise.client.fetch.subscription_state import MAX_OFFSET, SubscriptionState
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.executor.decoding import Part, decode
 from equipoise.wire.errors import KafkaError, UsageError
@@ -24,11 +24,11 @@ from equipoise.wire.records import rows as rows_module
 from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Codec, crc_of, iter_headers, write_header
 from equipoise.wire.records.build import Record, build_batch
 from equipoise.wire.records.codecs import compress
-from tests.client.test_fetched import Buffer, both
+from tests.client.test_fetch_buffer import Buffer, both
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 EMPTY = b"\x0c\x00\x00\x00\x01\x01\x00"  # a record of seven bytes, which is the least
-Take = Callable[[Fetched, int], list[tuple[TopicPartition, int]]]
+Take = Callable[[FetchBuffer, int], list[tuple[TopicPartition, int]]]
 
 
 def packed(body: bytes, count: int, codec: Codec = Codec.ZSTD) -> bytes:
@@ -59,16 +59,18 @@ def play(kind: str) -> None:
         rows = next(decode([part], ("value", "offset"))).num_rows
     else:
         partitions = [TopicPartition("t", number) for number in range(8)]
-        positions = Positions()
-        positions.assign(partitions)
+        subscriptions = SubscriptionState()
+        subscriptions.assign(partitions)
         for partition in partitions:
-            positions.seek(partition, 0)
-            positions.add_chunk(positions.tracked[partition], Chunk(memoryview(data), 0, ()))
-        fetched = Fetched(positions, ConsumerConfig.from_keywords(bootstrap_servers="a:1"))
+            subscriptions.seek(partition, 0)
+            subscriptions.add_completed_fetch(
+                subscriptions.assignment[partition], CompletedFetch(memoryview(data), 0, ())
+            )
+        fetch_buffer = FetchBuffer(subscriptions, ConsumerConfig.from_keywords(bootstrap_servers="a:1"))
         if kind == "records":
-            rows = sum(len(fetched.take(500)) for _ in range(20))
+            rows = sum(len(fetch_buffer.take(500)) for _ in range(20))
         else:
-            rows = sum(fetched.take_arrow(100_000).num_rows for _ in range(20))
+            rows = sum(fetch_buffer.take_arrow(100_000).num_rows for _ in range(20))
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     print(rows, round(grown), round(time.process_time() - began, 2))
 
@@ -93,31 +95,31 @@ def test_slices_give_every_record_once_and_in_order(take: Take, monkeypatch: pyt
     buffer.add(B, numbered(330))
     taken = []
     while len(taken) < 840:
-        some = take(buffer.fetched, 70)
+        some = take(buffer.fetch_buffer, 70)
         assert 0 < len(some) <= 70
         taken += some
     assert [at for partition, at in taken if partition == A] == list(range(510))
     assert [at for partition, at in taken if partition == B] == list(range(330))
-    assert take(buffer.fetched, 70) == []
-    assert buffer.positions.positions() == {A: 510, B: 330}
+    assert take(buffer.fetch_buffer, 70) == []
+    assert buffer.subscriptions.positions() == {A: 510, B: 330}
 
 
 @both
 def test_a_slice_begins_where_the_position_is(take: Take, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_module, "MOST_ROWS", 100)
     buffer = Buffer(A)
-    buffer.positions.seek(A, 333)
+    buffer.subscriptions.seek(A, 333)
     buffer.add(A, numbered(1000))
     taken = []
     while len(taken) < 667:
-        taken += take(buffer.fetched, 10_000)
+        taken += take(buffer.fetch_buffer, 10_000)
     assert [at for _, at in taken] == list(range(333, 1000))
 
 
 def test_slices_are_the_same_records_as_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def all_of(buffer: Buffer) -> list[object]:
         found: list[object] = []
-        while some := buffer.fetched.take(1000):
+        while some := buffer.fetch_buffer.take(1000):
             found += some
         return found
 
@@ -139,12 +141,12 @@ def test_what_is_broken_behind_millions_is_told_with_its_offset(take: Take, monk
     buffer.add(A, packed(body, 361))
     taken = []
     while len(taken) < 360:
-        some = take(buffer.fetched, 50)
+        some = take(buffer.fetch_buffer, 50)
         assert some
         taken += some
     assert [at for _, at in taken] == list(range(360))
     with pytest.raises(KafkaError, match=r"t-0: the record at offset 360 cannot be read.* seek\(\) to 361"):
-        take(buffer.fetched, 50)
+        take(buffer.fetch_buffer, 50)
 
 
 @both
@@ -159,29 +161,29 @@ def test_large_records_come_a_few_at_a_time(take: Take) -> None:
         moved[:8] = at.to_bytes(8, "big")
         data += bytes(moved)
     buffer.add(A, data)
-    assert len(take(buffer.fetched, 500)) <= 5
-    assert len(take(buffer.fetched, 500)) <= 5
+    assert len(take(buffer.fetch_buffer, 500)) <= 5
+    assert len(take(buffer.fetch_buffer, 500)) <= 5
 
 
 @both
 def test_a_paused_bomb_does_not_stop_others(take: Take, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetched_module, "HEAVY", 1)
+    monkeypatch.setattr(fetch_buffer_module, "HEAVY", 1)
     monkeypatch.setattr(columns_module, "HEAVY", 1)
-    monkeypatch.setattr(fetched_module, "_MOST_HELD", 1)
+    monkeypatch.setattr(fetch_buffer_module, "_MOST_HELD", 1)
     buffer = Buffer(A, B)
     buffer.add(A, numbered(1000))
     buffer.add(B, numbered(1000))
-    first = take(buffer.fetched, 10)
+    first = take(buffer.fetch_buffer, 10)
     (partition,) = {one for one, _ in first}
-    again = take(buffer.fetched, 10)  # nobody else is decoded before that one is done
+    again = take(buffer.fetch_buffer, 10)  # nobody else is decoded before that one is done
     assert {one for one, _ in again} == {partition}
-    buffer.positions.pause([partition])
-    other = take(buffer.fetched, 10)
+    buffer.subscriptions.pause([partition])
+    other = take(buffer.fetch_buffer, 10)
     assert {one for one, _ in other} == {A, B} - {partition}
-    buffer.positions.resume([partition])
+    buffer.subscriptions.resume([partition])
     taken = first + again + other
     while len(taken) < 2000:
-        some = take(buffer.fetched, 400)
+        some = take(buffer.fetch_buffer, 400)
         assert some
         taken += some
     assert [at for one, at in taken if one == A] == [at for one, at in taken if one == B] == list(range(1000))
@@ -193,12 +195,12 @@ def test_the_last_offset_there_can_be(take: Take) -> None:
     batch = bytearray(build_batch([Record(0, 0, b"k", b"v")]))
     batch[:8] = MAX_OFFSET.to_bytes(8, "big")
     buffer = Buffer(A)
-    buffer.positions.seek(A, MAX_OFFSET)
+    buffer.subscriptions.seek(A, MAX_OFFSET)
     buffer.add(A, bytes(batch))
-    assert take(buffer.fetched, 10) == [(A, MAX_OFFSET)]
-    assert buffer.positions.position(A) == MAX_OFFSET + 1
-    assert not buffer.positions.tracked[A].is_fetchable
-    assert buffer.positions.consumed() == {}
-    assert take(buffer.fetched, 10) == []
+    assert take(buffer.fetch_buffer, 10) == [(A, MAX_OFFSET)]
+    assert buffer.subscriptions.position(A) == MAX_OFFSET + 1
+    assert not buffer.subscriptions.assignment[A].is_fetchable
+    assert buffer.subscriptions.consumed() == {}
+    assert take(buffer.fetch_buffer, 10) == []
     with pytest.raises(UsageError, match="offsets end at 9223372036854775807"):
-        buffer.positions.seek(A, MAX_OFFSET + 1)
+        buffer.subscriptions.seek(A, MAX_OFFSET + 1)

@@ -53,7 +53,7 @@ def test_without_a_policy_the_application_decides() -> None:
         assert (told.value.partition, told.value.offset) == (partition, RECORDS)
         divergent = told.value.divergent_offset
         assert divergent == OffsetAndMetadata(KEPT, "", 0)
-        mine.positions.seek(partition, divergent.offset, divergent.leader_epoch)
+        mine.subscriptions.seek(partition, divergent.offset, divergent.leader_epoch)
         assert offsets_of(await mine.take(3), partition) == [4, 5, 6]
 
     play(main, FakeCluster(), auto_offset_reset="none")
@@ -65,10 +65,10 @@ def test_what_is_queued_of_a_lost_end_is_dropped_and_nothing_is_read_twice() -> 
     async def main(fake: FakeCluster, mine: Reader) -> None:
         (partition,) = mine.assign(TOPIC, [0])
         taken = await mine.take(2)
-        tracked = mine.positions.tracked[partition]
+        tracked = mine.subscriptions.assignment[partition]
         await mine.until(lambda: tracked.fetch_offset == RECORDS)
         elect_uncleanly(fake)
-        await mine.until(lambda: tracked.checked_epoch == 1 and tracked.fetch_offset == KEPT + 3)
+        await mine.until(lambda: tracked.validated_epoch == 1 and tracked.fetch_offset == KEPT + 3)
         taken += await mine.take(KEPT + 3 - 2)
         assert [(one.offset, one.leader_epoch) for one in taken] == [
             *((at, 0) for at in range(4)),
@@ -100,7 +100,7 @@ def test_a_committed_epoch_is_checked_before_anything_is_fetched() -> None:
     async def main(fake: FakeCluster, mine: Reader) -> None:
         elect_uncleanly(fake, new=20)
         (partition,) = mine.assign(TOPIC, [0], None)
-        mine.positions.seek(partition, RECORDS, 0)  # as a commit says that is from before the election
+        mine.subscriptions.seek(partition, RECORDS, 0)  # as a commit says that is from before the election
         assert offsets_of(await mine.take(20), partition) == list(range(KEPT, KEPT + 20))
         assert fake.fetches[0][2].topics[0].partitions[0].fetch_offset == KEPT
 
@@ -113,7 +113,7 @@ def test_metadata_older_than_what_was_read_is_not_believed_at_once() -> None:
     async def main(fake: FakeCluster, mine: Reader) -> None:
         fake.logs[0] = [0] * 5 + [1] * 5
         (partition,) = mine.assign(TOPIC, [0], None)
-        mine.positions.seek(partition, 7, 1)
+        mine.subscriptions.seek(partition, 7, 1)
         await mine.until(lambda: fake.metadata_requests > 3)
         assert not fake.fetches
         assert not fake.epoch_requests
@@ -126,7 +126,7 @@ def test_metadata_older_than_what_was_read_is_not_believed_at_once() -> None:
 def test_an_epoch_that_no_leader_ever_knew_is_left_to_the_policy(caplog: pytest.LogCaptureFixture) -> None:
     async def main(fake: FakeCluster, mine: Reader) -> None:
         (partition,) = mine.assign(TOPIC, [0], None)
-        mine.positions.seek(partition, 7, 99)
+        mine.subscriptions.seek(partition, 7, 99)
         assert offsets_of(await mine.take(RECORDS), partition) == list(range(RECORDS))
         assert "its leader cannot tell from where on" in caplog.text
 
@@ -153,7 +153,7 @@ def test_a_fetch_that_finds_the_logs_parted_is_believed() -> None:
         (partition,) = mine.assign(TOPIC, [0])
         await mine.take(RECORDS)
         fake.logs[0] = [0] * KEPT
-        await mine.until(lambda: mine.positions.position(partition) == KEPT)
+        await mine.until(lambda: mine.subscriptions.position(partition) == KEPT)
         fake.logs[0] += [0] * 3
         assert offsets_of(await mine.take(3), partition) == [4, 5, 6]
 
@@ -206,7 +206,7 @@ def test_a_topic_made_anew_is_not_read_at_the_old_position(reset: str, caplog: p
         if reset == "none":
             with pytest.raises(TopicReplacedError, match="topic 't' was deleted and created anew"):
                 await mine.take(1)
-            mine.positions.seek(partition, 0)
+            mine.subscriptions.seek(partition, 0)
         else:
             assert "its topic was deleted and created anew" in caplog.text
         assert offsets_of(await mine.take(20), partition) == list(range(20))

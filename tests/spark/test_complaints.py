@@ -8,7 +8,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.client.net import complaints
+from equipoise.client.net import lasting_warnings
 from equipoise.server_process import free_port
 from equipoise.spark.source import progress
 from equipoise.wire.errors import UsageError
@@ -18,7 +18,7 @@ from tests.spark.engine import Engine, until
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(complaints, "FIRST_S", 0.2)
+    monkeypatch.setattr(lasting_warnings, "FIRST_S", 0.2)
     monkeypatch.setattr(progress, "_UNMATCHED_SECONDS", 0.2)
     monkeypatch.setattr(progress, "_JOIN_SECONDS", 0.5)
 

@@ -16,7 +16,7 @@ import pytest
 from equipoise.broker import Broker
 from equipoise.client import Admin
 from equipoise.client.fetch import fetch_request
-from equipoise.client.fetch.completed_fetch import Chunk
+from equipoise.client.fetch.completed_fetch import CompletedFetch
 from equipoise.spark.executor import decoding
 from equipoise.spark.executor.reading import read
 from equipoise.spark.source.ranges import OffsetRange
@@ -151,11 +151,11 @@ def test_no_more_is_fetched_than_the_range_should_take(broker: Broker, monkeypat
     fill(broker, "t", 20_000, size=100, per_batch=100)
     fetched: list[int] = []
 
-    def noting(data: memoryview, *more: Any) -> Chunk:
+    def noting(data: memoryview, *more: Any) -> CompletedFetch:
         fetched.append(len(data))
-        return Chunk(data, *more)
+        return CompletedFetch(data, *more)
 
-    monkeypatch.setattr(fetch_request, "Chunk", noting)
+    monkeypatch.setattr(fetch_request, "CompletedFetch", noting)
     for start in (0, 100):
         assert table(broker.bootstrap_servers, [OffsetRange("t", 0, start, start + 100)]).num_rows == 100
     assert fetched[0] > 1_000_000

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from equipoise.client.net.api_versions import KafkaConnectionError
-from equipoise.client.net.blocking import Asked
+from equipoise.client.net.blocking import InFlightRequest
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.executor import reading
 from equipoise.spark.executor.leaders import Leader
@@ -96,7 +96,7 @@ class FakeConnection:
         self.leaders = leaders
         self.node = node
 
-    def ask(self, request: FetchRequest, newest: int | None) -> Asked:
+    def ask(self, request: FetchRequest, newest: int | None) -> InFlightRequest:
         offsets = {
             TopicPartition(topic.topic, one.partition): one.fetch_offset
             for topic in request.topics
@@ -105,12 +105,12 @@ class FakeConnection:
         self.leaders.asked.append((self.node, offsets))
         self.leaders.waits.append(request.max_wait_ms)
         self.leaders.versions.append(newest)
-        return Asked(1, 18, 1)
+        return InFlightRequest(1, 18, 1)
 
     def is_answered(self, seconds: float) -> bool:
         return True
 
-    def answer(self, asked: Asked, response: type[FetchResponse]) -> FetchResponse:
+    def answer(self, asked: InFlightRequest, response: type[FetchResponse]) -> FetchResponse:
         reply = self.leaders.replies.pop(0)
         if isinstance(reply, Exception):
             raise reply
@@ -271,7 +271,7 @@ def test_topics_without_an_id_are_asked_for_by_name(scripted: Scripted) -> None:
     leaders = scripted({T0: data(0, batch(0))})
     leaders.topic_id = ZERO_UUID
 
-    def by_name(self: FakeConnection, asked: Asked, response: type[FetchResponse]) -> FetchResponse:
+    def by_name(self: FakeConnection, asked: InFlightRequest, response: type[FetchResponse]) -> FetchResponse:
         (one,) = leaders.replies.pop(0).values()  # type: ignore[union-attr]
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[one])])
 

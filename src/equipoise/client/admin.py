@@ -81,7 +81,7 @@ class TopicDescription(NamedTuple):
     partitions: list[PartitionDescription]
 
 
-class Offsets(NamedTuple):
+class PartitionOffsets(NamedTuple):
     """The records of a partition: from `earliest` on, below `latest`."""
 
     earliest: int
@@ -185,19 +185,19 @@ class Admin:
         _check(result.error_code, result.error_message, f"the configs of topic {name!r} cannot be read")
         return {row.name: row.value or "" for row in result.configs if row.config_source == _SET_ON_TOPIC}
 
-    def offsets(self, name: str) -> dict[int, Offsets]:
+    def offsets(self, name: str) -> dict[int, PartitionOffsets]:
         """Earliest and latest offset of each partition, each asked of the partition's leader."""
         metadata, topic = self._find(name)
         led: dict[int, list[int]] = {}
         for partition in topic.partitions:
             _check(partition.error_code, None, f"partition {partition.partition_index} of {name!r} has no leader")
             led.setdefault(partition.leader_id, []).append(partition.partition_index)
-        found: dict[int, Offsets] = {}
+        found: dict[int, PartitionOffsets] = {}
         for node_id, indexes in led.items():
             leader = self._node(metadata, node_id)
             earliest = _list_offsets(leader, name, indexes, EARLIEST)
             latest = _list_offsets(leader, name, indexes, LATEST)
-            found |= {index: Offsets(earliest[index], latest[index]) for index in indexes}
+            found |= {index: PartitionOffsets(earliest[index], latest[index]) for index in indexes}
         return dict(sorted(found.items()))
 
     @property

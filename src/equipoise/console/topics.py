@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping, Sequence
 
 from equipoise.client import Admin
-from equipoise.client.admin import Offsets, PartitionDescription, TopicDescription
+from equipoise.client.admin import PartitionDescription, PartitionOffsets, TopicDescription
 from equipoise.console.tables import counted, print_table
 from equipoise.wire.text import printable
 
@@ -53,7 +53,7 @@ def delete_topics(bootstrap_servers: str, names: Sequence[str]) -> None:
             print(f"deleted topic {printable(name)}")
 
 
-def _row(partition: PartitionDescription, offsets: Offsets) -> tuple[str | int, ...]:
+def _row(partition: PartitionDescription, offsets: PartitionOffsets) -> tuple[str | int, ...]:
     replicas, in_sync = (",".join(map(str, nodes)) for nodes in (partition.replica_nodes, partition.isr_nodes))
     return partition.partition, partition.leader_id, replicas, in_sync, offsets.earliest, offsets.latest
 

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from equipoise.assignors import Cluster, Topic
 
-EVERYTHING = None  # in place of a set of topics: all of the cluster
-
-
-class Wanted(NamedTuple):
-    """Topics of which the member wants to know; None: all."""
-
-    topics: frozenset[str] | None
-
-    def covers(self, topics: frozenset[str] | None) -> bool:
-        return self.topics is None or (topics is not None and topics <= self.topics)
+TopicsOfInterest = frozenset[str] | None  # of which metadata is asked for; None: all of the cluster
+EVERYTHING: TopicsOfInterest = None
 
 
 class Subscription:
@@ -30,14 +21,14 @@ class Subscription:
         self._group_topics: frozenset[str] = frozenset()  # what all members want, as far as this one must know
         self._seen: dict[str, Topic] | None = None  # by the leader, when it assigned
         self.metadata: dict[str, Topic] = {}
-        self._covered = Wanted(frozenset())
+        self._covered: TopicsOfInterest = frozenset()
 
     @property
     def is_active(self) -> bool:
         return bool(self.topics) or self.pattern is not None
 
     @property
-    def wanted(self) -> frozenset[str] | None:
+    def wanted(self) -> TopicsOfInterest:
         return EVERYTHING if self.pattern is not None else self.topics | self._group_topics
 
     def to(self, topics: Iterable[str], pattern: re.Pattern[str] | None) -> None:
@@ -55,11 +46,11 @@ class Subscription:
 
     # -- metadata
 
-    def learn(self, metadata: Cluster, covered: frozenset[str] | None) -> None:
+    def learn(self, metadata: Cluster, covered: TopicsOfInterest) -> None:
         """What is known now. Topics that were asked for and are not in it do not exist. With a pattern, internal topics
         are in it only if it may match them."""
         self.metadata = dict(metadata)
-        self._covered = Wanted(covered)
+        self._covered = covered
         self._match()
 
     def _match(self) -> None:
@@ -75,7 +66,9 @@ class Subscription:
     @property
     def is_known(self) -> bool:
         """Whether there is metadata for all that is wanted."""
-        return self._covered.covers(self.wanted)
+        if self._covered is None:
+            return True
+        return self.wanted is not None and self.wanted <= self._covered
 
     @property
     def can_assign(self) -> bool:

@@ -24,7 +24,7 @@ Partitions = dict[str, list[int]]  # by topic
 Wire = TypeVar("Wire", bound=Message)
 
 
-class TopicPartition(Struct):
+class TopicAndPartitions(Struct):
     topic: str = field("string")
     partitions: list[int] = field(["int32"])
 
@@ -32,18 +32,18 @@ class TopicPartition(Struct):
 class ConsumerProtocolSubscription(Message, versions="0-3"):
     topics: list[str] = field(["string"])
     user_data: bytes | None = field("bytes", nullable=True)
-    owned_partitions: list[TopicPartition] = field([TopicPartition], "1+")
+    owned_partitions: list[TopicAndPartitions] = field([TopicAndPartitions], "1+")
     generation_id: int = field("int32", "2+", default=NO_GENERATION)
     rack_id: str | None = field("string", "3+", nullable=True, default=None)
 
 
 class ConsumerProtocolAssignment(Message, versions="0-3"):
-    assigned_partitions: list[TopicPartition] = field([TopicPartition])
+    assigned_partitions: list[TopicAndPartitions] = field([TopicAndPartitions])
     user_data: bytes | None = field("bytes", nullable=True)
 
 
 class StickyAssignorUserData(Message, versions="0-1"):
-    previous_assignment: list[TopicPartition] = field([TopicPartition])
+    previous_assignment: list[TopicAndPartitions] = field([TopicAndPartitions])
     generation: int = field("int32", "1+", default=NO_GENERATION)
 
 
@@ -138,11 +138,11 @@ def _decode(cls: type[Wire], buf: bytes | memoryview, newest: int) -> Wire:
     return body
 
 
-def _topic_partitions(partitions: Mapping[str, Sequence[int]]) -> list[TopicPartition]:
-    return [TopicPartition(topic=topic, partitions=list(numbers)) for topic, numbers in partitions.items()]
+def _topic_partitions(partitions: Mapping[str, Sequence[int]]) -> list[TopicAndPartitions]:
+    return [TopicAndPartitions(topic=topic, partitions=list(numbers)) for topic, numbers in partitions.items()]
 
 
-def _by_topic(found: list[TopicPartition]) -> Partitions:
+def _by_topic(found: list[TopicAndPartitions]) -> Partitions:
     """A topic that is named twice has the partitions of both places."""
     partitions: Partitions = {}
     for one in found:

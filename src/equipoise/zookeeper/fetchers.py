@@ -31,7 +31,7 @@ class _Reader(Consumer):
         self._news.set()
 
     def known_positions(self) -> dict[TopicPartition, int]:
-        return self._engine.positions.positions()
+        return self._engine.subscriptions.positions()
 
 
 class ConsumerFetcherManager:

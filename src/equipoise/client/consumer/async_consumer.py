@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from equipoise.client.consumer.base import (
     ARROW_RECORDS,
     BaseConsumer,
-    Committed,
+    OffsetCommitCallback,
     OffsetsToCommit,
     Place,
     Places,
@@ -20,7 +20,7 @@ from equipoise.client.consumer.base import (
     log_failure,
     parse,
 )
-from equipoise.client.consumer.engine import Engine, too_late
+from equipoise.client.consumer.engine import ConsumerEngine, too_late
 from equipoise.client.fetch.records import ConsumerRecord
 from equipoise.member import Callback, Commit, Kind, OffsetAndMetadata, TopicPartition
 from equipoise.wire.errors import KafkaError
@@ -48,20 +48,20 @@ class AsyncConsumer(BaseConsumer):
         super().__init__(parse(config, settings))
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
-        self._engine = Engine(self.config, self._news.set)
+        self._engine = ConsumerEngine(self.config, self._news.set)
         self._engine.start()
 
     # -- reading
 
     async def poll(self, timeout: float = 1.0) -> list[ConsumerRecord]:
         """Up to max.poll.records, as soon as there are any; an empty list when the time is up."""
-        fetched = self._engine.fetched
-        return await self._poll(timeout, lambda: fetched.take(self.config.max_poll_records), len) or []
+        fetch_buffer = self._engine.fetch_buffer
+        return await self._poll(timeout, lambda: fetch_buffer.take(self.config.max_poll_records), len) or []
 
     async def poll_arrow(self, timeout: float = 1.0, max_records: int = ARROW_RECORDS) -> pa.Table | None:
         """The same as one Arrow table, without an object for each record; None when the time is up."""
-        fetched = self._engine.fetched
-        return await self._poll(timeout, lambda: fetched.take_arrow(max_records), lambda table: table.num_rows)
+        fetch_buffer = self._engine.fetch_buffer
+        return await self._poll(timeout, lambda: fetch_buffer.take_arrow(max_records), lambda table: table.num_rows)
 
     async def _poll(self, timeout: float, take: Callable[[], Result], count: Callable[[Any], int]) -> Result | None:
         deadline, found = self._loop.time() + timeout, None
@@ -144,7 +144,7 @@ class AsyncConsumer(BaseConsumer):
         if error is not None:
             raise error
 
-    def commit_async(self, offsets: OffsetsToCommit | None = None, on_done: Committed | None = None) -> None:
+    def commit_async(self, offsets: OffsetsToCommit | None = None, on_done: OffsetCommitCallback | None = None) -> None:
         """Commits without waiting. `on_done` gets the error, or None."""
         tell = on_done or log_failure
         self._engine.commit(self._to_commit(offsets), lambda commit: tell(commit.error))

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
-from equipoise.client.consumer.engine import Engine
+from equipoise.client.consumer.engine import ConsumerEngine
 from equipoise.client.group.listener import RebalanceListener
 from equipoise.member import (
     Callback,
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 Place = TopicPartition | tuple[str, int]
 Places = Iterable[Place]
 OffsetsToCommit = Mapping[TopicPartition, int | OffsetAndMetadata]
-Committed = Callable[[KafkaError | None], None]  # told of the outcome
+OffsetCommitCallback = Callable[[KafkaError | None], None]  # told of the outcome
 ARROW_RECORDS = 100_000  # in one table, unless more are asked for
 
 
@@ -43,7 +43,7 @@ class BaseConsumer:
     """One thread, or one task, at a time may use a consumer."""
 
     config: ConsumerConfig
-    _engine: Engine
+    _engine: ConsumerEngine
 
     def __init__(self, config: ConsumerConfig) -> None:
         self.config = config
@@ -90,7 +90,7 @@ class BaseConsumer:
 
     def assignment(self) -> frozenset[TopicPartition]:
         """All that is assigned to this consumer now."""
-        return self._engine.positions.assigned()
+        return self._engine.subscriptions.assigned()
 
     def subscription(self) -> frozenset[str]:
         """The topics subscribed to; with a pattern, those that match."""
@@ -115,40 +115,40 @@ class BaseConsumer:
     def seek(self, partition: Place, offset: int | OffsetAndMetadata) -> None:
         """The next poll begins at this offset."""
         at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-        self._engine.positions.seek(as_partition(partition), at.offset, at.leader_epoch)
+        self._engine.subscriptions.seek(as_partition(partition), at.offset, at.leader_epoch)
 
     def seek_to_beginning(self, *partitions: Place | Places) -> None:
         """Of these partitions, or of all."""
-        self._engine.positions.request_reset(self._named(partitions), EARLIEST)
+        self._engine.subscriptions.request_reset(self._named(partitions), EARLIEST)
 
     def seek_to_end(self, *partitions: Place | Places) -> None:
-        self._engine.positions.request_reset(self._named(partitions), LATEST)
+        self._engine.subscriptions.request_reset(self._named(partitions), LATEST)
 
     def seek_to_time(self, timestamp: int | datetime, *partitions: Place | Places) -> None:
         """To the first record of that time (milliseconds since 1970, or a datetime) or later; else to the end."""
         if isinstance(timestamp, datetime):
             timestamp = round(timestamp.timestamp() * 1000)
-        self._engine.positions.request_reset(self._named(partitions), timestamp)
+        self._engine.subscriptions.request_reset(self._named(partitions), timestamp)
 
     def pause(self, *partitions: Place | Places) -> None:
         """poll() returns nothing of these, or of all, until they are resumed. It must be called all the same."""
-        self._engine.positions.pause(self._named(partitions))
+        self._engine.subscriptions.pause(self._named(partitions))
 
     def resume(self, *partitions: Place | Places) -> None:
-        self._engine.positions.resume(self._named(partitions))
+        self._engine.subscriptions.resume(self._named(partitions))
 
     def paused(self) -> frozenset[TopicPartition]:
-        return self._engine.positions.paused()
+        return self._engine.subscriptions.paused()
 
     def lag(self) -> dict[TopicPartition, int | None]:
         """Records between the position and the end of each assigned partition; None: not known yet."""
-        positions, committed_only = self._engine.positions, self.config.isolation_level == "read_committed"
-        return {one: positions.lag(one, committed_only=committed_only) for one in positions.assigned()}
+        subscriptions, committed_only = self._engine.subscriptions, self.config.isolation_level == "read_committed"
+        return {one: subscriptions.lag(one, committed_only=committed_only) for one in subscriptions.assigned()}
 
     def _named(self, partitions: Sequence[Place | Places]) -> frozenset[TopicPartition]:
         """Partitions one by one or in lists; all that are assigned if none is named, but nothing for an empty list."""
         if not partitions:
-            return self._engine.positions.assigned()
+            return self._engine.subscriptions.assigned()
         return frozenset(as_partition(one) for given in partitions for one in _listed(given))
 
     # -- inside a poll
@@ -196,7 +196,7 @@ class BaseConsumer:
             self._engine.commit(changed, lambda commit: self._auto_committed(changed, commit))
 
     def _uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        positions = self._engine.positions.consumed()
+        positions = self._engine.subscriptions.consumed()
         return {one: at for one, at in positions.items() if self._committed.get(one) != at.offset}
 
     def _auto_committed(self, positions: dict[TopicPartition, OffsetAndMetadata], commit: Commit) -> None:
@@ -218,9 +218,9 @@ class BaseConsumer:
 
     def _to_commit(self, offsets: OffsetsToCommit | None) -> dict[TopicPartition, OffsetAndMetadata]:
         if offsets is None:
-            return self._engine.positions.consumed()
+            return self._engine.subscriptions.consumed()
         bare = [as_partition(one) for one, at in offsets.items() if not isinstance(at, OffsetAndMetadata)]
-        return _with_metadata(offsets, self._engine.positions.consumed(bare) if bare else {})
+        return _with_metadata(offsets, self._engine.subscriptions.consumed(bare) if bare else {})
 
 
 def as_partition(place: object) -> TopicPartition:

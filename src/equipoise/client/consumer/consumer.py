@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from equipoise.client.consumer.base import (
     ARROW_RECORDS,
     BaseConsumer,
-    Committed,
+    OffsetCommitCallback,
     OffsetsToCommit,
     Place,
     Places,
@@ -20,7 +20,7 @@ from equipoise.client.consumer.base import (
     parse,
 )
 from equipoise.client.consumer.config import ConsumerConfig
-from equipoise.client.consumer.engine import Engine, too_late
+from equipoise.client.consumer.engine import ConsumerEngine, too_late
 from equipoise.client.fetch.records import ConsumerRecord
 from equipoise.client.net.loop_thread import LoopThread
 from equipoise.member import Callback, Commit, Kind, OffsetAndMetadata, TopicPartition
@@ -63,13 +63,13 @@ class Consumer(BaseConsumer):
         Takes part in the group: joins it, runs the listener's callbacks, commits what earlier polls returned. Raises
         what stands in the way: KafkaError, or what a callback has raised.
         """
-        fetched = self._engine.fetched
-        return self._poll(timeout, lambda: fetched.take(self.config.max_poll_records), len) or []
+        fetch_buffer = self._engine.fetch_buffer
+        return self._poll(timeout, lambda: fetch_buffer.take(self.config.max_poll_records), len) or []
 
     def poll_arrow(self, timeout: float = 1.0, max_records: int = ARROW_RECORDS) -> pa.Table | None:
         """The same as one Arrow table, without an object for each record; None when the time is up."""
-        fetched = self._engine.fetched
-        return self._poll(timeout, lambda: fetched.take_arrow(max_records), lambda table: table.num_rows)
+        fetch_buffer = self._engine.fetch_buffer
+        return self._poll(timeout, lambda: fetch_buffer.take_arrow(max_records), lambda table: table.num_rows)
 
     def _poll(self, timeout: float, take: Callable[[], Result], count: Callable[[Any], int]) -> Result | None:
         deadline, found = time.monotonic() + timeout, None
@@ -137,7 +137,7 @@ class Consumer(BaseConsumer):
         if commits[0].error is not None:
             raise commits[0].error
 
-    def commit_async(self, offsets: OffsetsToCommit | None = None, on_done: Committed | None = None) -> None:
+    def commit_async(self, offsets: OffsetsToCommit | None = None, on_done: OffsetCommitCallback | None = None) -> None:
         """Commits without waiting. `on_done` gets the error, or None; a thread of the consumer calls it."""
         tell = on_done or log_failure
         self._engine.commit(self._to_commit(offsets), lambda commit: tell(commit.error))
@@ -215,7 +215,7 @@ class Consumer(BaseConsumer):
         self.close()
 
 
-async def _open(config: ConsumerConfig, wake: Callable[[], None]) -> Engine:
-    engine = Engine(config, wake)
+async def _open(config: ConsumerConfig, wake: Callable[[], None]) -> ConsumerEngine:
+    engine = ConsumerEngine(config, wake)
     engine.start()
     return engine

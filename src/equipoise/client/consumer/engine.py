@@ -12,39 +12,40 @@ from collections.abc import Callable, Iterable, Mapping
 
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.client.fetch.fetcher import Fetcher
-from equipoise.client.fetch.subscription_state import Positions
-from equipoise.client.group.committed import Committed, Found
+from equipoise.client.fetch.subscription_state import SubscriptionState
+from equipoise.client.group.committed_offsets import CommittedOffsets, Found
 from equipoise.client.group.membership import Membership, new_member, now_ms
-from equipoise.client.metadata.cluster import Cluster, Snapshot, Wanted
+from equipoise.client.metadata.cluster import Cluster, Snapshot
 from equipoise.client.metadata.leader_epochs import LogPosition
-from equipoise.client.net.complaints import Complaint, Complaints
+from equipoise.client.net.lasting_warnings import LastingWarning, LastingWarnings
 from equipoise.client.net.pool import Backoff
 from equipoise.member import Callback, Commit, Kind, Member, OffsetAndMetadata, Step, TopicPartition
 from equipoise.member.partitions import NOTHING, Owned
+from equipoise.member.subscription import TopicsOfInterest
 from equipoise.wire.consumer_protocol import NO_GENERATION
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
 
 log = logging.getLogger(__name__)
 
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+OffsetsAndMetadata = Mapping[TopicPartition, OffsetAndMetadata]
 _LOOK_AGAIN_S = 0.01
 _UNMATCHED_S = 10.0  # a pattern may be there before its topics
 
 
-class Engine:
+class ConsumerEngine:
     """`wake` is called, by any thread, when a waiting poll should look again. Made on the loop."""
 
     def __init__(self, config: ConsumerConfig, wake: Callable[[], None]) -> None:
         self.config = config
         self.cluster = Cluster(config, self._learn)
-        self.positions = Positions()
-        self.fetcher = Fetcher(self.cluster, config, self.positions, wake)
-        self.fetched = self.fetcher.fetched
+        self.subscriptions = SubscriptionState()
+        self.fetcher = Fetcher(self.cluster, config, self.subscriptions, wake)
+        self.fetch_buffer = self.fetcher.fetch_buffer
         self.membership: Membership | None = None
-        self.committed: Committed | None = None
+        self.committed: CommittedOffsets | None = None
         if config.group_id is not None:
             self.membership = Membership(new_member(config), self.cluster, self._follow_member)
-            self.committed = Committed(self.membership)
+            self.committed = CommittedOffsets(self.membership)
         self.failure: KafkaError | None = None  # of looking for positions
         self._wake = wake
         self._loop = asyncio.get_running_loop()
@@ -52,8 +53,8 @@ class Engine:
         self._seen: tuple[object, ...] = ()
         self._shared: Owned = NOTHING  # assigned by the group, as far as the application knows
         self._being_told: Owned = NOTHING  # newly assigned ones: sought in by a listener, but not read yet
-        self._unmatched = Complaint(self._tell_unmatched, _UNMATCHED_S)
-        self._absent = Complaints(self._tell_absent)
+        self._unmatched = LastingWarning(self._tell_unmatched, _UNMATCHED_S)
+        self._absent = LastingWarnings(self._tell_absent)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -72,11 +73,11 @@ class Engine:
         await self.fetcher.close()
         await self.cluster.close()
 
-    def _learn(self, topics: Snapshot, wanted: Wanted) -> None:
+    def _learn(self, topics: Snapshot, wanted: TopicsOfInterest) -> None:
         for error in self.cluster.errors.values():  # a topic that may not be read, or cannot be: waiting is no help
             self.failure = error
             self._wake()
-        self._absent.keep({str(one) for one in self.positions.assigned() if _is_absent(one, topics)})
+        self._absent.keep({str(one) for one in self.subscriptions.assigned() if _is_absent(one, topics)})
         if self.membership is not None:
             self.membership.learn(topics, wanted)
             self._look_for_matches()
@@ -135,7 +136,7 @@ class Engine:
             if callback is not None and callback.kind is Kind.ASSIGNED:
                 self._being_told = callback.partitions
                 self._shared |= callback.partitions
-                self.positions.assign(callback.partitions, held=True)
+                self.subscriptions.assign(callback.partitions, held=True)
         return callback
 
     def callback_done(self) -> None:
@@ -169,9 +170,9 @@ class Engine:
                 untold = [callback.partitions for callback in callbacks if callback.kind is Kind.ASSIGNED]
                 told, readable = member.assignment.difference(*untold), member.readable
                 told |= self._being_told & member.assignment
-                self.positions.revoke(self._shared - told)
-                self.positions.assign(told - self._shared)
-                self.positions.hold(told - readable, readable)
+                self.subscriptions.revoke(self._shared - told)
+                self.subscriptions.assign(told - self._shared)
+                self.subscriptions.hold(told - readable, readable)
                 self._shared = told
         self._wake()
         if has_changed:
@@ -180,8 +181,8 @@ class Engine:
     # -- assigned by hand
 
     def assign(self, partitions: frozenset[TopicPartition]) -> None:
-        self.positions.revoke(self.positions.assigned() - partitions)
-        self.positions.assign(partitions)
+        self.subscriptions.revoke(self.subscriptions.assigned() - partitions)
+        self.subscriptions.assign(partitions)
         self._loop.call_soon_threadsafe(self._want, frozenset(one.topic for one in partitions))
 
     def _want(self, topics: frozenset[str]) -> None:
@@ -195,7 +196,7 @@ class Engine:
         backoff, failures = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms), 0
         while True:
             self._lacking.clear()
-            lacking = self.positions.needs_position()
+            lacking = self.subscriptions.needs_position()
             if not lacking:
                 await self._lacking.wait()
                 continue
@@ -217,11 +218,11 @@ class Engine:
     async def _begin(self, lacking: Mapping[TopicPartition, int]) -> None:
         found: Found = {} if self.committed is None else await self.committed.fetch(lacking)
         committed = {one: LogPosition(at.offset, at.leader_epoch) for one, at in found.items()}
-        self.positions.begin(lacking, committed)
+        self.subscriptions.begin(lacking, committed)
 
     async def position(self, partition: TopicPartition) -> int:
         """Waits until it is known."""
-        while (known := self.positions.position(partition)) is None:
+        while (known := self.subscriptions.position(partition)) is None:
             await asyncio.sleep(_LOOK_AGAIN_S)
         return known
 
@@ -245,7 +246,7 @@ class Engine:
 
     # -- commits
 
-    def commit(self, offsets: Offsets, on_done: Callable[[Commit], None]) -> None:
+    def commit(self, offsets: OffsetsAndMetadata, on_done: Callable[[Commit], None]) -> None:
         """`on_done` is called once, by any thread."""
 
         def act(member: Member, now: int) -> Step:
@@ -289,5 +290,5 @@ def _is_absent(partition: TopicPartition, topics: Snapshot) -> bool:
     return topic is not None and partition.partition >= topic.partitions
 
 
-def too_late(what: str, seconds: float, engine: Engine) -> KafkaError:
+def too_late(what: str, seconds: float, engine: ConsumerEngine) -> KafkaError:
     return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{what} had no answer within {seconds:g} s: {engine.trouble}")

@@ -1,4 +1,4 @@
-"""Chunks to Arrow tables: small chunks of many partitions are decoded together, and none record by record."""
+"""Completed fetches to Arrow tables: small ones of many partitions together, and none record by record."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.client.fetch.completed_fetch import together
 from equipoise.client.fetch.fetch_buffer import HEAVY, Load
-from equipoise.client.fetch.records import Batch, ConsumerRecord, Source, Undecodable, choose, one_by_one
+from equipoise.client.fetch.records import Batch, ConsumerRecord, Undecodable, Undecoded, choose, one_by_one
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.arrow import SCHEMA as RECORD_SCHEMA
 from equipoise.wire.records.arrow import as_column, decode_batches, decode_slices
@@ -17,7 +17,7 @@ import numpy as np  # isort: skip
 import pyarrow as pa  # isort: skip
 
 if TYPE_CHECKING:
-    from equipoise.client.fetch.fetch_buffer import Fetched, Turn
+    from equipoise.client.fetch.fetch_buffer import FetchBuffer, Turn
     from equipoise.wire.records.lanes import Ints
 
 _TOPIC = pa.dictionary(pa.int32(), pa.string())
@@ -29,7 +29,7 @@ More = Iterator[tuple[pa.RecordBatch, int] | Undecodable]  # columns, and the by
 
 
 class Slice:
-    """A chunk as a range of rows in columns that it may share with other chunks; taken from the front."""
+    """A completed fetch as a range of rows in columns that it may share with others; taken from the front."""
 
     __slots__ = ("at", "bad", "columns", "end", "more", "size")
 
@@ -73,8 +73,8 @@ class _Part(NamedTuple):
 
 
 class Columns:
-    def __init__(self, fetched: Fetched, check_crcs: bool) -> None:
-        self._fetched = fetched
+    def __init__(self, fetch_buffer: FetchBuffer, check_crcs: bool) -> None:
+        self._fetch_buffer = fetch_buffer
         self._check_crcs = check_crcs
         self._topics: list[str] = []  # of all tables, so that the dictionaries of one table are alike
         self._topic_index: dict[str, int] = {}
@@ -83,7 +83,7 @@ class Columns:
         parts: list[_Part] = []
         left, load = max_records, Load()
         while left > 0 and not load.is_full:
-            turns = self._fetched.turns(left, _GROUP_BYTES, raises=left == max_records)
+            turns = self._fetch_buffer.turns(left, _GROUP_BYTES, raises=left == max_records)
             if not turns:
                 break
             load.unfinished.clear()
@@ -95,7 +95,7 @@ class Columns:
         return _table(parts)
 
     def _take_from(self, turn: Turn, limit: int, load: Load) -> _Part:
-        decoded = turn.chunk.decoded
+        decoded = turn.fetch.decoded
         assert isinstance(decoded, Slice)
         columns, begin = decoded.columns, decoded.at
         end = min(decoded.end, begin + limit)
@@ -106,30 +106,30 @@ class Columns:
         reached = columns["offset"][end - 1].as_py() + 1 if end > begin else turn.position
         is_done = decoded.is_done
         if not is_done:
-            load.unfinished.append(turn.tracked)
-        is_kept = self._fetched.advance(turn, reached, is_done, decoded.bad)
+            load.unfinished.append(turn.state)
+        is_kept = self._fetch_buffer.advance(turn, reached, is_done, decoded.bad)
         return _Part(columns, begin, end if is_kept else begin)
 
     # -- decoding
 
     def _decode(self, turns: Sequence[Turn]) -> Sequence[Turn]:
-        """Gives each chunk its columns, if it has none yet; only the first, if one is broken, or all are too much
+        """Gives each fetch its columns, if it has none yet; only the first, if one is broken, or all are too much
         together. Returns those that have them."""
-        new = [turn for turn in turns if not isinstance(turn.chunk.decoded, Slice)]
+        new = [turn for turn in turns if not isinstance(turn.fetch.decoded, Slice)]
         if not new:
             return turns
-        chosen = [choose(turn.chunk, turn.position, self._check_crcs) for turn in new]
+        chosen = [choose(turn.fetch, turn.position, self._check_crcs) for turn in new]
         try:
             self._decode_together(new, chosen)
         except (KafkaError, UsageError):
             self._decode_alone(new[0], *chosen[0])
         for turn in new:
-            if isinstance(turn.chunk.decoded, Slice) and turn.chunk.decoded.size > HEAVY:
-                self._fetched.opened(turn)
-        return [turn for turn in turns if isinstance(turn.chunk.decoded, Slice)]
+            if isinstance(turn.fetch.decoded, Slice) and turn.fetch.decoded.size > HEAVY:
+                self._fetch_buffer.opened(turn)
+        return [turn for turn in turns if isinstance(turn.fetch.decoded, Slice)]
 
     def _decode_together(self, turns: Sequence[Turn], chosen: Sequence[tuple[list[Batch], Undecodable | None]]) -> None:
-        data, begins = together([turn.chunk for turn in turns])
+        data, begins = together([turn.fetch for turn in turns])
         order = sorted(range(len(turns)), key=begins.__getitem__)
         turns, chosen = [turns[at] for at in order], [chosen[at] for at in order]
         batches, first = [], []
@@ -142,10 +142,10 @@ class Columns:
         columns = self._with_partitions(columns, turns, rows)
         ends = np.cumsum(rows).tolist()
         for turn, (_, bad), begin, end in zip(turns, chosen, [0, *ends], ends, strict=False):
-            turn.chunk.decoded = Slice(columns, begin, end, bad)
+            turn.fetch.decoded = Slice(columns, begin, end, bad)
 
     def _with_partitions(self, columns: pa.RecordBatch, turns: Sequence[Turn], rows: Ints) -> pa.RecordBatch:
-        partitions = [turn.tracked.partition for turn in turns]
+        partitions = [turn.state.partition for turn in turns]
         topics = np.repeat(np.array([self._index(one.topic) for one in partitions], np.int32), rows)
         numbers = np.repeat(np.array([one.partition for one in partitions], np.int32), rows)
         named = pa.DictionaryArray.from_arrays(as_column(topics), pa.array(self._topics, pa.string()), safe=False)
@@ -160,26 +160,26 @@ class Columns:
 
     def _decode_alone(self, turn: Turn, batches: Sequence[Batch], bad: Undecodable | None) -> None:
         """In slices; where a batch is broken, by way of records, which tells good from bad one by one."""
-        turn.chunk.decoded = found = Slice(_from_records([]), 0, 0, None, self._slices(turn, batches, bad))
+        turn.fetch.decoded = found = Slice(_from_records([]), 0, 0, None, self._slices(turn, batches, bad))
         found.go_on()
 
     def _slices(self, turn: Turn, batches: Sequence[Batch], bad: Undecodable | None) -> More:
         reached = turn.position
         for number, batch in enumerate(batches):
             try:
-                for columns, size in decode_slices(turn.chunk.data, [batch], turn.position):
+                for columns, size in decode_slices(turn.fetch.data, [batch], turn.position):
                     rows = np.array([columns.num_rows], np.int64)
                     reached = columns["offset"][-1].as_py() + 1 if columns.num_rows else reached
                     yield self._with_partitions(columns, [turn], rows), size
             except KafkaError:
-                source = Source(turn.tracked.partition, turn.chunk, reached)
+                source = Undecoded(turn.state.partition, turn.fetch, reached)
                 yield from _by_records(source, batches[number:], bad)
                 return
         if bad is not None:
             yield bad
 
 
-def _by_records(source: Source, batches: Sequence[Batch], bad: Undecodable | None) -> More:
+def _by_records(source: Undecoded, batches: Sequence[Batch], bad: Undecodable | None) -> More:
     for piece in one_by_one(source, batches, bad):
         if isinstance(piece, Undecodable):
             yield piece

@@ -17,7 +17,7 @@ _CONTROL_KEY = Struct(">hh")  # version and type of a control record
 _ABORT = 0
 
 
-class Chunk:
+class CompletedFetch:
     """`batches` are complete, with readable headers; `next_offset` is where the next fetch goes on."""
 
     __slots__ = ("aborted", "batches", "data", "decoded", "next_offset", "size")
@@ -37,7 +37,7 @@ class Chunk:
         return self.batches[-1][1].partition_leader_epoch
 
     def epoch_before(self, position: int) -> int | None:
-        """Of the last record before `position`; None: that was in an earlier chunk."""
+        """Of the last record before `position`; None: that was in an earlier one."""
         before = [header.partition_leader_epoch for _, header in self.batches if header.base_offset < position]
         return before[-1] if before else None
 
@@ -64,14 +64,14 @@ class Chunk:
         return key is not None and len(key) >= _CONTROL_KEY.size and _CONTROL_KEY.unpack_from(key)[1] == _ABORT
 
 
-def together(chunks: Sequence[Chunk]) -> tuple[memoryview | bytes, list[int]]:
+def together(fetches: Sequence[CompletedFetch]) -> tuple[memoryview | bytes, list[int]]:
     """The bytes in which all of them stand, and where each begins there: the answer that brought them, or a copy."""
-    frame = chunks[0].data.obj
-    if all(chunk.data.obj is frame for chunk in chunks):
+    frame = fetches[0].data.obj
+    if all(fetch.data.obj is frame for fetch in fetches):
         begin = _address(memoryview(frame))
-        return memoryview(frame), [_address(chunk.data) - begin for chunk in chunks]
-    ends = list(accumulate(chunk.size for chunk in chunks))
-    return b"".join([chunk.data for chunk in chunks]), [0, *ends[:-1]]
+        return memoryview(frame), [_address(fetch.data) - begin for fetch in fetches]
+    ends = list(accumulate(fetch.size for fetch in fetches))
+    return b"".join([fetch.data for fetch in fetches]), [0, *ends[:-1]]
 
 
 def _address(view: memoryview) -> int:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.client.consumer.config import ConsumerConfig
-from equipoise.client.fetch.completed_fetch import Chunk
-from equipoise.client.fetch.records import ConsumerRecord, Reading, Source, Undecodable, read
-from equipoise.client.fetch.subscription_state import Positions, Tracked
+from equipoise.client.fetch.completed_fetch import CompletedFetch
+from equipoise.client.fetch.records import ConsumerRecord, Reading, Undecodable, Undecoded, read
+from equipoise.client.fetch.subscription_state import SubscriptionState, TopicPartitionState
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 _TOGETHER_BYTES = 4 << 20  # decoded together, see `read`
 _JOIN_UP_TO = 256 << 10  # of several answers: more is decoded where it stands
-HEAVY = 1 << 20  # bytes held for a chunk that is decoded: from there on they are counted
-_MOST_HELD = 256 << 20  # for all of them, before another chunk is decoded
+HEAVY = 1 << 20  # bytes held for a completed fetch that is decoded: from there on they are counted
+_MOST_HELD = 256 << 20  # for all of them, before another fetch is decoded
 _MOST_TAKEN = 128 << 20  # of what was decoded, in one poll
 
 
 class Turn(NamedTuple):
-    """A partition whose turn it is, its first chunk, and the epoch and position for which that is read."""
+    """A partition whose turn it is, its completed fetch, and the epoch and position for which that is read."""
 
-    tracked: Tracked
-    chunk: Chunk
+    state: TopicPartitionState
+    fetch: CompletedFetch
     epoch: int
     position: int
 
 
 class Load:
-    """What one poll has taken: not more than there is room for. `unfinished`: partitions whose chunk is not done, so
+    """What one poll has taken: not more than there is room for. `unfinished`: partitions whose fetch is not done, so
     that in this round nothing can be taken of the next one."""
 
     def __init__(self) -> None:
-        self.unfinished: list[Tracked] = []
+        self.unfinished: list[TopicPartitionState] = []
         self._size = 0
 
     def add(self, size: int) -> None:
@@ -50,21 +50,21 @@ class Load:
         return self._size >= _MOST_TAKEN
 
     def takes(self, turn: Turn) -> bool:
-        return not self.is_full and (not self.unfinished or turn.tracked not in self.unfinished)
+        return not self.is_full and (not self.unfinished or turn.state not in self.unfinished)
 
 
-class Fetched:
+class FetchBuffer:
     """One thread at a time may take. `on_room` is called when there is room again for what was not fetched."""
 
     def __init__(
-        self, positions: Positions, config: ConsumerConfig, on_room: Callable[[], None] = lambda: None
+        self, subscriptions: SubscriptionState, config: ConsumerConfig, on_room: Callable[[], None] = lambda: None
     ) -> None:
         self.on_room = on_room
-        self._positions = positions
+        self._subscriptions = subscriptions
         self._check_crcs = config.check_crcs
         self._columns: Columns | None = None
         self._has_made_room = False
-        self._open: list[tuple[Tracked, Chunk]] = []  # what is decoded, not done, and heavy
+        self._open: list[tuple[TopicPartitionState, CompletedFetch]] = []  # what is decoded, not done, and heavy
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
         """Up to so many records, none if there are none. Raises what is the matter with a partition, in its turn."""
@@ -92,20 +92,20 @@ class Fetched:
         return table
 
     def _decode(self, turns: Sequence[Turn]) -> Sequence[Turn]:
-        """Gives each chunk its records, if it has none yet; or only some of them, if all would be too much. Returns
+        """Gives each fetch its records, if it has none yet; or only some of them, if all would be too much. Returns
         those that have them."""
-        new = [turn for turn in turns if not isinstance(turn.chunk.decoded, Reading)]
+        new = [turn for turn in turns if not isinstance(turn.fetch.decoded, Reading)]
         if not new:
             return turns
-        sources = [Source(turn.tracked.partition, turn.chunk, turn.position) for turn in new]
+        sources = [Undecoded(turn.state.partition, turn.fetch, turn.position) for turn in new]
         for turn, reading in zip(new, read(sources, self._check_crcs), strict=False):
-            turn.chunk.decoded = reading
+            turn.fetch.decoded = reading
             if reading.size > HEAVY:
                 self.opened(turn)
-        return [turn for turn in turns if isinstance(turn.chunk.decoded, Reading)]
+        return [turn for turn in turns if isinstance(turn.fetch.decoded, Reading)]
 
     def _take_from(self, turn: Turn, limit: int, load: Load) -> list[ConsumerRecord]:
-        reading = turn.chunk.decoded
+        reading = turn.fetch.decoded
         assert isinstance(reading, Reading)
         if not limit:
             return []
@@ -114,96 +114,96 @@ class Fetched:
         reached = part[-1].offset + 1 if part else turn.position
         is_done = reading.is_done
         if not is_done:
-            load.unfinished.append(turn.tracked)
+            load.unfinished.append(turn.state)
         return part if self.advance(turn, reached, is_done, reading.bad) else []
 
     # -- what is decoded takes room
 
     def opened(self, turn: Turn) -> None:
         """It holds HEAVY bytes or more."""
-        self._open.append((turn.tracked, turn.chunk))
+        self._open.append((turn.state, turn.fetch))
 
-    def _affordable(self, ready: list[Tracked]) -> list[Tracked]:
+    def _affordable(self, ready: list[TopicPartitionState]) -> list[TopicPartitionState]:
         """Of those that are ready, none that is still to be decoded, if too much is held for others that are not done.
         What is paused or held may lie for ever: it is decoded again when its time comes."""
         held = 0
         still_open = []
-        for tracked, chunk in self._open:
-            if not tracked.chunks or tracked.chunks[0] is not chunk:
+        for state, fetch in self._open:
+            if not state.completed_fetches or state.completed_fetches[0] is not fetch:
                 continue
-            if tracked.is_ready:
-                held += chunk.decoded.size  # type: ignore[attr-defined]
-                still_open.append((tracked, chunk))
+            if state.is_ready:
+                held += fetch.decoded.size  # type: ignore[attr-defined]
+                still_open.append((state, fetch))
             else:
-                chunk.decoded = None
+                fetch.decoded = None
         self._open = still_open
         if held < _MOST_HELD:
             return ready
-        openers = [tracked for tracked, _ in still_open]
-        return [tracked for tracked in ready if tracked in openers]
+        openers = [state for state, _ in still_open]
+        return [state for state in ready if state in openers]
 
     # -- turns
 
     def turns(self, records: int, size: int = 1 << 62, *, raises: bool) -> list[Turn]:
         """Whose turn it is, as many as make up so many records or bytes; they go to the end of the line.
 
-        One chunk of each partition, then the second of each, and so on. If the first has failed, its failure is raised,
+        One fetch of each partition, then the second of each, and so on. If the first has failed, its failure is raised,
         or waits for that.
         """
-        positions = self._positions
-        with positions.lock:
-            ready = [tracked for tracked in positions.ready.values() if tracked.is_ready]
+        subscriptions = self._subscriptions
+        with subscriptions.lock:
+            ready = [state for state in subscriptions.ready.values() if state.is_ready]
             if self._open:
                 ready = self._affordable(ready)
-            if not ready or not (ready[0].chunks or raises):
+            if not ready or not (ready[0].completed_fetches or raises):
                 return []
-            if ready[0].chunks:
+            if ready[0].completed_fetches:
                 turns = _rounds(ready, records, size)
-                for tracked in dict.fromkeys(turn.tracked for turn in turns):
-                    positions.ready[tracked.partition] = positions.ready.pop(tracked.partition)
+                for state in dict.fromkeys(turn.state for turn in turns):
+                    subscriptions.ready[state.partition] = subscriptions.ready.pop(state.partition)
                 return turns
-            positions.ready[ready[0].partition] = positions.ready.pop(ready[0].partition)
-            failure = positions.told(ready[0])
+            subscriptions.ready[ready[0].partition] = subscriptions.ready.pop(ready[0].partition)
+            failure = subscriptions.told(ready[0])
         if failure.passes:
-            positions.on_change()
+            subscriptions.on_change()
         raise failure.error
 
     def advance(self, turn: Turn, reached: int, is_done: bool, bad: Undecodable | None) -> bool:
-        """Moves the position to `reached`, or past the chunk. False: the partition was moved or revoked meanwhile."""
-        tracked, chunk, epoch, _ = turn
-        with self._positions.lock:
-            if tracked.epoch != epoch or tracked.chunks[0] is not chunk:
+        """Moves the position to `reached`, or past the fetch. False: the partition was moved or revoked meanwhile."""
+        state, fetch, epoch, _ = turn
+        with self._subscriptions.lock:
+            if state.epoch != epoch or state.completed_fetches[0] is not fetch:
                 return False
-            tracked.position = reached
+            state.position = reached
             if is_done:
                 self._has_made_room = True
                 if bad is not None:
-                    self._positions.stop_at(tracked, bad.offset, bad.told(tracked.partition))
+                    self._subscriptions.stop_at(state, bad.offset, bad.told(state.partition))
                 else:
-                    self._positions.pop_chunk(tracked)
+                    self._subscriptions.pop_completed_fetch(state)
             return True
 
     def _signal_room(self) -> None:
-        if self._has_made_room and self._positions.is_short_of_room:
-            self._positions.is_short_of_room = False
+        if self._has_made_room and self._subscriptions.is_short_of_room:
+            self._subscriptions.is_short_of_room = False
             self.on_room()
         self._has_made_room = False
 
 
-def _rounds(ready: Sequence[Tracked], records: int, size: int) -> list[Turn]:
+def _rounds(ready: Sequence[TopicPartitionState], records: int, size: int) -> list[Turn]:
     turns: list[Turn] = []
     gathered = 0
-    for depth in range(max(len(tracked.chunks) for tracked in ready)):
-        for tracked in ready:
-            if depth >= len(tracked.chunks):
+    for depth in range(max(len(state.completed_fetches) for state in ready)):
+        for state in ready:
+            if depth >= len(state.completed_fetches):
                 continue
-            assert tracked.position is not None
-            chunk = tracked.chunks[depth]
-            if turns and chunk.data.obj is not turns[0].chunk.data.obj and gathered >= _JOIN_UP_TO:
+            assert state.position is not None
+            fetch = state.completed_fetches[depth]
+            if turns and fetch.data.obj is not turns[0].fetch.data.obj and gathered >= _JOIN_UP_TO:
                 return turns
-            turns.append(Turn(tracked, chunk, tracked.epoch, tracked.position))
-            records -= sum(header.record_count for _, header in chunk.batches)
-            gathered += chunk.size
+            turns.append(Turn(state, fetch, state.epoch, state.position))
+            records -= sum(header.record_count for _, header in fetch.batches)
+            gathered += fetch.size
             if records <= 0 or gathered >= size:
                 return turns
     return turns

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
-from equipoise.client.fetch.completed_fetch import Chunk
+from equipoise.client.fetch.completed_fetch import CompletedFetch
 from equipoise.client.metadata.leader_epochs import NO_EPOCH, LogPosition
 from equipoise.client.metadata.list_offsets import PASSING
 from equipoise.member.partitions import TopicPartition
@@ -127,8 +127,8 @@ def diverging_position(data: PartitionData) -> LogPosition | None:
     return None if end is None or end.end_offset < 0 else LogPosition(end.end_offset, end.epoch)
 
 
-def completed_fetch(data: PartitionData, offset: int) -> Chunk | None:
+def completed_fetch(data: PartitionData, offset: int) -> CompletedFetch | None:
     """The batches that came of a fetch from `offset` on; None: no record came. KafkaError: they cannot be read."""
     if not isinstance(data.records, memoryview) or not data.records:
         return None
-    return Chunk(data.records, offset, data.aborted_transactions or ())
+    return CompletedFetch(data.records, offset, data.aborted_transactions or ())

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from equipoise.client.consumer.config import ConsumerConfig
-from equipoise.client.fetch.fetch_buffer import Fetched
+from equipoise.client.fetch.fetch_buffer import FetchBuffer
 from equipoise.client.fetch.fetch_request import (
     FetchLimits,
     PartitionFetch,
@@ -27,16 +27,23 @@ from equipoise.client.fetch.fetch_request import (
     newest_version,
 )
 from equipoise.client.fetch.fetch_session import FetchSession
-from equipoise.client.fetch.offset_reset import Resets
+from equipoise.client.fetch.offset_reset import OffsetResets
 from equipoise.client.fetch.records import Undecodable
-from equipoise.client.fetch.subscription_state import BY_POLICY, Failure, OffsetOutOfRangeError, Positions, Tracked
+from equipoise.client.fetch.subscription_state import (
+    BY_POLICY,
+    Failure,
+    OffsetOutOfRangeError,
+    SubscriptionState,
+    TopicPartitionState,
+)
 from equipoise.client.fetch.validation import Unvalidated, Unvalidateds, Validation
-from equipoise.client.metadata.cluster import Cluster, Leader, Node
+from equipoise.client.metadata.cluster import Cluster, Leader
 from equipoise.client.metadata.leader_epochs import NO_EPOCH, EpochAnswers, LogPosition, Truncation
 from equipoise.client.metadata.list_offsets import OffsetLookup, Timestamps
 from equipoise.client.net.api_versions import KafkaConnectionError, error_from
 from equipoise.client.net.connection import AsyncConnection
 from equipoise.client.net.pool import Backoff, Purpose
+from equipoise.member import Node
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k01_fetch import FetchResponse, PartitionData
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
@@ -48,13 +55,13 @@ _ASIDE_WAIT_MS = 25  # of a short fetch for partitions that had nothing: the nex
 _OVERDUE_S = 1.5  # of silence behind fetch.max.wait.ms, before others are asked who leads
 _AHEAD = 2  # fetches of a partition that may be queued before the next is sent
 
-Plan = dict[int, list[Tracked]]  # by broker
+Plan = dict[int, list[TopicPartitionState]]  # by broker
 
 
 class _Asked(NamedTuple):
     """What a fetch asks of one partition, and for which epoch of its reader. `number` is the fetch's own."""
 
-    tracked: Tracked
+    state: TopicPartitionState
     number: int
     epoch: int
     fetch: PartitionFetch
@@ -63,11 +70,11 @@ class _Asked(NamedTuple):
     def is_current(self) -> bool:
         """Whether nothing has happened to the partition since, and no new leader is known: what an old one sends may be
         lost by now."""
-        tracked = self.tracked
+        state = self.state
         return (
-            tracked.epoch == self.epoch
-            and tracked.fetch_offset == self.fetch.offset
-            and tracked.checked_epoch == self.fetch.leader_epoch
+            state.epoch == self.epoch
+            and state.fetch_offset == self.fetch.offset
+            and state.validated_epoch == self.fetch.leader_epoch
         )
 
 
@@ -98,19 +105,23 @@ class Fetcher:
     """Made on the loop. `on_data` is called there when there is something to take from `fetched`."""
 
     def __init__(
-        self, cluster: Cluster, config: ConsumerConfig, positions: Positions, on_data: Callable[[], None] = lambda: None
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        subscriptions: SubscriptionState,
+        on_data: Callable[[], None] = lambda: None,
     ) -> None:
         self._lookup = OffsetLookup(cluster, config)
-        self.fetched = Fetched(positions, config, self._wake)
+        self.fetch_buffer = FetchBuffer(subscriptions, config, self._wake)
         self._cluster = cluster
         self._config = config
-        self._positions = positions
+        self._subscriptions = subscriptions
         self._on_data = on_data
         self._loop = asyncio.get_running_loop()
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._nodes: dict[int, _Node] = {}
-        self._resets = Resets(positions, self._lookup, config, on_data)
-        self._validation = Validation(positions, cluster, config)
+        self._offset_resets = OffsetResets(subscriptions, self._lookup, config, on_data)
+        self._validation = Validation(subscriptions, cluster, config)
         self._validations: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None
         self._numbers = itertools.count(1)
@@ -119,7 +130,7 @@ class Fetcher:
 
     def start(self) -> None:
         self._is_running = True
-        self._positions.on_change = self._wake
+        self._subscriptions.on_change = self._wake
         self._cluster.watchers.append(self._follow_metadata)
         self._watch = self._begin(self._watch_flights())
         self._pump()
@@ -128,7 +139,7 @@ class Fetcher:
         self._is_running = False
         if self._timer is not None:
             self._timer.cancel()
-        await self._resets.close()
+        await self._offset_resets.close()
         tasks = [flight.task for node in self._nodes.values() for flight in node.flights]
         tasks += [*self._validations, *([self._watch] if self._watch is not None else ())]
         for task in tasks:
@@ -150,7 +161,7 @@ class Fetcher:
             self._loop.call_soon_threadsafe(self._pump)
 
     def _follow_metadata(self) -> None:
-        with self._positions.lock:
+        with self._subscriptions.lock:
             is_told = self._validation.check_topics()
         if is_told:
             self._on_data()
@@ -175,9 +186,9 @@ class Fetcher:
                 node.long = self._take_off(node, plan, is_long=True)
             elif node.long is not None and node.aside is None:
                 node.aside = self._take_off(node, plan, is_long=False)
-        self._resets.begin()
+        self._offset_resets.begin()
 
-    def _take_off(self, node: _Node, plan: Sequence[Tracked], *, is_long: bool) -> _Flight:
+    def _take_off(self, node: _Node, plan: Sequence[TopicPartitionState], *, is_long: bool) -> _Flight:
         asking = self._ask(plan)
         return _Flight(self._begin(self._fetch(node, asking, is_long=is_long)), asking, self._loop.time())
 
@@ -199,13 +210,13 @@ class Fetcher:
     def _release(self, node: _Node, flight: _Flight) -> None:
         """What others lead by now is fetched from them; a fetch of nothing else is given up."""
         is_gone = node.node_id not in self._cluster.nodes
-        with self._positions.lock:
+        with self._subscriptions.lock:
             for partition, asked in flight.asking.items():
                 leader = self._cluster.leader(partition)
                 has_moved = leader is not None and leader.epoch != asked.fetch.leader_epoch
-                if (has_moved or is_gone) and asked.tracked.in_flight == asked.number:
-                    asked.tracked.in_flight, asked.tracked.preferred = 0, -1
-            is_in_vain = all(asked.tracked.in_flight != asked.number for asked in flight.asking.values())
+                if (has_moved or is_gone) and asked.state.in_flight == asked.number:
+                    asked.state.in_flight, asked.state.preferred = 0, -1
+            is_in_vain = all(asked.state.in_flight != asked.number for asked in flight.asking.values())
         if is_in_vain and self._is_overdue(flight):
             flight.task.cancel()
 
@@ -214,28 +225,28 @@ class Fetcher:
     def _plan(self) -> tuple[Plan, Plan]:
         """What may be fetched and is not under way, by the broker to ask, what has least in store first; and what a new
         leader is to validate before."""
-        now, positions = self._loop.time(), self._positions
+        now, subscriptions = self._loop.time(), self._subscriptions
         fetches: Plan = {}
         unvalidated: Plan = {}
         retry_at: list[float] = []
         is_leaderless = False
-        with positions.lock:
-            queued = positions.takeable_bytes()
-            for tracked in positions.tracked.values():
-                if not tracked.is_fetchable:
+        with subscriptions.lock:
+            queued = subscriptions.takeable_bytes()
+            for state in subscriptions.assignment.values():
+                if not state.is_fetchable:
                     continue
-                if tracked.retry_at > now:
-                    retry_at.append(tracked.retry_at)
+                if state.retry_at > now:
+                    retry_at.append(state.retry_at)
                     continue
-                leader = self._cluster.leader(tracked.partition)
+                leader = self._cluster.leader(state.partition)
                 if leader is None:
                     is_leaderless = True
-                elif leader.epoch != tracked.checked_epoch and not self._validation.is_valid(tracked, leader):
-                    self._plan_validation(tracked, leader, unvalidated, retry_at)
-                elif self._is_full(tracked, queued):
-                    positions.is_short_of_room = True
+                elif leader.epoch != state.validated_epoch and not self._validation.is_valid(state, leader):
+                    self._plan_validation(state, leader, unvalidated, retry_at)
+                elif self._is_full(state, queued):
+                    subscriptions.is_short_of_room = True
                 else:
-                    fetches.setdefault(self._node_of(tracked, leader, now), []).append(tracked)
+                    fetches.setdefault(self._node_of(state, leader, now), []).append(state)
         if is_leaderless:
             self._cluster.request_refresh()
         self._pump_at(min(retry_at, default=0.0))
@@ -243,23 +254,25 @@ class Fetcher:
             found.sort(key=lambda one: one.queued_bytes)
         return fetches, unvalidated
 
-    def _plan_validation(self, tracked: Tracked, leader: Leader, unvalidated: Plan, retry_at: list[float]) -> None:
-        if self._validation.is_stale(tracked, leader):
-            self._retry_later(tracked)
-            retry_at.append(tracked.retry_at)
+    def _plan_validation(
+        self, state: TopicPartitionState, leader: Leader, unvalidated: Plan, retry_at: list[float]
+    ) -> None:
+        if self._validation.is_stale(state, leader):
+            self._retry_later(state)
+            retry_at.append(state.retry_at)
             self._cluster.request_refresh()
         else:
-            unvalidated.setdefault(leader.node_id, []).append(tracked)
+            unvalidated.setdefault(leader.node_id, []).append(state)
 
-    def _is_full(self, tracked: Tracked, queued: int) -> bool:
+    def _is_full(self, state: TopicPartitionState, queued: int) -> bool:
         most = _AHEAD * self._config.max_partition_fetch_bytes
-        return tracked.queued_bytes >= most or queued >= self._config.queued_max_bytes
+        return state.queued_bytes >= most or queued >= self._config.queued_max_bytes
 
-    def _node_of(self, tracked: Tracked, leader: Leader, now: float) -> int:
-        if tracked.preferred >= 0:
-            if now < tracked.preferred_until and tracked.preferred in self._cluster.nodes:
-                return tracked.preferred
-            tracked.preferred = -1
+    def _node_of(self, state: TopicPartitionState, leader: Leader, now: float) -> int:
+        if state.preferred >= 0:
+            if now < state.preferred_until and state.preferred in self._cluster.nodes:
+                return state.preferred
+            state.preferred = -1
         return leader.node_id
 
     def _pump_at(self, when: float) -> None:
@@ -269,17 +282,17 @@ class Fetcher:
 
     # -- positions to validate
 
-    def _begin_validation(self, plan: Sequence[Tracked]) -> Unvalidateds:
+    def _begin_validation(self, plan: Sequence[TopicPartitionState]) -> Unvalidateds:
         """From here on these are under way, as with fetches."""
         found = {}
-        with self._positions.lock:
-            for tracked in plan:
-                leader = self._cluster.leader(tracked.partition)
+        with self._subscriptions.lock:
+            for state in plan:
+                leader = self._cluster.leader(state.partition)
                 if leader is not None:
-                    tracked.in_flight, tracked.preferred = next(self._numbers), -1
-                    position = tracked.fetch_position
-                    asked = Unvalidated(tracked, tracked.in_flight, tracked.epoch, position, leader)
-                    found[tracked.partition] = asked
+                    state.in_flight, state.preferred = next(self._numbers), -1
+                    position = state.fetch_position
+                    asked = Unvalidated(state, state.in_flight, state.epoch, position, leader)
+                    found[state.partition] = asked
         return found
 
     async def _validate(self, node_id: int, unvalidated: Unvalidateds) -> None:
@@ -290,14 +303,14 @@ class Fetcher:
             log.debug("where epochs end: %s", error)
         except Exception:  # a bug of ours: it must not stop fetching in silence
             log.exception("positions could not be validated with broker %d", node_id)
-        with self._positions.lock:
+        with self._subscriptions.lock:
             is_told = False
             for partition, asked in unvalidated.items():
-                if asked.tracked.in_flight == asked.number:
-                    asked.tracked.in_flight = 0
+                if asked.state.in_flight == asked.number:
+                    asked.state.in_flight = 0
                 answer = answers.get(partition)
                 if answer is None or isinstance(answer, KafkaError):
-                    self._retry_later(asked.tracked)
+                    self._retry_later(asked.state)
                 if answer is not None and asked.is_current:
                     is_told |= self._validation.complete(asked, answer)
         if len(answers) < len(unvalidated):
@@ -331,17 +344,17 @@ class Fetcher:
                 node.aside = None
             self._pump()
 
-    def _ask(self, plan: Sequence[Tracked]) -> _Asking:
+    def _ask(self, plan: Sequence[TopicPartitionState]) -> _Asking:
         """Before anything else is planned: from here on these are under way."""
         asking, number = {}, next(self._numbers)
-        with self._positions.lock:
-            for tracked in plan:
-                tracked.in_flight = number
-                leader = self._cluster.leader(tracked.partition)
-                topic = self._cluster.topics.get(tracked.partition.topic)
-                if topic is not None and tracked.topic_id == ZERO_UUID:
-                    tracked.topic_id = topic.topic_id
-                offset, last_fetched_epoch = tracked.fetch_position
+        with self._subscriptions.lock:
+            for state in plan:
+                state.in_flight = number
+                leader = self._cluster.leader(state.partition)
+                topic = self._cluster.topics.get(state.partition.topic)
+                if topic is not None and state.topic_id == ZERO_UUID:
+                    state.topic_id = topic.topic_id
+                offset, last_fetched_epoch = state.fetch_position
                 fetch = PartitionFetch(
                     offset,
                     self._config.max_partition_fetch_bytes,
@@ -349,7 +362,7 @@ class Fetcher:
                     last_fetched_epoch,
                     ZERO_UUID if topic is None else topic.topic_id,
                 )
-                asking[tracked.partition] = _Asked(tracked, number, tracked.epoch, fetch)
+                asking[state.partition] = _Asked(state, number, state.epoch, fetch)
         return asking
 
     async def _exchange(
@@ -366,8 +379,8 @@ class Fetcher:
 
     def _limits(self, asking: _Asking, is_long: bool) -> FetchLimits:
         config = self._config
-        with self._positions.lock:
-            room = (config.queued_max_bytes - self._positions.takeable_bytes()) // (2 * len(self._nodes))
+        with self._subscriptions.lock:
+            room = (config.queued_max_bytes - self._subscriptions.takeable_bytes()) // (2 * len(self._nodes))
         return FetchLimits(
             max_wait_ms=config.fetch_max_wait_ms if is_long else self._wait_aside(asking),
             max_bytes=max(1, min(config.fetch_max_bytes, room)),
@@ -377,15 +390,15 @@ class Fetcher:
         )
 
     def _wait_aside(self, asking: _Asking) -> int:
-        if any(asked.tracked.may_have_data for asked in asking.values()):
+        if any(asked.state.may_have_data for asked in asking.values()):
             return 0
         return min(_ASIDE_WAIT_MS, self._config.fetch_max_wait_ms)
 
     def _done(self, asking: _Asking) -> None:
-        with self._positions.lock:
+        with self._subscriptions.lock:
             for asked in asking.values():
-                if asked.tracked.in_flight == asked.number:
-                    asked.tracked.in_flight = 0
+                if asked.state.in_flight == asked.number:
+                    asked.state.in_flight = 0
 
     # -- what came of it
 
@@ -396,7 +409,7 @@ class Fetcher:
             return
         nodes = {one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints}
         has_news = False
-        with self._positions.lock:
+        with self._subscriptions.lock:
             for asked, data in answered(answer, asking):
                 is_hinted = data.error_code and self._follow_hint(asked, data, nodes)
                 if asked.is_current and not is_hinted:
@@ -409,73 +422,73 @@ class Fetcher:
         hint = new_leader(data)
         if hint is None:
             return False
-        asked.tracked.preferred = -1
+        asked.state.preferred = -1
         leader = Leader(hint.leader_id, hint.leader_epoch)
-        return self._cluster.learn_leader(asked.tracked.partition, leader, nodes.get(hint.leader_id))
+        return self._cluster.learn_leader(asked.state.partition, leader, nodes.get(hint.leader_id))
 
     def _take_in_partition(self, asked: _Asked, data: PartitionData) -> bool:
         """Under the lock. True if the application has something to look at."""
-        tracked = asked.tracked
+        state = asked.state
         if data.error_code:
             return self._refused(asked, data.error_code)
         divergent = diverging_position(data)
         if divergent is not None:
             return self._diverged(asked, divergent)
-        tracked.failures = 0
-        tracked.high_watermark = data.high_watermark
-        tracked.last_stable_offset = data.last_stable_offset
-        tracked.log_start_offset = data.log_start_offset
+        state.failures = 0
+        state.high_watermark = data.high_watermark
+        state.last_stable_offset = data.last_stable_offset
+        state.log_start_offset = data.log_start_offset
         if data.preferred_read_replica >= 0:
-            tracked.preferred = data.preferred_read_replica
-            tracked.preferred_until = self._loop.time() + self._config.metadata_max_age_ms / 1000
+            state.preferred = data.preferred_read_replica
+            state.preferred_until = self._loop.time() + self._config.metadata_max_age_ms / 1000
         offset = asked.fetch.offset
         try:
-            chunk = completed_fetch(data, offset)
+            fetch = completed_fetch(data, offset)
         except KafkaError as error:
-            told = Undecodable(offset, offset + 1, error).told(tracked.partition)
-            return self._fail(tracked, Failure(told, passes=False))
-        if chunk is None or chunk.next_offset == offset:
+            told = Undecodable(offset, offset + 1, error).told(state.partition)
+            return self._fail(state, Failure(told, passes=False))
+        if fetch is None or fetch.next_offset == offset:
             return False
-        self._positions.add_chunk(tracked, chunk)
+        self._subscriptions.add_completed_fetch(state, fetch)
         return True
 
     def _diverged(self, asked: _Asked, divergent: LogPosition) -> bool:
         """The broker's log has less of the epoch last fetched. A follower may only be behind: the leader knows."""
-        if asked.tracked.preferred >= 0:
-            asked.tracked.preferred = -1
+        if asked.state.preferred >= 0:
+            asked.state.preferred = -1
             return False
         position = LogPosition(asked.fetch.offset, asked.fetch.last_fetched_epoch)
-        return self._validation.truncated(asked.tracked, Truncation(position, divergent))
+        return self._validation.truncated(asked.state, Truncation(position, divergent))
 
     def _refused(self, asked: _Asked, code: int) -> bool:
-        tracked = asked.tracked
+        state = asked.state
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._out_of_range(asked)
-        tracked.preferred = -1
-        self._retry_later(tracked)
+        state.preferred = -1
+        self._retry_later(state)
         if is_retriable(code):
             self._cluster.request_refresh()
             return False
-        return self._fail(tracked, Failure(error_from(code, f"{tracked.partition} cannot be fetched"), passes=True))
+        return self._fail(state, Failure(error_from(code, f"{state.partition} cannot be fetched"), passes=True))
 
     def _out_of_range(self, asked: _Asked) -> bool:
-        tracked = asked.tracked
-        if tracked.preferred >= 0:  # a follower may be behind: the leader knows
-            tracked.preferred = -1
-        elif tracked.chunks:  # what is there is read first; then it is tried again
-            self._retry_later(tracked)
+        state = asked.state
+        if state.preferred >= 0:  # a follower may be behind: the leader knows
+            state.preferred = -1
+        elif state.completed_fetches:  # what is there is read first; then it is tried again
+            self._retry_later(state)
         elif self._config.auto_offset_reset == "none":
-            error = OffsetOutOfRangeError(tracked.partition, asked.fetch.offset)
-            return self._fail(tracked, Failure(error, passes=False))
+            error = OffsetOutOfRangeError(state.partition, asked.fetch.offset)
+            return self._fail(state, Failure(error, passes=False))
         else:
             log.warning(
                 "%s has no offset %d: what was there is deleted by now, or the log has lost its end; "
                 "auto.offset.reset=%s decides where to go on",
-                tracked.partition,
+                state.partition,
                 asked.fetch.offset,
                 self._config.auto_offset_reset,
             )
-            self._positions.look_up(tracked, BY_POLICY)
+            self._subscriptions.look_up(state, BY_POLICY)
         return False
 
     def _give_up(self, asking: _Asking, error: EquipoiseError) -> None:
@@ -483,21 +496,21 @@ class Fetcher:
         log.debug("fetch: %s", error)
         self._cluster.request_refresh()
         is_lasting = not isinstance(error, KafkaConnectionError)
-        with self._positions.lock:
+        with self._subscriptions.lock:
             for asked in asking.values():
-                if asked.tracked.epoch == asked.epoch:
-                    asked.tracked.preferred = -1
+                if asked.state.epoch == asked.epoch:
+                    asked.state.preferred = -1
                     if is_lasting:
-                        self._retry_later(asked.tracked)
-                        self._fail(asked.tracked, Failure(error, passes=True))
+                        self._retry_later(asked.state)
+                        self._fail(asked.state, Failure(error, passes=True))
         if is_lasting:
             self._on_data()
 
-    def _retry_later(self, tracked: Tracked) -> None:
-        tracked.failures += 1
-        tracked.retry_at = self._loop.time() + self._backoff.pause(tracked.failures)
+    def _retry_later(self, state: TopicPartitionState) -> None:
+        state.failures += 1
+        state.retry_at = self._loop.time() + self._backoff.pause(state.failures)
 
-    def _fail(self, tracked: Tracked, failure: Failure) -> bool:
-        tracked.failure = failure
-        self._positions.ready.setdefault(tracked.partition, tracked)
+    def _fail(self, state: TopicPartitionState, failure: Failure) -> bool:
+        state.failure = failure
+        self._subscriptions.ready.setdefault(state.partition, state)
         return True

@@ -7,23 +7,27 @@ import time
 from collections.abc import Callable
 
 from equipoise.client.consumer.config import LATEST, ConsumerConfig
-from equipoise.client.fetch.subscription_state import BY_POLICY, Failure, NoOffsetForPartitionError, Positions
+from equipoise.client.fetch.subscription_state import BY_POLICY, Failure, NoOffsetForPartitionError, SubscriptionState
 from equipoise.client.metadata.leader_epochs import LogPosition
 from equipoise.client.metadata.list_offsets import OffsetLookup, Outcomes
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import KafkaError
 
-Wanted = dict[TopicPartition, tuple[int, int]]  # timestamp, and the epoch for which it is looked up
+PendingResets = dict[TopicPartition, tuple[int, int]]  # timestamp, and the epoch for which it is looked up
 
 
-class Resets:
+class OffsetResets:
     """A task for each leader that is asked: one that does not answer delays nobody else's. `on_failure`: the
     application has something to hear."""
 
     def __init__(
-        self, positions: Positions, lookup: OffsetLookup, config: ConsumerConfig, on_failure: Callable[[], None]
+        self,
+        subscriptions: SubscriptionState,
+        lookup: OffsetLookup,
+        config: ConsumerConfig,
+        on_failure: Callable[[], None],
     ) -> None:
-        self._positions = positions
+        self._subscriptions = subscriptions
         self._lookup = lookup
         self._config = config
         self._on_failure = on_failure
@@ -47,7 +51,7 @@ class Resets:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _look_up(self, node_id: int | None, wanted: Wanted) -> None:
+    async def _look_up(self, node_id: int | None, wanted: PendingResets) -> None:
         outcomes: Outcomes = {}
         try:
             if node_id is not None:
@@ -63,11 +67,11 @@ class Resets:
                     del self._under_way[key]
         self.begin()
 
-    def _wanted(self) -> Wanted:
+    def _wanted(self) -> PendingResets:
         """What to ask ListOffsets. Where auto.offset.reset=none, the application is told instead."""
         policy = self._config.reset_timestamp(int(time.time() * 1000))
-        wanted: Wanted = {}
-        for partition, (timestamp, epoch) in self._positions.resets().items():
+        wanted: PendingResets = {}
+        for partition, (timestamp, epoch) in self._subscriptions.partitions_needing_reset().items():
             when = policy if timestamp == BY_POLICY else timestamp
             if when is None:
                 self._fail(partition, epoch, Failure(NoOffsetForPartitionError([partition]), passes=False))
@@ -75,18 +79,18 @@ class Resets:
                 wanted[partition] = when, epoch
         return wanted
 
-    def _apply(self, wanted: Wanted, outcomes: Outcomes) -> None:
+    def _apply(self, wanted: PendingResets, outcomes: Outcomes) -> None:
         for partition, outcome in outcomes.items():
             _, epoch = wanted[partition]
             if isinstance(outcome, KafkaError):
                 self._fail(partition, epoch, Failure(outcome, passes=True))
             elif outcome.offset < 0:  # no record is as young as that
-                self._positions.reset_later(partition, epoch, LATEST)
+                self._subscriptions.reset_later(partition, epoch, LATEST)
             else:
                 # The epoch is that of the record there, or of the leader at the end: it ends behind the offset in
                 # any log that is whole, so the position can be checked by it as if it were that of the record before.
-                self._positions.reset_to(partition, epoch, LogPosition(outcome.offset, outcome.leader_epoch))
+                self._subscriptions.reset_to(partition, epoch, LogPosition(outcome.offset, outcome.leader_epoch))
 
     def _fail(self, partition: TopicPartition, epoch: int, failure: Failure) -> None:
-        self._positions.fail(partition, epoch, failure)
+        self._subscriptions.fail(partition, epoch, failure)
         self._on_failure()

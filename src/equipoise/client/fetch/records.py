@@ -1,4 +1,4 @@
-"""Chunks to records, one tuple each: with numpy, which finds the parts of thousands in one pass, or one by one."""
+"""Completed fetches to records, one tuple each: numpy finds the parts of thousands in one pass, or one by one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from itertools import accumulate, islice, repeat
 from typing import NamedTuple, Self
 
-from equipoise.client.fetch.completed_fetch import Chunk, together
+from equipoise.client.fetch.completed_fetch import CompletedFetch, together
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader
@@ -40,7 +40,7 @@ _record = partial(tuple.__new__, ConsumerRecord)
 
 
 class Undecodable(NamedTuple):
-    """Where a chunk cannot be read: the offset, where reading can go on behind it, and why."""
+    """Where a completed fetch cannot be read: the offset, where reading can go on behind it, and why."""
 
     offset: int
     go_on_at: int
@@ -54,29 +54,29 @@ class Undecodable(NamedTuple):
         )
 
 
-def choose(chunk: Chunk, position: int, check_crcs: bool) -> tuple[list[Batch], Undecodable | None]:
+def choose(fetch: CompletedFetch, position: int, check_crcs: bool) -> tuple[list[Batch], Undecodable | None]:
     """The batches to read from `position` on, up to the first whose CRC is wrong."""
     batches: list[Batch] = []
-    for pos, header in chunk.deliverable(position):
+    for pos, header in fetch.deliverable(position):
         try:
             if check_crcs:
-                chunk.check(pos, header)
+                fetch.check(pos, header)
         except KafkaError as error:
             return batches, Undecodable(max(position, header.base_offset), header.last_offset + 1, error)
         batches.append((pos, header))
     return batches, None
 
 
-class Source(NamedTuple):
-    """A chunk, whose it is, and from which offset on it is to be read."""
+class Undecoded(NamedTuple):
+    """A completed fetch, whose it is, and from which offset on it is to be read."""
 
     partition: TopicPartition
-    chunk: Chunk
+    fetch: CompletedFetch
     position: int
 
 
 class Piece(NamedTuple):
-    """Records of a chunk that are at hand: `cut` makes those from `begin` to `end`. `size`: bytes held for them."""
+    """Records of a fetch that are at hand: `cut` makes those from `begin` to `end`. `size`: bytes held for them."""
 
     cut: Cut
     begin: int
@@ -88,9 +88,9 @@ Pieces = Iterator[Piece | Undecodable]
 
 
 class Reading:
-    """A chunk's records, handed out from the front, piece by piece: too many could come of it at once.
+    """A completed fetch's records, handed out from the front, piece by piece: too many could come of it at once.
 
-    `bad`: why they end before the chunk does; it is known when `is_done`. `size`: bytes held for the piece at hand."""
+    `bad`: why they end before the fetch does; it is known when `is_done`. `size`: bytes held for the piece at hand."""
 
     def __init__(self, piece: Piece, bad: Undecodable | None, more: Pieces | None = None) -> None:
         self.bad = bad
@@ -126,11 +126,11 @@ class Reading:
 _NONE = Piece(lambda which: [], 0, 0, 0)
 
 
-def read(sources: Sequence[Source], check_crcs: bool) -> list[Reading]:
-    """Each chunk's records. They are looked for together: numpy's calls cost the same for a thousand as for ten.
+def read(sources: Sequence[Undecoded], check_crcs: bool) -> list[Reading]:
+    """The records of each. They are looked for together: numpy's calls cost the same for a thousand as for ten.
 
     If that cannot be, because one is broken or all are too much together, only the first is read."""
-    chosen = [choose(one.chunk, one.position, check_crcs) for one in sources]
+    chosen = [choose(one.fetch, one.position, check_crcs) for one in sources]
     records = sum(header.record_count for batches, _ in chosen for _, header in batches)
     if records >= _FEW or len(sources) > 1:
         try:
@@ -142,8 +142,8 @@ def read(sources: Sequence[Source], check_crcs: bool) -> list[Reading]:
     return [Reading.of(one_way(sources[0], *chosen[0]))]
 
 
-def _together(sources: Sequence[Source], chosen: Sequence[tuple[list[Batch], Undecodable | None]]) -> list[Reading]:
-    whole, begins = together([one.chunk for one in sources])
+def _together(sources: Sequence[Undecoded], chosen: Sequence[tuple[list[Batch], Undecodable | None]]) -> list[Reading]:
+    whole, begins = together([one.fetch for one in sources])
     batches, first = [], []
     for one, (mine, _), begin in zip(sources, chosen, begins, strict=True):
         batches += [(begin + pos, header) for pos, header in mine]
@@ -160,13 +160,13 @@ def _together(sources: Sequence[Source], chosen: Sequence[tuple[list[Batch], Und
     ]
 
 
-def _slices(source: Source, batches: Sequence[Batch], bad: Undecodable | None) -> Pieces:
+def _slices(source: Undecoded, batches: Sequence[Batch], bad: Undecodable | None) -> Pieces:
     """Batch by batch, and never too many records at once; from where one is broken, one by one, which tells where."""
     reached = source.position
     for number, batch in enumerate(batches):
         epoch = batch[1].partition_leader_epoch
         try:
-            for data, rows in read_slices(source.chunk.data, [batch], source.position):
+            for data, rows in read_slices(source.fetch.data, [batch], source.position):
                 count = len(rows.offset)
                 found = _Rows(data, rows, [epoch] * count)
                 reached = int(rows.offset[-1]) + 1 if count else reached
@@ -178,13 +178,13 @@ def _slices(source: Source, batches: Sequence[Batch], bad: Undecodable | None) -
         yield bad
 
 
-def one_by_one(source: Source, batches: Sequence[Batch], bad: Undecodable | None) -> Pieces:
+def one_by_one(source: Undecoded, batches: Sequence[Batch], bad: Undecodable | None) -> Pieces:
     found: list[ConsumerRecord] = []
     size = 0
     for pos, header in batches:
         kind, epoch, reached = int(header.is_log_append_time), header.partition_leader_epoch, header.base_offset
         try:
-            for records in read_some(source.chunk.data, pos, header):
+            for records in read_some(source.fetch.data, pos, header):
                 mine = [
                     _record(
                         (*source.partition, one.offset, one.timestamp, kind, one.key, one.value, one.headers, epoch)

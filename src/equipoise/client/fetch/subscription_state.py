@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from equipoise.client.fetch.completed_fetch import Chunk
+from equipoise.client.fetch.completed_fetch import CompletedFetch
 from equipoise.client.metadata.leader_epochs import NO_EPOCH, LogPosition, Truncation
 from equipoise.member.commits import OffsetAndMetadata
 from equipoise.member.partitions import TopicPartition, listed
@@ -84,12 +84,11 @@ class Failure(NamedTuple):
     passes: bool
 
 
-class Tracked:
+class TopicPartitionState:
     """One assigned partition. Under the lock of its `Positions`, all of it."""
 
     __slots__ = (
-        "checked_epoch",
-        "chunks",
+        "completed_fetches",
         "epoch",
         "failure",
         "failures",
@@ -109,6 +108,7 @@ class Tracked:
         "reset",
         "retry_at",
         "topic_id",
+        "validated_epoch",
     )
 
     def __init__(self, partition: TopicPartition, epoch: int) -> None:
@@ -117,12 +117,12 @@ class Tracked:
         self.position: int | None = None  # of the next record for the application
         self.fetch_offset = -1  # of the next fetch: behind what is queued
         self.offset_epoch = NO_EPOCH  # the leader epoch of the last record before what is queued
-        self.checked_epoch = NO_EPOCH  # of the leader whose log is known to hold all before `fetch_offset`
+        self.validated_epoch = NO_EPOCH  # of the leader whose log is known to hold all before `fetch_offset`
         self.topic_id = ZERO_UUID  # of the topic in which the position is one
         self.reset: int | None = None  # the timestamp to seek to, if it is to be looked up
         self.is_paused = False
         self.is_held = False  # fetched, but not for the application yet
-        self.chunks: deque[Chunk] = deque()
+        self.completed_fetches: deque[CompletedFetch] = deque()
         self.queued_bytes = 0
         self.failure: Failure | None = None
         self.in_flight = 0  # the number of the fetch that is under way; 0: none
@@ -137,17 +137,19 @@ class Tracked:
         """The application's."""
         if self.position is None:
             return None
-        epoch = self.chunks[0].epoch_before(self.position) if self.chunks else None
+        epoch = self.completed_fetches[0].epoch_before(self.position) if self.completed_fetches else None
         return LogPosition(self.position, self.offset_epoch if epoch is None else epoch)
 
     @property
     def fetch_position(self) -> LogPosition:
-        return LogPosition(self.fetch_offset, self.chunks[-1].last_epoch if self.chunks else self.offset_epoch)
+        return LogPosition(
+            self.fetch_offset, self.completed_fetches[-1].last_epoch if self.completed_fetches else self.offset_epoch
+        )
 
     @property
     def is_ready(self) -> bool:
         """Whether there is something for the application."""
-        return not (self.is_paused or self.is_held) and (bool(self.chunks) or self.failure is not None)
+        return not (self.is_paused or self.is_held) and (bool(self.completed_fetches) or self.failure is not None)
 
     @property
     def is_fetchable(self) -> bool:
@@ -165,14 +167,15 @@ class Tracked:
         return self.fetch_offset < self.high_watermark or self.high_watermark < 0
 
 
-class Positions:
+class SubscriptionState:
     """`on_change` is called, by whichever thread, when there may be something to fetch or to look up."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         self.lock = threading.Lock()
         self.on_change = on_change
-        self.tracked: dict[TopicPartition, Tracked] = {}
-        self.ready: dict[TopicPartition, Tracked] = {}  # those with chunks or a failure, whose turn comes first first
+        self.assignment: dict[TopicPartition, TopicPartitionState] = {}
+        # Those with completed fetches or a failure; the first has the next turn.
+        self.ready: dict[TopicPartition, TopicPartitionState] = {}
         self.queued_bytes = 0
         self.is_short_of_room = False  # something was not fetched because too much is queued
         self._epochs = itertools.count(1)
@@ -181,15 +184,15 @@ class Positions:
 
     def assigned(self) -> frozenset[TopicPartition]:
         with self.lock:
-            return frozenset(self.tracked)
+            return frozenset(self.assignment)
 
     def assign(self, added: Iterable[TopicPartition], *, held: bool = False) -> None:
         """These too, from now on. They have no position yet: see `needs_position`. For `held` see `hold`."""
         with self.lock:
             for partition in added:
-                if partition not in self.tracked:
-                    tracked = self.tracked[partition] = Tracked(partition, next(self._epochs))
-                    tracked.is_held = held
+                if partition not in self.assignment:
+                    state = self.assignment[partition] = TopicPartitionState(partition, next(self._epochs))
+                    state.is_held = held
         self.on_change()
 
     def hold(self, held: Iterable[TopicPartition], released: Iterable[TopicPartition]) -> None:
@@ -197,18 +200,18 @@ class Positions:
         with self.lock:
             for partitions, is_held in ((held, True), (released, False)):
                 for partition in partitions:
-                    tracked = self.tracked.get(partition)
-                    if tracked is not None:
-                        tracked.is_held = is_held
+                    state = self.assignment.get(partition)
+                    if state is not None:
+                        state.is_held = is_held
 
     def revoke(self, removed: Iterable[TopicPartition]) -> None:
         """Not these any more, nor what was fetched of them."""
         with self.lock:
             for partition in removed:
-                tracked = self.tracked.pop(partition, None)
-                if tracked is not None:
-                    self._clear(tracked)
-                    tracked.epoch = 0
+                state = self.assignment.pop(partition, None)
+                if state is not None:
+                    self._clear(state)
+                    state.epoch = 0
         self.on_change()
 
     # -- positions
@@ -221,14 +224,14 @@ class Positions:
     def positions(self) -> dict[TopicPartition, int]:
         """All that are known."""
         with self.lock:
-            return {key: one.position for key, one in self.tracked.items() if one.position is not None}
+            return {key: one.position for key, one in self.assignment.items() if one.position is not None}
 
     def consumed(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
         """Of these partitions, or of all, what is known, as it is committed: with the epoch by which the next owner can
         check it."""
         with self.lock:
-            chosen = self.tracked if partitions is None else [one for one in partitions if one in self.tracked]
-            found = {key: self.tracked[key].log_position for key in chosen}
+            chosen = self.assignment if partitions is None else [one for one in partitions if one in self.assignment]
+            found = {key: self.assignment[key].log_position for key in chosen}
         return {
             key: OffsetAndMetadata(one.offset, "", one.leader_epoch)
             for key, one in found.items()
@@ -240,7 +243,7 @@ class Positions:
         with self.lock:
             return {
                 key: one.epoch
-                for key, one in self.tracked.items()
+                for key, one in self.assignment.items()
                 if one.position is None and one.reset is None and one.failure is None
             }
 
@@ -259,13 +262,13 @@ class Positions:
         had the epoch in `lacking`: others may have had it meanwhile."""
         with self.lock:
             for partition, epoch in lacking.items():
-                tracked = self.tracked.get(partition)
-                if tracked is None or tracked.epoch != epoch:
+                state = self.assignment.get(partition)
+                if state is None or state.epoch != epoch:
                     continue
                 if partition in committed:
-                    self._move(tracked, *committed[partition])
+                    self._move(state, *committed[partition])
                 else:
-                    self.look_up(tracked, BY_POLICY)
+                    self.look_up(state, BY_POLICY)
         self.on_change()
 
     def request_reset(self, partitions: Iterable[TopicPartition], timestamp: int = BY_POLICY) -> None:
@@ -275,39 +278,39 @@ class Positions:
                 self.look_up(self._find(partition), timestamp)
         self.on_change()
 
-    def resets(self) -> dict[TopicPartition, tuple[int, int]]:
+    def partitions_needing_reset(self) -> dict[TopicPartition, tuple[int, int]]:
         """Timestamp and epoch of those that are to be looked up now."""
         with self.lock:
             return {
                 key: (one.reset, one.epoch)
-                for key, one in self.tracked.items()
+                for key, one in self.assignment.items()
                 if one.reset is not None and one.failure is None
             }
 
     def reset_to(self, partition: TopicPartition, epoch: int, at: LogPosition) -> None:
         """Takes effect if nothing else has happened to the partition since it had this epoch."""
         with self.lock:
-            tracked = self.tracked.get(partition)
-            if tracked is None or tracked.epoch != epoch:
+            state = self.assignment.get(partition)
+            if state is None or state.epoch != epoch:
                 return
-            self._move(tracked, *at)
+            self._move(state, *at)
         self.on_change()
 
     def reset_later(self, partition: TopicPartition, epoch: int, timestamp: int) -> None:
         """To be looked up by another timestamp."""
         with self.lock:
-            tracked = self.tracked.get(partition)
-            if tracked is not None and tracked.epoch == epoch:
-                tracked.reset = timestamp
+            state = self.assignment.get(partition)
+            if state is not None and state.epoch == epoch:
+                state.reset = timestamp
 
     def fail(self, partition: TopicPartition, epoch: int, failure: Failure) -> None:
         """Tells the application when it comes to this partition. Unless it passes, only a seek goes on from there."""
         with self.lock:
-            tracked = self.tracked.get(partition)
-            if tracked is not None and tracked.epoch == epoch:
-                tracked.reset = tracked.reset if failure.passes else None
-                tracked.failure = failure
-                self.ready[partition] = tracked
+            state = self.assignment.get(partition)
+            if state is not None and state.epoch == epoch:
+                state.reset = state.reset if failure.passes else None
+                state.failure = failure
+                self.ready[partition] = state
 
     # -- pauses
 
@@ -321,13 +324,13 @@ class Positions:
 
     def paused(self) -> frozenset[TopicPartition]:
         with self.lock:
-            return frozenset(key for key, one in self.tracked.items() if one.is_paused)
+            return frozenset(key for key, one in self.assignment.items() if one.is_paused)
 
     def _set_paused(self, partitions: Iterable[TopicPartition], is_paused: bool) -> None:
         with self.lock:
             found = [self._find(partition) for partition in partitions]
-            for tracked in found:
-                tracked.is_paused = is_paused
+            for state in found:
+                state.is_paused = is_paused
 
     # -- what the broker says of them
 
@@ -339,80 +342,80 @@ class Positions:
     def lag(self, partition: TopicPartition, *, committed_only: bool) -> int | None:
         """Records from the position to the end, as of the last fetch; None: not known yet."""
         with self.lock:
-            tracked = self._find(partition)
-            end = tracked.last_stable_offset if committed_only else tracked.high_watermark
-            return None if end < 0 or tracked.position is None else max(0, end - tracked.position)
+            state = self._find(partition)
+            end = state.last_stable_offset if committed_only else state.high_watermark
+            return None if end < 0 or state.position is None else max(0, end - state.position)
 
     # -- under the lock, for those who fetch and take
 
     def takeable_bytes(self) -> int:
         """What is queued and can be taken now. What is paused may lie for ever, and must not stop the others."""
-        lying = sum(one.queued_bytes for one in self.tracked.values() if one.is_paused or one.is_held)
+        lying = sum(one.queued_bytes for one in self.assignment.values() if one.is_paused or one.is_held)
         return self.queued_bytes - lying
 
-    def add_chunk(self, tracked: Tracked, chunk: Chunk) -> None:
-        tracked.chunks.append(chunk)
-        tracked.fetch_offset = chunk.next_offset
-        tracked.queued_bytes += chunk.size
-        self.queued_bytes += chunk.size
-        self.ready.setdefault(tracked.partition, tracked)
+    def add_completed_fetch(self, state: TopicPartitionState, fetch: CompletedFetch) -> None:
+        state.completed_fetches.append(fetch)
+        state.fetch_offset = fetch.next_offset
+        state.queued_bytes += fetch.size
+        self.queued_bytes += fetch.size
+        self.ready.setdefault(state.partition, state)
 
-    def pop_chunk(self, tracked: Tracked) -> None:
+    def pop_completed_fetch(self, state: TopicPartitionState) -> None:
         """The first is read: the position goes behind it."""
-        chunk = tracked.chunks.popleft()
-        tracked.position, tracked.offset_epoch = chunk.next_offset, chunk.last_epoch
-        tracked.queued_bytes -= chunk.size
-        self.queued_bytes -= chunk.size
-        if not tracked.chunks and tracked.failure is None:
-            del self.ready[tracked.partition]
+        fetch = state.completed_fetches.popleft()
+        state.position, state.offset_epoch = fetch.next_offset, fetch.last_epoch
+        state.queued_bytes -= fetch.size
+        self.queued_bytes -= fetch.size
+        if not state.completed_fetches and state.failure is None:
+            del self.ready[state.partition]
 
-    def stop_at(self, tracked: Tracked, offset: int, error: KafkaError) -> None:
+    def stop_at(self, state: TopicPartitionState, offset: int, error: KafkaError) -> None:
         """Nothing is read from there on, until the application seeks."""
-        self._move(tracked, offset)
-        tracked.failure = Failure(error, passes=False)
-        self.ready[tracked.partition] = tracked
+        self._move(state, offset)
+        state.failure = Failure(error, passes=False)
+        self.ready[state.partition] = state
 
-    def drop_queued(self, tracked: Tracked) -> None:
+    def drop_queued(self, state: TopicPartitionState) -> None:
         """What was fetched is fetched again, from the application's position on."""
-        at = tracked.log_position
+        at = state.log_position
         assert at is not None
-        self._move(tracked, *at)
+        self._move(state, *at)
 
-    def go_back(self, tracked: Tracked, to: LogPosition) -> None:
-        self._move(tracked, *to)
+    def go_back(self, state: TopicPartitionState, to: LogPosition) -> None:
+        self._move(state, *to)
 
-    def look_up(self, tracked: Tracked, timestamp: int) -> None:
-        self._move(tracked, None)
-        tracked.reset = timestamp
+    def look_up(self, state: TopicPartitionState, timestamp: int) -> None:
+        self._move(state, None)
+        state.reset = timestamp
 
-    def told(self, tracked: Tracked) -> Failure:
+    def told(self, state: TopicPartitionState) -> Failure:
         """The failure, now that the application hears of it."""
-        failure = tracked.failure
+        failure = state.failure
         assert failure is not None
         if failure.passes:
-            tracked.failure = None
-            del self.ready[tracked.partition]
+            state.failure = None
+            del self.ready[state.partition]
         return failure
 
-    def _find(self, partition: TopicPartition) -> Tracked:
-        tracked = self.tracked.get(partition)
-        if tracked is None:
+    def _find(self, partition: TopicPartition) -> TopicPartitionState:
+        state = self.assignment.get(partition)
+        if state is None:
             raise UsageError(
-                f"{partition} is not assigned to this consumer; it has {listed(self.tracked) or 'nothing'}"
+                f"{partition} is not assigned to this consumer; it has {listed(self.assignment) or 'nothing'}"
             )
-        return tracked
+        return state
 
-    def _move(self, tracked: Tracked, offset: int | None, leader_epoch: int = NO_EPOCH) -> None:
-        self._clear(tracked)
-        tracked.epoch = next(self._epochs)
-        tracked.position = offset
-        tracked.fetch_offset = -1 if offset is None else offset
-        tracked.offset_epoch, tracked.checked_epoch = leader_epoch, NO_EPOCH
-        tracked.reset = tracked.failure = None
-        tracked.failures, tracked.retry_at, tracked.in_flight = 0, 0.0, 0
+    def _move(self, state: TopicPartitionState, offset: int | None, leader_epoch: int = NO_EPOCH) -> None:
+        self._clear(state)
+        state.epoch = next(self._epochs)
+        state.position = offset
+        state.fetch_offset = -1 if offset is None else offset
+        state.offset_epoch, state.validated_epoch = leader_epoch, NO_EPOCH
+        state.reset = state.failure = None
+        state.failures, state.retry_at, state.in_flight = 0, 0.0, 0
 
-    def _clear(self, tracked: Tracked) -> None:
-        self.ready.pop(tracked.partition, None)
-        self.queued_bytes -= tracked.queued_bytes
-        tracked.chunks.clear()
-        tracked.queued_bytes = 0
+    def _clear(self, state: TopicPartitionState) -> None:
+        self.ready.pop(state.partition, None)
+        self.queued_bytes -= state.queued_bytes
+        state.completed_fetches.clear()
+        state.queued_bytes = 0

@@ -15,9 +15,9 @@ from equipoise.client.fetch.subscription_state import (
     BY_POLICY,
     Failure,
     LogTruncationError,
-    Positions,
+    SubscriptionState,
+    TopicPartitionState,
     TopicReplacedError,
-    Tracked,
 )
 from equipoise.client.metadata.cluster import Cluster, Leader
 from equipoise.client.metadata.leader_epochs import (
@@ -42,7 +42,7 @@ _STALE_LOOKS = 12  # at metadata older than what was read, before a leader is as
 class Unvalidated(NamedTuple):
     """A position that a leader is asked about, for which epoch of its reader. `number` is that of the request."""
 
-    tracked: Tracked
+    state: TopicPartitionState
     number: int
     epoch: int
     position: LogPosition
@@ -50,7 +50,7 @@ class Unvalidated(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        return self.tracked.epoch == self.epoch and self.tracked.fetch_position == self.position
+        return self.state.epoch == self.epoch and self.state.fetch_position == self.position
 
 
 Unvalidateds = Mapping[TopicPartition, Unvalidated]
@@ -59,23 +59,23 @@ Unvalidateds = Mapping[TopicPartition, Unvalidated]
 class Validation:
     """All under the lock of the positions, but for `ask`."""
 
-    def __init__(self, positions: Positions, cluster: Cluster, config: ConsumerConfig) -> None:
-        self._positions = positions
+    def __init__(self, subscriptions: SubscriptionState, cluster: Cluster, config: ConsumerConfig) -> None:
+        self._subscriptions = subscriptions
         self._cluster = cluster
         self._has_policy = config.auto_offset_reset != "none"
 
-    def is_valid(self, tracked: Tracked, leader: Leader) -> bool:
+    def is_valid(self, state: TopicPartitionState, leader: Leader) -> bool:
         """Whether the position may be fetched from this leader. If not, it is validated first."""
-        if needs_validation(tracked.fetch_position, tracked.checked_epoch, leader.epoch):
+        if needs_validation(state.fetch_position, state.validated_epoch, leader.epoch):
             return False
-        tracked.checked_epoch = leader.epoch
+        state.validated_epoch = leader.epoch
         return True
 
-    def is_stale(self, tracked: Tracked, leader: Leader) -> bool:
+    def is_stale(self, state: TopicPartitionState, leader: Leader) -> bool:
         """Whether the metadata is older than what was read: that leader does not lead any more, and does not know it.
 
         Metadata that stays so is believed in the end: the epochs of a topic made anew begin at 0."""
-        return leader.epoch < tracked.fetch_position.leader_epoch and tracked.failures < _STALE_LOOKS
+        return leader.epoch < state.fetch_position.leader_epoch and state.failures < _STALE_LOOKS
 
     async def ask(self, node_id: int, unvalidated: Unvalidateds) -> EpochAnswers:
         """What the leader says of these positions. KafkaConnectionError: it says nothing."""
@@ -85,26 +85,26 @@ class Validation:
     def complete(self, asked: Unvalidated, answer: EpochEnd | KafkaError) -> bool:
         """True if the application has something to hear (SubscriptionState.maybeCompleteValidation)."""
         if isinstance(answer, KafkaError):
-            return self._fail(asked.tracked, Failure(answer, passes=True))
+            return self._fail(asked.state, Failure(answer, passes=True))
         truncation = find_truncation(asked.position, answer)
         if truncation is not None:
-            return self.truncated(asked.tracked, truncation)
-        asked.tracked.checked_epoch, asked.tracked.failures = asked.leader.epoch, 0
+            return self.truncated(asked.state, truncation)
+        asked.state.validated_epoch, asked.state.failures = asked.leader.epoch, 0
         return False
 
-    def truncated(self, tracked: Tracked, truncation: Truncation) -> bool:
+    def truncated(self, state: TopicPartitionState, truncation: Truncation) -> bool:
         """The leader lacks records before the position. True if the application has something to hear.
 
         What is queued and not taken is dropped first: perhaps nothing is lost of what the application has seen."""
-        if tracked.chunks:
-            self._positions.drop_queued(tracked)
+        if state.completed_fetches:
+            self._subscriptions.drop_queued(state)
             return False
         (offset, _), divergent = truncation
         if not self._has_policy:
-            return self._fail(tracked, Failure(LogTruncationError(tracked.partition, truncation), passes=False))
+            return self._fail(state, Failure(LogTruncationError(state.partition, truncation), passes=False))
         if divergent is None:
             self._look_up(
-                tracked,
+                state,
                 "%s has lost records before offset %d, and its leader cannot tell from where on: auto.offset.reset "
                 "decides where to go on",
                 offset,
@@ -113,45 +113,45 @@ class Validation:
             log.warning(
                 "%s has lost offsets %d to %d, which were read already: its new leader never had them. Reading goes "
                 "on at %d, with what stands there now. unclean.leader.election.enable=false prevents such losses",
-                tracked.partition,
+                state.partition,
                 divergent.offset,
                 offset - 1,
                 divergent.offset,
             )
-            self._positions.go_back(tracked, divergent)
+            self._subscriptions.go_back(state, divergent)
         return False
 
     def check_topics(self) -> bool:
         """Whose topic is another one now, under the same name. True if the application has something to hear."""
         is_told = False
-        for tracked in self._positions.tracked.values():
-            topic = self._cluster.topics.get(tracked.partition.topic)
-            if topic is not None and is_recreated(tracked.topic_id, topic.topic_id):
-                tracked.topic_id = topic.topic_id
-                is_told |= self._recreated(tracked)
+        for state in self._subscriptions.assignment.values():
+            topic = self._cluster.topics.get(state.partition.topic)
+            if topic is not None and is_recreated(state.topic_id, topic.topic_id):
+                state.topic_id = topic.topic_id
+                is_told |= self._recreated(state)
         return is_told
 
-    def _recreated(self, tracked: Tracked) -> bool:
-        if tracked.position is None:
+    def _recreated(self, state: TopicPartitionState) -> bool:
+        if state.position is None:
             return False
         if not self._has_policy:
-            error = TopicReplacedError(tracked.partition, tracked.position)
-            self._positions.look_up(tracked, BY_POLICY)
-            return self._fail(tracked, Failure(error, passes=False))
+            error = TopicReplacedError(state.partition, state.position)
+            self._subscriptions.look_up(state, BY_POLICY)
+            return self._fail(state, Failure(error, passes=False))
         self._look_up(
-            tracked,
+            state,
             "%s: its topic was deleted and created anew, so that offset %d means nothing any more: auto.offset.reset "
             "decides where to begin",
-            tracked.position,
+            state.position,
         )
         return False
 
-    def _look_up(self, tracked: Tracked, words: str, offset: int) -> None:
-        log.warning(words, tracked.partition, offset)
-        self._positions.look_up(tracked, BY_POLICY)
+    def _look_up(self, state: TopicPartitionState, words: str, offset: int) -> None:
+        log.warning(words, state.partition, offset)
+        self._subscriptions.look_up(state, BY_POLICY)
 
-    def _fail(self, tracked: Tracked, failure: Failure) -> bool:
-        tracked.failure = failure
-        tracked.reset = tracked.reset if failure.passes else None
-        self._positions.ready.setdefault(tracked.partition, tracked)
+    def _fail(self, state: TopicPartitionState, failure: Failure) -> bool:
+        state.failure = failure
+        state.reset = state.reset if failure.passes else None
+        self._subscriptions.ready.setdefault(state.partition, state)
         return True

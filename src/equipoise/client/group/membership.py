@@ -16,12 +16,13 @@ from functools import partial
 
 from equipoise.assignors import Assignor, Topic, assignor_named
 from equipoise.client.consumer.config import ConsumerConfig
-from equipoise.client.metadata.cluster import Cluster, Snapshot, Wanted
+from equipoise.client.metadata.cluster import Cluster, Snapshot
 from equipoise.client.net.api_versions import address_of, error_from
-from equipoise.client.net.complaints import Complaint
 from equipoise.client.net.hedging import while_in_charge
+from equipoise.client.net.lasting_warnings import LastingWarning
 from equipoise.client.net.pool import Purpose
 from equipoise.member import Member, MemberConfig, Node, Send, Step
+from equipoise.member.subscription import TopicsOfInterest
 from equipoise.wire.apis import APIS
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.errors import EquipoiseError
@@ -78,9 +79,9 @@ class Membership:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._wanted: Wanted = frozenset()
+        self._wanted: TopicsOfInterest = frozenset()
         self._is_closed = False
-        self._lost = Complaint(self._tell_lost)
+        self._lost = LastingWarning(self._tell_lost)
         self._why_lost = ""
 
     def act(self, act: Callable[[Member, int], Step]) -> None:
@@ -97,7 +98,7 @@ class Membership:
     def _is_earlier(self, deadline: int | None) -> bool:
         return deadline is not None and (self._timer_at is None or deadline < self._timer_at)
 
-    def _follow(self, sends: list[Send], deadline: int | None, wanted: Wanted) -> None:
+    def _follow(self, sends: list[Send], deadline: int | None, wanted: TopicsOfInterest) -> None:
         if self._is_closed:
             return
         for send in sends:
@@ -186,7 +187,7 @@ class Membership:
         before, now = address_of(coordinator.host, coordinator.port), address_of(found.host, found.port)
         return f"{before} does not answer, and {now} is the coordinator by now"
 
-    def learn(self, topics: Snapshot, wanted: Wanted) -> None:
+    def learn(self, topics: Snapshot, wanted: TopicsOfInterest) -> None:
         """The cluster's news. Internal topics are for those who name them."""
         hide = self._cluster.config.exclude_internal_topics and wanted is None
         known = {

@@ -16,11 +16,13 @@ from typing import NamedTuple
 
 from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.client.net.api_versions import KafkaConnectionError, Response, error_from, parse_bootstrap_servers
-from equipoise.client.net.complaints import Complaint, Complaints
 from equipoise.client.net.connection import AsyncConnection
 from equipoise.client.net.hedging import PATIENCE_S, first_answer, while_in_charge
-from equipoise.client.net.pool import Address, Backoff, Line, Lines, Purpose
+from equipoise.client.net.lasting_warnings import LastingWarning, LastingWarnings
+from equipoise.client.net.pool import Backoff, ConnectionPool, PooledConnection, Purpose
+from equipoise.member import Node
 from equipoise.member.partitions import TopicPartition
+from equipoise.member.subscription import TopicsOfInterest
 from equipoise.wire.apis.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -37,17 +39,6 @@ NO_LEADER = -1
 _LASTING = {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
-class Node(NamedTuple):
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
-
-    @property
-    def address(self) -> Address:
-        return self.host, self.port
-
-
 class Leader(NamedTuple):
     node_id: int
     epoch: int
@@ -62,8 +53,7 @@ class TopicInfo:
 
 
 Snapshot = Mapping[str, TopicInfo]
-Wanted = frozenset[str] | None  # None: all topics
-OnMetadata = Callable[[Snapshot, Wanted], None]
+OnMetadata = Callable[[Snapshot, TopicsOfInterest], None]
 
 
 class Cluster:
@@ -84,16 +74,16 @@ class Cluster:
         self._leaders: dict[TopicPartition, Leader] = {}
         self._names: dict[bytes, str] = {}
         self._racks: dict[int, str] = {}  # also of brokers that are away at the moment
-        self._lines = Lines(config)
-        self._wanted: Wanted = frozenset()
+        self._pool = ConnectionPool(config)
+        self._wanted: TopicsOfInterest = frozenset()
         self._also: frozenset[str] = frozenset()
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._is_asked = self._is_urgent = False
         self._news = asyncio.Event()  # that one of the two was set
         self._last_attempt = 0.0
-        self._unreachable = Complaint(self._tell_unreachable)
-        self._missing = Complaints(self._tell_missing)
-        self._leaderless = Complaints(self._tell_leaderless)
+        self._unreachable = LastingWarning(self._tell_unreachable)
+        self._missing = LastingWarnings(self._tell_missing)
+        self._leaderless = LastingWarnings(self._tell_leaderless)
         self._awaited: list[asyncio.Future[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -107,7 +97,7 @@ class Cluster:
         self._unreachable.end()
         self._missing.keep(set())
         self._leaderless.keep(set())
-        self._lines.close()
+        self._pool.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for waiter in self._awaited:
             waiter.cancel()
@@ -171,25 +161,27 @@ class Cluster:
         node = self.nodes.get(node_id)
         if node is None:
             raise KafkaConnectionError(f"the cluster's metadata knows no broker {node_id}; it may be down")
-        return await self._lines.line(purpose, node.address).connection()
+        return await self._pool.get(purpose, node.address).connection()
 
     async def coordinator_connection(
         self, host: str, port: int, purpose: Purpose = Purpose.COORDINATOR
     ) -> AsyncConnection:
-        """Lines that only the group uses: a parked JoinGroup holds up whatever comes behind it."""
-        return await self._lines.line(purpose, (host, port)).connection()
+        """Connections that only the group uses: a parked JoinGroup holds up whatever comes behind it."""
+        return await self._pool.get(purpose, (host, port)).connection()
 
     async def ask(self, request: Message, response: type[Response], timeout: float | None = None) -> Response:
         """The answer of whichever broker is first: known ones and those of bootstrap.servers are asked one after the
         other, the next when one fails or is silent for a while. Raises KafkaConnectionError when all have failed."""
         limit = self.config.request_timeout_ms / 1000 if timeout is None else timeout
         addresses = dict.fromkeys([node.address for node in self.nodes.values()] + self._bootstrap)
-        lines = sorted((self._lines.line(Purpose.QUESTIONS, one) for one in addresses), key=lambda line: line.trust)
+        pooled = sorted(
+            (self._pool.get(Purpose.QUESTIONS, address) for address in addresses), key=lambda one: one.trust
+        )
 
-        async def ask(line: Line) -> Response:
-            return await (await line.connection()).send(request, response, limit)
+        async def ask(one: PooledConnection) -> Response:
+            return await (await one.connection()).send(request, response, limit)
 
-        return await first_answer([partial(ask, line) for line in lines], PATIENCE_S)
+        return await first_answer([partial(ask, one) for one in pooled], PATIENCE_S)
 
     async def leader_answer(
         self, node_id: int, partitions: Iterable[TopicPartition], request: Message, response: type[Response]
@@ -354,7 +346,7 @@ class Cluster:
         longest = self.config.connections_max_idle_ms / 1000
         while longest >= 0:
             await asyncio.sleep(max(longest / 4, 0.01))
-            self._lines.close_idle(asyncio.get_running_loop().time() - longest)
+            self._pool.close_idle(asyncio.get_running_loop().time() - longest)
 
 
 def _release(waiters: list[asyncio.Future[None]]) -> None:

@@ -42,7 +42,7 @@ class Frame(NamedTuple):
     view: memoryview  # while it lives, nobody fills the buffer anew
 
 
-class Agreement:
+class ApiVersions:
     """One connection's numbering of requests, and, once the handshake is done, what its broker serves."""
 
     def __init__(self, address: str, client_id: str) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 
 from equipoise.client.net.api_versions import (
     SIZE,
-    Agreement,
+    ApiVersions,
     Frame,
     KafkaConnectionError,
     Response,
@@ -33,7 +33,7 @@ from equipoise.wire.schema import Message
 __all__ = ["Connection", "KafkaConnectionError", "error_from"]
 
 
-class Asked(NamedTuple):
+class InFlightRequest(NamedTuple):
     """A request that is under way."""
 
     api_key: int
@@ -46,7 +46,7 @@ class Connection:
 
     def __init__(self, host: str, port: int, *, client_id: str = "equipoise", timeout: float = 30.0) -> None:
         self.address = address_of(host, port)
-        self._agreement = Agreement(self.address, client_id)
+        self._api_versions = ApiVersions(self.address, client_id)
         self.timeout = timeout
         self._socket = self._connect(host, port)
         try:
@@ -59,12 +59,12 @@ class Connection:
         """The answer to `request`, in the highest version that both sides know."""
         return self.answer(self.ask(request), response)
 
-    def ask(self, request: Message, newest: int | None = None) -> Asked:
+    def ask(self, request: Message, newest: int | None = None) -> InFlightRequest:
         """Sends `request`, in no newer version than `newest`. Each `answer` is taken in the order of asking."""
         version = self.version(type(request))
         return self._ask(request, version if newest is None else min(version, newest))
 
-    def answer(self, asked: Asked, response: type[Response]) -> Response:
+    def answer(self, asked: InFlightRequest, response: type[Response]) -> Response:
         return decode_answer(response, asked.version, self._receive_answer(asked))
 
     @property
@@ -87,7 +87,7 @@ class Connection:
 
     def version(self, request: type[Message]) -> int:
         """The version in which `request` would be sent. UsageError: the broker serves none that we know."""
-        return self._agreement.version(request)
+        return self._api_versions.version(request)
 
     def close(self) -> None:
         self._socket.close()
@@ -109,23 +109,23 @@ class Connection:
         return connected
 
     def _handshake(self) -> None:
-        for request, version in self._agreement.proposals():
-            if self._agreement.conclude(self._receive_answer(self._ask(request, version)), version):
+        for request, version in self._api_versions.proposals():
+            if self._api_versions.conclude(self._receive_answer(self._ask(request, version)), version):
                 return
 
     # -- frames
 
-    def _ask(self, request: Message, version: int) -> Asked:
-        correlation_id, data = self._agreement.encode(request, version)
+    def _ask(self, request: Message, version: int) -> InFlightRequest:
+        correlation_id, data = self._api_versions.encode(request, version)
         with self._closing_on_failure(request.api_key):
             self._socket.settimeout(self.timeout)
             self._socket.sendall(data)
-        return Asked(request.api_key, version, correlation_id)
+        return InFlightRequest(request.api_key, version, correlation_id)
 
-    def _receive_answer(self, asked: Asked) -> Frame:
+    def _receive_answer(self, asked: InFlightRequest) -> Frame:
         with self._closing_on_failure(asked.api_key):
             frame = self._receive_frame(time.monotonic() + self.timeout)
-            return self._agreement.open(frame, *asked)
+            return self._api_versions.open(frame, *asked)
 
     @contextmanager
     def _closing_on_failure(self, api_key: int) -> Iterator[None]:
@@ -147,7 +147,7 @@ class Connection:
 
     def _receive_frame(self, deadline: float) -> bytearray:
         (size,) = SIZE.unpack(self._receive(SIZE.size, deadline))
-        self._agreement.check_size(size)
+        self._api_versions.check_size(size)
         return self._receive(size, deadline)
 
     def _receive(self, size: int, deadline: float) -> bytearray:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self, cast
 
 from equipoise.client.net.api_versions import (
     SIZE,
-    Agreement,
+    ApiVersions,
     Frame,
     KafkaConnectionError,
     Response,
@@ -66,7 +66,7 @@ def _resized(buffer: bytearray, size: int) -> bool:
     return True
 
 
-class _Waiter(NamedTuple):
+class _InFlightRequest(NamedTuple):
     """A request under way."""
 
     request: type[Message]
@@ -83,10 +83,10 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self.address = address
         self.last_used = 0.0
         self.is_closed = False
-        self._agreement = Agreement(address, client_id)
+        self._api_versions = ApiVersions(address, client_id)
         self._transport = cast(asyncio.Transport, None)
         self._loop = asyncio.get_running_loop()
-        self._waiters: deque[_Waiter] = deque()
+        self._in_flight: deque[_InFlightRequest] = deque()
         self._shared = memoryview(bytearray(_RECEIVE_BUFFER))
         self._head = b""  # the first bytes of a frame whose size is not known yet
         self._buffers = _Buffers()
@@ -132,35 +132,35 @@ class AsyncConnection(asyncio.BufferedProtocol):
         version = min(self.version(type(request)), newest)
         if self.is_closed:
             raise KafkaConnectionError(f"{self.address}: the connection is closed; connect again")
-        self._transport.write(self._agreement.encode(request, version)[1])
+        self._transport.write(self._api_versions.encode(request, version)[1])
         self.last_used = self._loop.time()
         while self._transport.get_write_buffer_size() > _SMALLEST_KEPT and not self.is_closed:
             await asyncio.sleep(_LOOK_AGAIN_S)
 
     def version(self, request: type[Message]) -> int:
         """The version in which `request` would be sent. UsageError: the broker serves none that we know."""
-        return self._agreement.version(request)
+        return self._api_versions.version(request)
 
     @property
     def is_waiting(self) -> bool:
-        return bool(self._waiters)
+        return bool(self._in_flight)
 
     def close(self) -> None:
         self._break(KafkaConnectionError(f"{self.address}: the connection is closed"))
 
     async def _handshake(self, timeout: float) -> None:
-        for request, version in self._agreement.proposals():
-            if self._agreement.conclude(await self._exchange(request, version, timeout), version):
+        for request, version in self._api_versions.proposals():
+            if self._api_versions.conclude(await self._exchange(request, version, timeout), version):
                 return
 
     async def _exchange(self, request: Message, version: int, timeout: float) -> Frame:
         if self.is_closed:
             raise KafkaConnectionError(f"{self.address}: the connection is closed; connect again")
-        correlation_id, data = self._agreement.encode(request, version)
+        correlation_id, data = self._api_versions.encode(request, version)
         answer: asyncio.Future[Frame] = self._loop.create_future()
         # It stands also when the one who asked loses interest: who comes behind would wait for ever.
         deadline = self._loop.call_later(timeout, self._give_up, type(request), timeout)
-        self._waiters.append(_Waiter(type(request), version, correlation_id, answer, deadline))
+        self._in_flight.append(_InFlightRequest(type(request), version, correlation_id, answer, deadline))
         self._transport.write(data)
         self.last_used = self._loop.time()
         return await answer
@@ -178,7 +178,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         why = getattr(exc, "strerror", None) or exc or "the broker closed the connection"
-        under_way = f" while {APIS[self._waiters[0].request.api_key].name} was under way" if self._waiters else ""
+        under_way = f" while {APIS[self._in_flight[0].request.api_key].name} was under way" if self._in_flight else ""
         self._break(KafkaConnectionError(f"{self.address}: {why}{under_way}; connect again"))
 
     def eof_received(self) -> bool:
@@ -212,7 +212,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         p, end = 0, len(view)
         while end - p >= SIZE.size:
             (size,) = SIZE.unpack_from(view, p)
-            self._agreement.check_size(size)
+            self._api_versions.check_size(size)
             p += SIZE.size
             if end - p < size:
                 self._frame = self._buffers.get(size)
@@ -224,11 +224,11 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._head = bytes(view[p:])
 
     def _deliver(self, data: bytes | bytearray) -> None:
-        if not self._waiters:
+        if not self._in_flight:
             raise ProtocolError(f"{self.address} sent an answer of {len(data)} bytes to no request")
-        request, version, correlation_id, answer, deadline = self._waiters[0]
-        frame = self._agreement.open(data, request.api_key, version, correlation_id)
-        self._waiters.popleft()
+        request, version, correlation_id, answer, deadline = self._in_flight[0]
+        frame = self._api_versions.open(data, request.api_key, version, correlation_id)
+        self._in_flight.popleft()
         deadline.cancel()
         if not answer.done():  # the one who asked may have lost interest
             answer.set_result(frame)
@@ -239,8 +239,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self.is_closed = True
         if self._transport is not None:
             self._transport.abort()
-        waiters, self._waiters = self._waiters, deque()
-        for waiter in waiters:
-            waiter.deadline.cancel()
-            if not waiter.answer.done():
-                waiter.answer.set_exception(error)
+        requests, self._in_flight = self._in_flight, deque()
+        for request in requests:
+            request.deadline.cancel()
+            if not request.answer.done():
+                request.answer.set_exception(error)

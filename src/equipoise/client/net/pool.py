@@ -42,7 +42,7 @@ class Backoff:
         return float(min(doubled, self._longest) * _random.uniform(0.8, 1.2))
 
 
-class Line:
+class PooledConnection:
     """At most one connection to an address, shared by all who ask."""
 
     def __init__(self, address: Address, config: ConsumerConfig) -> None:
@@ -102,25 +102,25 @@ class Line:
             self._connection.close()
 
 
-class Lines:
+class ConnectionPool:
     def __init__(self, config: ConsumerConfig) -> None:
         self._config = config
-        self._lines: dict[tuple[Purpose, Address], Line] = {}
+        self._connections: dict[tuple[Purpose, Address], PooledConnection] = {}
 
-    def line(self, purpose: Purpose, address: Address) -> Line:
-        found = self._lines.get((purpose, address))
+    def get(self, purpose: Purpose, address: Address) -> PooledConnection:
+        found = self._connections.get((purpose, address))
         if found is None:
-            found = self._lines[purpose, address] = Line(address, self._config)
+            found = self._connections[purpose, address] = PooledConnection(address, self._config)
         return found
 
     def close_idle(self, since: float) -> None:
         """Closes what nobody has used since then, on the loop's clock."""
-        for key, line in list(self._lines.items()):
-            connection = line.open
+        for key, pooled in list(self._connections.items()):
+            connection = pooled.open
             if connection is not None and not connection.is_waiting and connection.last_used < since:
-                line.close()
-                del self._lines[key]
+                pooled.close()
+                del self._connections[key]
 
     def close(self) -> None:
-        for line in self._lines.values():
-            line.close()
+        for pooled in self._connections.values():
+            pooled.close()

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from equipoise.client.producer.config import ProducerConfig
-from equipoise.client.producer.delivery import Batch, Delivery
+from equipoise.client.producer.delivery import Delivery, ProducerBatch
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import BatchHeader, Buffer
@@ -22,16 +22,16 @@ from equipoise.wire.records.build import Row
 RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5  # length, attributes, two deltas, three counts: the most they can take
 
 
-class Queue:
+class PartitionQueue:
     """A partition's batches: `waiting` ones, of which the last may still grow, and those sent."""
 
     __slots__ = ("failed", "failures", "known_as", "node_id", "partition", "retry_at", "under_way", "waiting")
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
-        self.waiting: deque[Batch] = deque()
-        self.under_way: list[Batch] = []
-        self.failed: list[Batch] = []  # to be sent again, in order
+        self.waiting: deque[ProducerBatch] = deque()
+        self.under_way: list[ProducerBatch] = []
+        self.failed: list[ProducerBatch] = []  # to be sent again, in order
         self.failures = 0  # in a row
         self.node_id = -1  # to which batches are under way
         self.known_as: object = None  # the identity under which the broker has stored a batch
@@ -42,7 +42,7 @@ class Queue:
         return not (self.waiting or self.under_way or self.failed)
 
 
-class Accumulator:
+class RecordAccumulator:
     """`wake` is called, by any thread, when the sender should look: a batch has begun, or is full."""
 
     def __init__(self, config: ProducerConfig, wake: Callable[[], None]) -> None:
@@ -56,7 +56,7 @@ class Accumulator:
         self._numbers = itertools.count()
         self.on_room: Callable[[], None] = lambda: None  # called, on the sender's loop, when there is more room
         self._flushed_before = 0.0
-        self.queues: dict[TopicPartition, Queue] = {}
+        self.queues: dict[TopicPartition, PartitionQueue] = {}
 
     # -- what send() does
 
@@ -82,7 +82,7 @@ class Accumulator:
             self._wake()
         return Delivery(batch, index)
 
-    def add(self, partition: TopicPartition, header: BatchHeader, body: Buffer, label: str) -> Batch:
+    def add(self, partition: TopicPartition, header: BatchHeader, body: Buffer, label: str) -> ProducerBatch:
         """Takes a batch that is built already. Waits for room."""
         with self._room:
             size = len(body)
@@ -95,8 +95,8 @@ class Accumulator:
         self._wake()
         return batch
 
-    def _open(self, partition: TopicPartition) -> Queue:
-        queue = self.queues[partition] = Queue(partition)
+    def _open(self, partition: TopicPartition) -> PartitionQueue:
+        queue = self.queues[partition] = PartitionQueue(partition)
         return queue
 
     def has_room(self, size: int) -> bool:
@@ -107,9 +107,9 @@ class Accumulator:
         self._flushed_before = time.monotonic()
         self._wake()
 
-    def _begin(self, queue: Queue) -> Batch:
+    def _begin(self, queue: PartitionQueue) -> ProducerBatch:
         now = time.monotonic()
-        batch = Batch(queue.partition, next(self._numbers), now + self._linger, now + self._patience)
+        batch = ProducerBatch(queue.partition, next(self._numbers), now + self._linger, now + self._patience)
         queue.waiting.append(batch)
         return batch
 
@@ -129,7 +129,7 @@ class Accumulator:
 
     # -- what the sender does, on its loop
 
-    def flush(self) -> list[Batch]:
+    def flush(self) -> list[ProducerBatch]:
         """All that is not concluded. None of it lingers any more."""
         with self._room:
             self._flushed_before = time.monotonic()
@@ -137,29 +137,29 @@ class Accumulator:
         self._wake()
         return found
 
-    def is_ready(self, queue: Queue, now: float) -> bool:
+    def is_ready(self, queue: PartitionQueue, now: float) -> bool:
         """Whether the first batch should go: it is full, or has lingered."""
         first = queue.waiting[0]
         if len(queue.waiting) > 1 or first.header is not None or first.ready_at <= now:
             return True
         return first.ready_at - self._linger <= self._flushed_before
 
-    def take(self, queue: Queue) -> Batch:
+    def take(self, queue: PartitionQueue) -> ProducerBatch:
         """The first batch, which grows no more."""
         with self._room:
             return queue.waiting.popleft()
 
-    def release(self, batch: Batch) -> None:
+    def release(self, batch: ProducerBatch) -> None:
         with self._room:
             self._used -= batch.size
             self._room.notify_all()
         self.on_room()
 
-    def busy(self) -> Iterator[Queue]:
+    def busy(self) -> Iterator[PartitionQueue]:
         return (queue for queue in list(self.queues.values()) if not queue.is_empty)
 
 
-def _all(queue: Queue) -> Iterator[Batch]:
+def _all(queue: PartitionQueue) -> Iterator[ProducerBatch]:
     yield from queue.under_way
     yield from queue.failed
     yield from list(queue.waiting)

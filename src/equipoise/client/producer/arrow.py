@@ -13,9 +13,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from equipoise.client.producer.arrow_partitioner import Ints, Sticky, by_key
+from equipoise.client.producer.arrow_partitioner import ArrowStickyPartitioner, Ints, by_key
 from equipoise.client.producer.config import ProducerConfig
-from equipoise.client.producer.engine import Topic
+from equipoise.client.producer.engine import ProducerTopic
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import UsageError
 from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Buffer
@@ -30,7 +30,7 @@ class Target(Protocol):
 
     config: ProducerConfig
 
-    def topic(self, name: str, wanted: int = 1) -> Topic: ...
+    def topic(self, name: str, wanted: int = 1) -> ProducerTopic: ...
     def add(self, partition: TopicPartition, header: BatchHeader, body: Buffer, label: str) -> object: ...
 
 
@@ -56,7 +56,7 @@ class ArrowRows:
         self._target = target
         self._topic = topic
         self._named = name
-        self._sticky = Sticky()
+        self._sticky = ArrowStickyPartitioner()
         self.partitions: dict[str, int] = {}  # of the topics met so far
         self.rows = 0  # sent so far
 

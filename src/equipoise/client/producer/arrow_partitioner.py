@@ -26,7 +26,7 @@ def by_key(keys: pa.Array, partitions: int) -> Ints:
     return (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % partitions
 
 
-class Sticky:
+class ArrowStickyPartitioner:
     """Rows without a key: so many bytes to one partition, then to the next. It begins anywhere."""
 
     def __init__(self) -> None:

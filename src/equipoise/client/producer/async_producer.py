@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from equipoise.client.producer.delivery import Delivery, RecordMetadata, Report
-from equipoise.client.producer.engine import Engine, GivenHeaders, Text, prepare
+from equipoise.client.producer.engine import GivenHeaders, ProducerEngine, Text, prepare
 from equipoise.client.producer.producer import open_engine, parse
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
@@ -24,7 +24,7 @@ class AsyncProducer:
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **settings: object) -> None:
         self.config = parse(config, settings)
-        self._opened: Engine | None = None
+        self._opened: ProducerEngine | None = None
         self._room = asyncio.Event()
         self._is_closed = False
 
@@ -37,7 +37,7 @@ class AsyncProducer:
         return self
 
     @property
-    def _engine(self) -> Engine:
+    def _engine(self) -> ProducerEngine:
         if self._opened is None or self._is_closed:
             raise UsageError("this producer is not running: use `async with`, or await start()")
         return self._opened
@@ -105,7 +105,7 @@ class AsyncProducer:
                 raise
 
 
-async def _flush(engine: Engine, timeout: float | None) -> None:
+async def _flush(engine: ProducerEngine, timeout: float | None) -> None:
     try:
         async with asyncio.timeout(timeout):
             await engine.sender.flush()

@@ -35,7 +35,7 @@ class RecordMetadata(NamedTuple):
 Report = Callable[[RecordMetadata | None, EquipoiseError | None], object]  # one of the two is None
 
 
-class Batch:
+class ProducerBatch:
     """Records of one partition, in order. `header` and `body` are there once it is closed."""
 
     __slots__ = (
@@ -130,7 +130,7 @@ class Delivery:
 
     __slots__ = ("_batch", "_index")
 
-    def __init__(self, batch: Batch, index: int) -> None:
+    def __init__(self, batch: ProducerBatch, index: int) -> None:
         self._batch = batch
         self._index = index
 

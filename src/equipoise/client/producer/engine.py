@@ -13,7 +13,7 @@ from equipoise.client.metadata.cluster import Cluster
 from equipoise.client.net.api_versions import KafkaConnectionError
 from equipoise.client.producer.accumulator import RECORD_OVERHEAD
 from equipoise.client.producer.config import ProducerConfig
-from equipoise.client.producer.partitioner import Sticky, partition_for_key
+from equipoise.client.producer.partitioner import StickyPartitioner, partition_for_key
 from equipoise.client.producer.sender import Sender
 from equipoise.member.partitions import TopicPartition
 from equipoise.settings import INT_MAX
@@ -30,14 +30,14 @@ _TOPIC_RESOURCE = 2
 _CREATION_S = 5.0  # in which a cluster that creates topics by itself has done so
 
 
-class Topic:
+class ProducerTopic:
     """A topic that is sent to. `partitions` grows with the topic."""
 
     def __init__(self, name: str, count: int, limit: int) -> None:
         self.name = name
         self.limit = limit  # most bytes of records in a batch
         self.partitions: list[TopicPartition] = []
-        self.sticky = Sticky()
+        self.sticky = StickyPartitioner()
         self.grow(count)
 
     def grow(self, count: int) -> None:
@@ -56,7 +56,7 @@ class Topic:
         return partitions[self.sticky.take(size, len(partitions), self.limit)]
 
 
-class Engine:
+class ProducerEngine:
     """Made on the loop."""
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -64,7 +64,7 @@ class Engine:
         self.cluster = Cluster(config.client)
         self.sender = Sender(self.cluster, config)
         self.accumulator = self.sender.accumulator
-        self.topics: dict[str, Topic] = {}
+        self.topics: dict[str, ProducerTopic] = {}
         self._metadata = asyncio.Event()
         self.cluster.watchers.append(self._learn)
 
@@ -82,7 +82,7 @@ class Engine:
                 topic.grow(info.partitions)
         self._metadata.set()
 
-    async def topic(self, name: str, wanted: int = 1) -> Topic:
+    async def topic(self, name: str, wanted: int = 1) -> ProducerTopic:
         """Waits for its metadata. KafkaError: it does not exist; KafkaConnectionError: nobody answers."""
         self.cluster.know_also([name])
         try:
@@ -93,7 +93,7 @@ class Engine:
                 limit = await self._batch_limit(name)
         except TimeoutError:
             raise self._not_found(name) from None
-        return self.topics.setdefault(name, Topic(name, self.cluster.topics[name].partitions, limit))
+        return self.topics.setdefault(name, ProducerTopic(name, self.cluster.topics[name].partitions, limit))
 
     async def _await_metadata(self, name: str) -> None:
         until = time.monotonic() + _CREATION_S

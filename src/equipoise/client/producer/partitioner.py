@@ -36,7 +36,7 @@ def murmur2(data: bytes) -> int:
     return hash_ ^ hash_ >> 15
 
 
-class Sticky:
+class StickyPartitioner:
     """Records without a key: so many bytes to one partition, then to another one, drawn by chance."""
 
     __slots__ = ("_left", "_partition")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Self
 
 from equipoise.client.net.loop_thread import LoopThread
 from equipoise.client.producer.config import ProducerConfig
-from equipoise.client.producer.delivery import Batch, Delivery, Report
-from equipoise.client.producer.engine import Engine, GivenHeaders, Text, Topic, prepare
+from equipoise.client.producer.delivery import Delivery, ProducerBatch, Report
+from equipoise.client.producer.engine import GivenHeaders, ProducerEngine, ProducerTopic, Text, prepare
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader, Buffer
@@ -96,7 +96,7 @@ class Producer:
         if (unseen := self._engine.take_unseen()) is not None:
             raise unseen
 
-    def topic(self, name: str, wanted: int = 1) -> Topic:
+    def topic(self, name: str, wanted: int = 1) -> ProducerTopic:
         """What is known of a topic; asked for anew if it has fewer partitions than `wanted`, for it may have grown.
 
         KafkaError: it does not exist; KafkaConnectionError: nobody answers."""
@@ -107,7 +107,7 @@ class Producer:
         """How many partitions the topic has."""
         return len(self.topic(topic).partitions)
 
-    def add(self, partition: TopicPartition, header: BatchHeader, body: Buffer, label: str) -> Batch:
+    def add(self, partition: TopicPartition, header: BatchHeader, body: Buffer, label: str) -> ProducerBatch:
         """Takes a batch as `RecordColumns.batches` makes it; `label` names its first record in errors."""
         return self._engine.accumulator.add(partition, header, body, label)
 
@@ -131,7 +131,7 @@ class Producer:
         self._thread.run(self._engine.close())
         self._thread.end()
 
-    def _find(self, topic: str, wanted: int = 1) -> Topic:
+    def _find(self, topic: str, wanted: int = 1) -> ProducerTopic:
         if self._is_closed:
             raise UsageError("this producer is closed: make a new one")
         with self._finding:
@@ -157,7 +157,7 @@ def parse(config: Mapping[str, object] | ProducerConfig | None, settings: Mappin
     return ProducerConfig.parse(config) if config is not None else ProducerConfig.from_keywords(**settings)
 
 
-async def open_engine(config: ProducerConfig) -> Engine:
-    engine = Engine(config)
+async def open_engine(config: ProducerConfig) -> ProducerEngine:
+    engine = ProducerEngine(config)
     engine.start()
     return engine

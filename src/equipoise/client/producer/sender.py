@@ -22,14 +22,15 @@ import time
 from collections.abc import Iterable
 from functools import partial
 
-from equipoise.client.metadata.cluster import Cluster, Leader, Node
+from equipoise.client.metadata.cluster import Cluster, Leader
 from equipoise.client.metadata.list_offsets import PASSING
 from equipoise.client.net.api_versions import error_from
 from equipoise.client.net.connection import AsyncConnection
 from equipoise.client.net.pool import Backoff, Purpose
-from equipoise.client.producer.accumulator import Accumulator, Queue
+from equipoise.client.producer.accumulator import PartitionQueue, RecordAccumulator
 from equipoise.client.producer.config import ACKS, ProducerConfig
-from equipoise.client.producer.delivery import Batch
+from equipoise.client.producer.delivery import ProducerBatch
+from equipoise.member import Node
 from equipoise.member.partitions import TopicPartition
 from equipoise.settings import INT_MAX
 from equipoise.wire.apis.k00_produce import (
@@ -61,7 +62,7 @@ _NEVER = float("inf")
 _LOOK_S = 0.5  # at deadlines, when nothing else happens
 
 
-class Identity:
+class ProducerIdAndEpoch:
     """A producer id, and the next sequence number of each partition."""
 
     def __init__(self, producer_id: int, producer_epoch: int) -> None:
@@ -69,7 +70,7 @@ class Identity:
         self.producer_epoch = producer_epoch
         self._sequences: dict[TopicPartition, int] = {}
 
-    def take(self, batch: Batch) -> int:
+    def take(self, batch: ProducerBatch) -> int:
         sequence = self._sequences.get(batch.partition, 0)
         self._sequences[batch.partition] = (sequence + batch.count) & _MAX_SEQUENCE
         return sequence
@@ -84,12 +85,12 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._is_woken = False
-        self.accumulator = Accumulator(config, self.wake)
+        self.accumulator = RecordAccumulator(config, self.wake)
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._in_flight: dict[int, int] = {}  # requests by node
         self._connections: dict[int, AsyncConnection] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
-        self._identity: Identity | None = None
+        self._identity: ProducerIdAndEpoch | None = None
         self._gaps: set[TopicPartition] = set()  # behind which batches are numbered anew
         self._asking: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -144,7 +145,7 @@ class Sender:
         """Sends what is due. Returns the seconds until something may be, if nothing happens before."""
         now = time.monotonic()
         due = now + _LOOK_S
-        by_node: dict[int, list[Batch]] = {}
+        by_node: dict[int, list[ProducerBatch]] = {}
         for queue in self.accumulator.busy():
             self._expire(queue, now)
             at = self._due(queue, now)
@@ -164,7 +165,7 @@ class Sender:
             for queue in self.accumulator.busy()
         )
 
-    def _due(self, queue: Queue, now: float) -> float:
+    def _due(self, queue: PartitionQueue, now: float) -> float:
         """When the partition's next batch may go."""
         if queue.failed:
             return _NEVER if queue.under_way else queue.retry_at
@@ -172,7 +173,7 @@ class Sender:
             return _NEVER
         return now if self.accumulator.is_ready(queue, now) else queue.waiting[0].ready_at
 
-    def _may_follow(self, queue: Queue) -> bool:
+    def _may_follow(self, queue: PartitionQueue) -> bool:
         """Whether a batch may go while others are under way. What is sent again goes alone. What was numbered under an
         old id may have to be sent again, and nothing behind it may overtake it. So a new id goes alone as well, until
         the broker has stored a batch under it."""
@@ -180,7 +181,7 @@ class Sender:
             return False
         return not self._config.enable_idempotence or queue.known_as is self._identity
 
-    def _node(self, queue: Queue) -> int | None:
+    def _node(self, queue: PartitionQueue) -> int | None:
         """The leader, unless batches are still under way to the one before."""
         leader = self._cluster.leader(queue.partition)
         if leader is None:
@@ -210,7 +211,7 @@ class Sender:
             del self._connecting[node_id]
             self._news.set()
 
-    def _take(self, queue: Queue, node_id: int) -> Batch:
+    def _take(self, queue: PartitionQueue, node_id: int) -> ProducerBatch:
         """The next batch, numbered; from now on it is under way."""
         if queue.failed:
             batch = next(batch for batch in queue.failed if not batch.is_passed_over)
@@ -226,9 +227,9 @@ class Sender:
         queue.node_id = node_id
         return batch
 
-    def _portions(self, batches: list[Batch]) -> Iterable[list[Batch]]:
+    def _portions(self, batches: list[ProducerBatch]) -> Iterable[list[ProducerBatch]]:
         """Requests of at most max.request.size, or of one batch."""
-        portion: list[Batch] = []
+        portion: list[ProducerBatch] = []
         size = 0
         for batch in batches:
             more = HEADER_SIZE + len(batch.body)
@@ -241,13 +242,13 @@ class Sender:
 
     # -- a request
 
-    def _send(self, node_id: int, batches: list[Batch]) -> None:
+    def _send(self, node_id: int, batches: list[ProducerBatch]) -> None:
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
         task = asyncio.create_task(self._produce(node_id, self._connections[node_id], batches))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _produce(self, node_id: int, connection: AsyncConnection, batches: list[Batch]) -> None:
+    async def _produce(self, node_id: int, connection: AsyncConnection, batches: list[ProducerBatch]) -> None:
         try:
             request = self._request(batches)
             if request.acks == 0:
@@ -266,7 +267,7 @@ class Sender:
             self._in_flight[node_id] -= 1
             self._news.set()
 
-    def _request(self, batches: list[Batch]) -> ProduceRequest:
+    def _request(self, batches: list[ProducerBatch]) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
         for batch in batches:
             name, number = batch.partition
@@ -275,7 +276,7 @@ class Sender:
         timeout = min(self._config.request_timeout_ms, INT_MAX)
         return ProduceRequest(acks=ACKS[self._config.acks], timeout_ms=timeout, topic_data=list(topics.values()))
 
-    def _take_answer(self, batches: list[Batch], answer: ProduceResponse | None) -> None:
+    def _take_answer(self, batches: list[ProducerBatch], answer: ProduceResponse | None) -> None:
         if answer is None:
             for batch in batches:
                 self._store(batch)
@@ -289,7 +290,7 @@ class Sender:
             else:
                 self._judge(batch, one, nodes)
 
-    def _judge(self, batch: Batch, answer: PartitionProduceResponse, nodes: dict[int, Node]) -> None:
+    def _judge(self, batch: ProducerBatch, answer: PartitionProduceResponse, nodes: dict[int, Node]) -> None:
         code = answer.error_code
         if code in _STORED:
             batch.base_offset, batch.append_time = answer.base_offset, answer.log_append_time_ms
@@ -304,7 +305,7 @@ class Sender:
         else:
             self._give_up(batch, _refused(batch, error))
 
-    def _learn(self, batch: Batch, answer: PartitionProduceResponse, nodes: dict[int, Node]) -> None:
+    def _learn(self, batch: ProducerBatch, answer: PartitionProduceResponse, nodes: dict[int, Node]) -> None:
         """The new leader, where the old one tells it (KIP-951); else it is asked for."""
         hint = answer.current_leader
         if hint is not None and hint.leader_id >= 0:
@@ -317,10 +318,10 @@ class Sender:
 
     # -- fates
 
-    def _queue(self, batch: Batch) -> Queue:
+    def _queue(self, batch: ProducerBatch) -> PartitionQueue:
         return self.accumulator.queues[batch.partition]
 
-    def _store(self, batch: Batch) -> None:
+    def _store(self, batch: ProducerBatch) -> None:
         queue = self._queue(batch)
         queue.under_way.remove(batch)
         queue.known_as = batch.identity
@@ -333,7 +334,7 @@ class Sender:
         if not queue.failed and not queue.under_way:
             self._gaps.discard(batch.partition)
 
-    def _fail(self, batch: Batch, error: EquipoiseError) -> None:
+    def _fail(self, batch: ProducerBatch, error: EquipoiseError) -> None:
         """It will be sent again."""
         queue = self._queue(batch)
         queue.under_way.remove(batch)
@@ -344,7 +345,7 @@ class Sender:
             queue.failures += 1
             queue.retry_at = time.monotonic() + self._backoff.pause(queue.failures)
 
-    def _fail_out_of_order(self, batch: Batch, error: EquipoiseError) -> None:
+    def _fail_out_of_order(self, batch: ProducerBatch, error: EquipoiseError) -> None:
         """Behind a gap it is not stored, and is numbered anew. Behind one that failed it is not stored either: it is
         sent again. If it is out of order though it was sent again, alone, the broker was killed and
         remembers only the last batch it had of us, and finds those before it out of order instead of known. They are
@@ -363,7 +364,7 @@ class Sender:
             for one in failed:
                 self._conclude(one, _refused(one, error))
 
-    def _give_up(self, batch: Batch, error: EquipoiseError) -> None:
+    def _give_up(self, batch: ProducerBatch, error: EquipoiseError) -> None:
         queue = self._queue(batch)
         if batch in queue.under_way:
             queue.under_way.remove(batch)
@@ -375,7 +376,7 @@ class Sender:
         self._gaps.add(partition)
         self._identity = None
 
-    def _expire(self, queue: Queue, now: float) -> None:
+    def _expire(self, queue: PartitionQueue, now: float) -> None:
         for batch in [one for one in (*queue.failed, *list(queue.waiting)[:1]) if one.deadline < now]:
             if batch in queue.failed:
                 queue.failed.remove(batch)
@@ -385,7 +386,7 @@ class Sender:
             late = f"not stored within {self._config.delivery_timeout_ms} ms (delivery.timeout.ms): {why}"
             self._give_up(batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{_words(batch)} {late}"))
 
-    def _conclude(self, batch: Batch, error: EquipoiseError | None) -> None:
+    def _conclude(self, batch: ProducerBatch, error: EquipoiseError | None) -> None:
         if error is not None and not batch.is_watched and self.unseen is None:
             self.unseen = error
         self.accumulator.release(batch)
@@ -404,7 +405,7 @@ class Sender:
             try:
                 answer = await self._cluster.ask(request, InitProducerIdResponse)
                 if not answer.error_code:
-                    self._identity = Identity(answer.producer_id, answer.producer_epoch)
+                    self._identity = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
                     break
                 self._note(error_from(answer.error_code, "the cluster gives no producer id"))
             except EquipoiseError as error:
@@ -427,10 +428,10 @@ def _release(waiter: asyncio.Future[None], *_: object) -> None:
         waiter.set_result(None)
 
 
-def _framed(batch: Batch) -> bytearray:
+def _framed(batch: ProducerBatch) -> bytearray:
     assert batch.header is not None
     header = batch.header
-    if isinstance(batch.identity, Identity):
+    if isinstance(batch.identity, ProducerIdAndEpoch):
         header = header._replace(
             producer_id=batch.identity.producer_id,
             producer_epoch=batch.identity.producer_epoch,
@@ -439,7 +440,7 @@ def _framed(batch: Batch) -> bytearray:
     return frame_batch(header, batch.body)
 
 
-def _refused(batch: Batch, error: EquipoiseError) -> KafkaError:
+def _refused(batch: ProducerBatch, error: EquipoiseError) -> KafkaError:
     code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
     remedy = ""
     if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
@@ -448,6 +449,6 @@ def _refused(batch: Batch, error: EquipoiseError) -> KafkaError:
     return KafkaError(code, f"{_words(batch)} not stored: {error}{remedy}")
 
 
-def _words(batch: Batch) -> str:
+def _words(batch: ProducerBatch) -> str:
     more = f" and {batch.count - 1} more" if batch.count > 1 else ""
     return f"{batch.label}{more}, for {batch.partition},"

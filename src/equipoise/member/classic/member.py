@@ -44,9 +44,16 @@ _LEAVE_TIMEOUT_MS = 5_000  # nobody waits long for the answer to a farewell
 
 
 class Node(NamedTuple):
+    """A broker, and where it listens."""
+
     node_id: int
     host: str
     port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.host, self.port
 
 
 class Member:

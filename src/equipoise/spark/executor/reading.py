@@ -25,7 +25,7 @@ from equipoise.client.fetch.fetch_request import (
 )
 from equipoise.client.metadata.list_offsets import PASSING
 from equipoise.client.net.api_versions import KafkaConnectionError, error_from
-from equipoise.client.net.blocking import Asked, Connection
+from equipoise.client.net.blocking import Connection, InFlightRequest
 from equipoise.client.net.pool import Address, Backoff
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.executor.decoding import Part, decode
@@ -82,7 +82,7 @@ class _Fetch(NamedTuple):
 
     address: Address
     connection: Connection
-    asked: Asked
+    asked: InFlightRequest
     cursors: dict[TopicPartition, _Cursor]
     is_patient: bool  # it asked for one range alone, and waits for records of it
 
@@ -211,19 +211,19 @@ class _Reading:
     def _take_in_records(self, cursor: _Cursor, data: PartitionData) -> list[Part]:
         first, end = cursor.position, cursor.range.end
         try:
-            chunk = completed_fetch(data, first)
-            assert chunk is not None
-            batches = [found for found in chunk.deliverable(first) if found[1].base_offset < end]
+            fetch = completed_fetch(data, first)
+            assert fetch is not None
+            batches = [found for found in fetch.deliverable(first) if found[1].base_offset < end]
             if self._config.check_crcs:
                 for pos, header in batches:
-                    chunk.check(pos, header)
+                    fetch.check(pos, header)
         except KafkaError as error:
             raise KafkaError(error.code, f"{cursor.partition}, fetched from offset {first}: {error.message}") from None
         if batches and 0 <= cursor.range.epoch < batches[-1][1].partition_leader_epoch:
             self._replaced(cursor, batches[-1][1].partition_leader_epoch)
-        cursor.position, cursor.is_dry = chunk.next_offset, False
-        self._leaders.record_bytes[cursor.partition] = chunk.size / max(1, chunk.next_offset - first)
-        return [Part(cursor.partition, first, end, chunk.data, batches)] if batches else []
+        cursor.position, cursor.is_dry = fetch.next_offset, False
+        self._leaders.record_bytes[cursor.partition] = fetch.size / max(1, fetch.next_offset - first)
+        return [Part(cursor.partition, first, end, fetch.data, batches)] if batches else []
 
     def _nothing_came(self, cursor: _Cursor, data: PartitionData, is_patient: bool) -> EquipoiseError | None:
         """The range was the first in the fetch, so whatever the broker has of it would have come.

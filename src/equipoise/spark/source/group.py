@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 
-from equipoise.client.group.committed import Committed, Found
+from equipoise.client.group.committed_offsets import CommittedOffsets, Found
 from equipoise.client.group.membership import Membership, new_member, now_ms
 from equipoise.member import Callback, Commit, Kind, Member, MemberState, OffsetAndMetadata, Step, TopicPartition
 from equipoise.member.partitions import NOTHING, Owned, listed
@@ -40,7 +40,7 @@ class Group:
         self._last_call: int | None = None  # when it ended; None: it goes on, or there was none
         self._is_leaving = False
         self._membership = Membership(new_member(config), session.cluster, self._changed)
-        self._committed = Committed(self._membership)
+        self._committed = CommittedOffsets(self._membership)
         self._loop = asyncio.get_running_loop()
         session.cluster.on_metadata = self._membership.learn
 

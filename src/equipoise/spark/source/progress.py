@@ -14,7 +14,7 @@ from dataclasses import replace
 from equipoise.client.consumer.config import LATEST
 from equipoise.client.fetch.fetch_request import FetchLimits, PartitionFetch, fetch_request, has_records, newest_version
 from equipoise.client.metadata.leader_epochs import LogPosition
-from equipoise.client.net.complaints import Complaint
+from equipoise.client.net.lasting_warnings import LastingWarning
 from equipoise.client.net.pool import Purpose
 from equipoise.member.partitions import TopicPartition, listed
 from equipoise.spark.options import SourceOptions
@@ -53,7 +53,7 @@ class Progress:
         self._goal: Offsets | None = None  # of a query that reads what is there and ends
         self._absent: set[TopicPartition] = set()  # those whose end was waited for in vain
         self._validation = PositionValidation(session)
-        self._unmatched = Complaint(self._tell_unmatched, _UNMATCHED_SECONDS)
+        self._unmatched = LastingWarning(self._tell_unmatched, _UNMATCHED_SECONDS)
         self._has_heard = False  # of the topics in the checkpoint
         self._made_anew: dict[str, str] = {}  # topics that were told of, and the ids that they have no more
         self._query = uuid.uuid4().hex  # of a query that begins; one that goes on has it from the checkpoint

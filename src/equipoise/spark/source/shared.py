@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from equipoise.client.consumer.config import EARLIEST
-from equipoise.client.group.committed import Found
+from equipoise.client.group.committed_offsets import Found
 from equipoise.member import TopicPartition
 from equipoise.member.partitions import Owned
 from equipoise.spark.options import SourceOptions

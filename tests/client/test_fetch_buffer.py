@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.client.fetch import records as records_module
-from equipoise.client.fetch.completed_fetch import Chunk
-from equipoise.client.fetch.fetch_buffer import Fetched
+from equipoise.client.fetch.completed_fetch import CompletedFetch
+from equipoise.client.fetch.fetch_buffer import FetchBuffer
 from equipoise.client.fetch.records import ConsumerRecord
-from equipoise.client.fetch.subscription_state import Failure, NoOffsetForPartitionError, Positions
+from equipoise.client.fetch.subscription_state import Failure, NoOffsetForPartitionError, SubscriptionState
 from equipoise.client.metadata.leader_epochs import LogPosition
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k01_fetch import AbortedTransaction
@@ -24,15 +24,15 @@ from equipoise.wire.records.batch import Codec
 from equipoise.wire.records.build import Record, build_batch
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
-Take = Callable[[Fetched, int], list[tuple[TopicPartition, int]]]
+Take = Callable[[FetchBuffer, int], list[tuple[TopicPartition, int]]]
 
 
-def by_records(fetched: Fetched, limit: int) -> list[tuple[TopicPartition, int]]:
-    return [(TopicPartition(one.topic, one.partition), one.offset) for one in fetched.take(limit)]
+def by_records(fetch_buffer: FetchBuffer, limit: int) -> list[tuple[TopicPartition, int]]:
+    return [(TopicPartition(one.topic, one.partition), one.offset) for one in fetch_buffer.take(limit)]
 
 
-def by_table(fetched: Fetched, limit: int) -> list[tuple[TopicPartition, int]]:
-    table = fetched.take_arrow(limit)
+def by_table(fetch_buffer: FetchBuffer, limit: int) -> list[tuple[TopicPartition, int]]:
+    table = fetch_buffer.take_arrow(limit)
     if table is None:
         return []
     rows = table.to_pylist()
@@ -48,11 +48,11 @@ class Buffer:
     def __init__(self, *partitions: TopicPartition, **settings: object) -> None:
         config = ConsumerConfig.from_keywords(bootstrap_servers="a:1", **settings)
         self.room = 0
-        self.positions = Positions()
-        self.fetched = Fetched(self.positions, config, self._made_room)
-        self.positions.assign(partitions)
+        self.subscriptions = SubscriptionState()
+        self.fetch_buffer = FetchBuffer(self.subscriptions, config, self._made_room)
+        self.subscriptions.assign(partitions)
         for partition in partitions:
-            self.positions.seek(partition, 0)
+            self.subscriptions.seek(partition, 0)
 
     def _made_room(self) -> None:
         self.room += 1
@@ -62,12 +62,12 @@ class Buffer:
         self.add_view(partition, memoryview(b"".join(batches)), gone)
 
     def add_view(self, partition: TopicPartition, data: memoryview, gone: Sequence[AbortedTransaction] = ()) -> None:
-        tracked = self.positions.tracked[partition]
-        with self.positions.lock:
-            self.positions.add_chunk(tracked, Chunk(data, tracked.fetch_offset, gone))
+        state = self.subscriptions.assignment[partition]
+        with self.subscriptions.lock:
+            self.subscriptions.add_completed_fetch(state, CompletedFetch(data, state.fetch_offset, gone))
 
     def failure(self, partition: TopicPartition, failure: Failure) -> None:
-        self.positions.fail(partition, self.positions.tracked[partition].epoch, failure)
+        self.subscriptions.fail(partition, self.subscriptions.assignment[partition].epoch, failure)
 
 
 def batch(first: int, count: int, padding: int = 0, **options: object) -> bytes:
@@ -94,12 +94,12 @@ def marker(offset: int, producer_id: int, *, commit: bool) -> bytes:
 def test_records_come_in_order_and_positions_follow(take: Take) -> None:
     buffer = Buffer(A)
     buffer.add(A, batch(0, 3), batch(3, 2))
-    assert take(buffer.fetched, 2) == [(A, 0), (A, 1)]
-    assert buffer.positions.position(A) == 2
-    assert take(buffer.fetched, 100) == [(A, 2), (A, 3), (A, 4)]
-    assert buffer.positions.position(A) == 5
-    assert take(buffer.fetched, 100) == []
-    assert buffer.positions.queued_bytes == 0
+    assert take(buffer.fetch_buffer, 2) == [(A, 0), (A, 1)]
+    assert buffer.subscriptions.position(A) == 2
+    assert take(buffer.fetch_buffer, 100) == [(A, 2), (A, 3), (A, 4)]
+    assert buffer.subscriptions.position(A) == 5
+    assert take(buffer.fetch_buffer, 100) == []
+    assert buffer.subscriptions.queued_bytes == 0
 
 
 @both
@@ -107,7 +107,7 @@ def test_partitions_have_their_turns(take: Take) -> None:
     buffer = Buffer(A, B, C)
     for partition in (A, B, C):
         buffer.add(partition, batch(0, 100))
-    served = [take(buffer.fetched, 10)[0][0] for _ in range(6)]
+    served = [take(buffer.fetch_buffer, 10)[0][0] for _ in range(6)]
     assert served == [A, B, C, A, B, C]
 
 
@@ -117,11 +117,11 @@ def test_a_take_reaches_over_partitions_and_chunks(take: Take) -> None:
     buffer.add(A, batch(0, 3))
     buffer.add(B, batch(0, 3))
     buffer.add(A, batch(3, 3))
-    taken = take(buffer.fetched, 100)
+    taken = take(buffer.fetch_buffer, 100)
     assert len(taken) == 9
     for partition, count in ((A, 6), (B, 3)):
         assert [offset for owner, offset in taken if owner == partition] == list(range(count))
-        assert buffer.positions.position(partition) == count
+        assert buffer.subscriptions.position(partition) == count
 
 
 @both
@@ -135,29 +135,29 @@ def test_chunks_of_one_answer_and_of_several(take: Take, per_chunk: int) -> None
         for number, partition in ((2, A), (0, B), (1, C)):
             begin = 4 + number * (len(answers[0]) + 2)
             buffer.add_view(partition, memoryview(frame)[begin : begin + len(answers[number])])
-    taken = take(buffer.fetched, 10**6)
+    taken = take(buffer.fetch_buffer, 10**6)
     for partition in (A, B, C):
         assert [offset for one, offset in taken if one == partition] == list(range(2 * per_chunk))
-    assert not buffer.positions.queued_bytes
+    assert not buffer.subscriptions.queued_bytes
 
 
 @both
 def test_a_chunk_larger_than_a_take_is_decoded_once(take: Take) -> None:
     buffer = Buffer(A)
     buffer.add(A, batch(0, 1000))
-    take(buffer.fetched, 1)
-    decoded = buffer.positions.tracked[A].chunks[0].decoded
+    take(buffer.fetch_buffer, 1)
+    decoded = buffer.subscriptions.assignment[A].completed_fetches[0].decoded
     for _ in range(5):
-        take(buffer.fetched, 100)
-    assert buffer.positions.tracked[A].chunks[0].decoded is decoded
-    assert buffer.positions.position(A) == 501
+        take(buffer.fetch_buffer, 100)
+    assert buffer.subscriptions.assignment[A].completed_fetches[0].decoded is decoded
+    assert buffer.subscriptions.position(A) == 501
 
 
 def test_records_and_tables_may_be_taken_in_turns() -> None:
     buffer = Buffer(A)
     buffer.add(A, batch(0, 100))
     taken: list[tuple[TopicPartition, int]] = []
-    while some := by_records(buffer.fetched, 7) + by_table(buffer.fetched, 5):
+    while some := by_records(buffer.fetch_buffer, 7) + by_table(buffer.fetch_buffer, 5):
         taken += some
     assert [offset for _, offset in taken] == list(range(100))
 
@@ -165,9 +165,9 @@ def test_records_and_tables_may_be_taken_in_turns() -> None:
 @both
 def test_batches_that_begin_before_the_position_are_cut(take: Take) -> None:
     buffer = Buffer(A)
-    buffer.positions.seek(A, 5)
+    buffer.subscriptions.seek(A, 5)
     buffer.add(A, batch(0, 10))
-    assert [offset for _, offset in take(buffer.fetched, 100)] == [5, 6, 7, 8, 9]
+    assert [offset for _, offset in take(buffer.fetch_buffer, 100)] == [5, 6, 7, 8, 9]
 
 
 @both
@@ -179,18 +179,18 @@ def test_gaps_left_by_compaction_are_passed_over(take: Take) -> None:
         bytes(build_batch(some, base_offset=0, last_offset_delta=20)),
         bytes(build_batch([], base_offset=21, last_offset_delta=9)),
     )
-    assert [offset for _, offset in take(buffer.fetched, 2)] == [3, 7]
-    assert [offset for _, offset in take(buffer.fetched, 2)] == [8]
-    assert buffer.positions.position(A) == 31
-    assert buffer.positions.tracked[A].fetch_offset == 31
+    assert [offset for _, offset in take(buffer.fetch_buffer, 2)] == [3, 7]
+    assert [offset for _, offset in take(buffer.fetch_buffer, 2)] == [8]
+    assert buffer.subscriptions.position(A) == 31
+    assert buffer.subscriptions.assignment[A].fetch_offset == 31
 
 
 @both
 def test_a_torn_last_batch_is_fetched_again(take: Take) -> None:
     buffer = Buffer(A)
     buffer.add(A, batch(0, 3), batch(3, 3)[:-1])
-    assert len(take(buffer.fetched, 100)) == 3
-    assert buffer.positions.tracked[A].fetch_offset == 3
+    assert len(take(buffer.fetch_buffer, 100)) == 3
+    assert buffer.subscriptions.assignment[A].fetch_offset == 3
 
 
 @both
@@ -199,7 +199,7 @@ def test_every_codec(take: Take, codec: Codec) -> None:
     buffer = Buffer(A, B)
     buffer.add(A, batch(0, 50, codec=codec), batch(50, 3, codec=codec))
     buffer.add(B, batch(0, 2, codec=codec))
-    assert sorted(take(buffer.fetched, 100)) == [(A, at) for at in range(53)] + [(B, 0), (B, 1)]
+    assert sorted(take(buffer.fetch_buffer, 100)) == [(A, at) for at in range(53)] + [(B, 0), (B, 1)]
 
 
 # -- transactions
@@ -220,8 +220,8 @@ def test_aborted_transactions_and_markers_are_left_out(take: Take) -> None:
         marker(8, 7, commit=True),
         aborted=[(7, 0)],
     )
-    assert [offset for _, offset in take(buffer.fetched, 100)] == [2, 3, 5, 6]
-    assert buffer.positions.position(A) == 9
+    assert [offset for _, offset in take(buffer.fetch_buffer, 100)] == [2, 3, 5, 6]
+    assert buffer.subscriptions.position(A) == 9
 
 
 @both
@@ -230,8 +230,8 @@ def test_a_chunk_without_anything_for_the_application_moves_the_position(take: T
     buffer.add(A, batch(0, 2, producer_id=7, producer_epoch=0, transactional=True), aborted=[(7, 0)])
     buffer.add(A, marker(2, 7, commit=False), aborted=[(7, 0)])
     buffer.add(A, batch(3, 1))
-    assert take(buffer.fetched, 100) == [(A, 3)]
-    assert buffer.positions.position(A) == 4
+    assert take(buffer.fetch_buffer, 100) == [(A, 3)]
+    assert buffer.subscriptions.position(A) == 4
 
 
 # -- what cannot be read
@@ -247,15 +247,15 @@ def damaged(whole: bytes, at: int = -1) -> bytes:
 def test_a_wrong_crc_is_raised_in_its_place_and_loses_nothing(take: Take) -> None:
     buffer = Buffer(A)
     buffer.add(A, batch(0, 3), damaged(batch(3, 2)), batch(5, 2))
-    assert [offset for _, offset in take(buffer.fetched, 100)] == [0, 1, 2]
+    assert [offset for _, offset in take(buffer.fetch_buffer, 100)] == [0, 1, 2]
     for _ in range(2):
         with pytest.raises(KafkaError, match=r"t-0: the record at offset 3 .*CRC.*; seek\(\) to 5 to go on") as caught:
-            take(buffer.fetched, 100)
+            take(buffer.fetch_buffer, 100)
         assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
-    assert buffer.positions.position(A) == 3
-    buffer.positions.seek(A, 5)
+    assert buffer.subscriptions.position(A) == 3
+    buffer.subscriptions.seek(A, 5)
     buffer.add(A, batch(5, 2))
-    assert [offset for _, offset in take(buffer.fetched, 100)] == [5, 6]
+    assert [offset for _, offset in take(buffer.fetch_buffer, 100)] == [5, 6]
 
 
 @both
@@ -264,7 +264,7 @@ def test_without_check_crcs_nobody_looks(take: Take) -> None:
     wrong = bytearray(batch(0, 3))
     wrong[17] ^= 0xFF  # in the CRC itself
     buffer.add(A, bytes(wrong))
-    assert len(take(buffer.fetched, 100)) == 3
+    assert len(take(buffer.fetch_buffer, 100)) == 3
 
 
 @both
@@ -276,11 +276,11 @@ def test_a_broken_record_is_named_and_those_before_it_are_taken(take: Take, coun
     assert whole[-last_value - 2] == 2 * last_value
     whole[-last_value - 2] += 2
     buffer = Buffer(A, check_crcs=False)
-    buffer.positions.seek(A, 10)
+    buffer.subscriptions.seek(A, 10)
     buffer.add(A, bytes(whole))
-    assert len(take(buffer.fetched, 1000)) == count - 1
+    assert len(take(buffer.fetch_buffer, 1000)) == count - 1
     with pytest.raises(KafkaError, match=rf"the record at offset {9 + count} .*seek\(\) to {10 + count} to go on"):
-        take(buffer.fetched, 1000)
+        take(buffer.fetch_buffer, 1000)
 
 
 @both
@@ -292,7 +292,7 @@ def test_a_failing_partition_does_not_stop_the_others(take: Take) -> None:
     failures = 0
     while len(taken) < 100:
         try:
-            taken += take(buffer.fetched, 10)
+            taken += take(buffer.fetch_buffer, 10)
         except KafkaError:
             failures += 1
     assert failures > 0
@@ -304,14 +304,14 @@ def test_bytes_that_are_no_batch_are_refused_at_the_door() -> None:
     old_format[16] = 1
     for bad in (b"\0" * 100, bytes(old_format), batch(0, 1)[:-1]):
         with pytest.raises(KafkaError):
-            Chunk(memoryview(bad), 0, ())
+            CompletedFetch(memoryview(bad), 0, ())
 
 
 def test_what_nobody_can_read_is_met_after_what_stands_before_it() -> None:
     old_format = bytearray(batch(3, 1))
     old_format[16] = 1
-    chunk = Chunk(memoryview(batch(0, 3) + bytes(old_format)), 0, ())
-    assert chunk.next_offset == 3
+    fetch = CompletedFetch(memoryview(batch(0, 3) + bytes(old_format)), 0, ())
+    assert fetch.next_offset == 3
 
 
 @both
@@ -319,11 +319,11 @@ def test_a_failure_waits_until_what_was_fetched_before_is_taken(take: Take) -> N
     buffer = Buffer(A)
     buffer.add(A, batch(0, 2))
     buffer.failure(A, Failure(KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no"), passes=True))
-    assert len(take(buffer.fetched, 1)) == 1
-    assert len(take(buffer.fetched, 5)) == 1
+    assert len(take(buffer.fetch_buffer, 1)) == 1
+    assert len(take(buffer.fetch_buffer, 5)) == 1
     with pytest.raises(KafkaError, match="no"):
-        take(buffer.fetched, 5)
-    assert take(buffer.fetched, 5) == []
+        take(buffer.fetch_buffer, 5)
+    assert take(buffer.fetch_buffer, 5) == []
 
 
 def test_a_failure_that_does_not_pass_is_told_until_somebody_seeks() -> None:
@@ -331,9 +331,9 @@ def test_a_failure_that_does_not_pass_is_told_until_somebody_seeks() -> None:
     buffer.failure(A, Failure(NoOffsetForPartitionError([A]), passes=False))
     for _ in range(2):
         with pytest.raises(NoOffsetForPartitionError, match="no offset is committed for t-0"):
-            buffer.fetched.take(1)
-    buffer.positions.seek(A, 0)
-    assert buffer.fetched.take(1) == []
+            buffer.fetch_buffer.take(1)
+    buffer.subscriptions.seek(A, 0)
+    assert buffer.fetch_buffer.take(1) == []
 
 
 # -- epochs
@@ -343,11 +343,11 @@ def test_a_failure_that_does_not_pass_is_told_until_somebody_seeks() -> None:
 def test_a_seek_drops_what_was_fetched(take: Take) -> None:
     buffer = Buffer(A)
     buffer.add(A, batch(0, 100))
-    take(buffer.fetched, 1)
-    buffer.positions.seek(A, 50)
-    assert take(buffer.fetched, 100) == []
-    assert buffer.positions.position(A) == 50
-    assert buffer.positions.queued_bytes == 0
+    take(buffer.fetch_buffer, 1)
+    buffer.subscriptions.seek(A, 50)
+    assert take(buffer.fetch_buffer, 100) == []
+    assert buffer.subscriptions.position(A) == 50
+    assert buffer.subscriptions.queued_bytes == 0
 
 
 @both
@@ -355,27 +355,27 @@ def test_what_is_revoked_is_not_taken(take: Take) -> None:
     buffer = Buffer(A, B)
     buffer.add(A, batch(0, 5))
     buffer.add(B, batch(0, 5))
-    buffer.positions.revoke([A])
-    assert {partition for partition, _ in take(buffer.fetched, 100)} == {B}
-    assert buffer.positions.assigned() == {B}
+    buffer.subscriptions.revoke([A])
+    assert {partition for partition, _ in take(buffer.fetch_buffer, 100)} == {B}
+    assert buffer.subscriptions.assigned() == {B}
 
 
 @both
 def test_a_partition_moved_in_the_middle_of_a_take_gives_nothing(take: Take, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the choice of a chunk and its end the lock is free, since decoding takes time."""
+    """Between the choice of a fetch and its end the lock is free, since decoding takes time."""
     buffer = Buffer(A, B)
     buffer.add(A, batch(0, 5))
     buffer.add(B, batch(0, 5))
-    choose = Chunk.deliverable
+    choose = CompletedFetch.deliverable
 
-    def seeks_meanwhile(chunk: Chunk, position: int) -> object:
-        if buffer.positions.position(A) == 0:
-            buffer.positions.seek(A, 3)
-        return choose(chunk, position)
+    def seeks_meanwhile(fetch: CompletedFetch, position: int) -> object:
+        if buffer.subscriptions.position(A) == 0:
+            buffer.subscriptions.seek(A, 3)
+        return choose(fetch, position)
 
-    monkeypatch.setattr(Chunk, "deliverable", seeks_meanwhile)
-    assert {partition for partition, _ in take(buffer.fetched, 100)} == {B}
-    assert buffer.positions.position(A) == 3
+    monkeypatch.setattr(CompletedFetch, "deliverable", seeks_meanwhile)
+    assert {partition for partition, _ in take(buffer.fetch_buffer, 100)} == {B}
+    assert buffer.subscriptions.position(A) == 3
 
 
 @both
@@ -383,73 +383,73 @@ def test_pauses_keep_what_was_fetched(take: Take) -> None:
     buffer = Buffer(A, B)
     buffer.add(A, batch(0, 5))
     buffer.add(B, batch(0, 5))
-    buffer.positions.pause([A])
-    assert {partition for partition, _ in take(buffer.fetched, 100)} == {B}
-    assert buffer.positions.paused() == {A}
-    buffer.positions.resume([A])
-    assert len(take(buffer.fetched, 100)) == 5
+    buffer.subscriptions.pause([A])
+    assert {partition for partition, _ in take(buffer.fetch_buffer, 100)} == {B}
+    assert buffer.subscriptions.paused() == {A}
+    buffer.subscriptions.resume([A])
+    assert len(take(buffer.fetch_buffer, 100)) == 5
 
 
 @both
 def test_what_is_held_is_not_for_the_application_yet(take: Take) -> None:
     buffer = Buffer(A)
-    buffer.positions.assign([B], held=True)
-    buffer.positions.seek(B, 0)
+    buffer.subscriptions.assign([B], held=True)
+    buffer.subscriptions.seek(B, 0)
     buffer.add(B, batch(0, 5))
-    assert take(buffer.fetched, 100) == []
-    buffer.positions.hold([A], [B])
-    assert len(take(buffer.fetched, 100)) == 5
+    assert take(buffer.fetch_buffer, 100) == []
+    buffer.subscriptions.hold([A], [B])
+    assert len(take(buffer.fetch_buffer, 100)) == 5
 
 
 def test_room_is_told_once_when_a_chunk_is_gone() -> None:
     buffer = Buffer(A)
     buffer.add(A, batch(0, 10))
-    buffer.positions.is_short_of_room = True
-    buffer.fetched.take(5)
+    buffer.subscriptions.is_short_of_room = True
+    buffer.fetch_buffer.take(5)
     assert buffer.room == 0
-    buffer.fetched.take(5)
+    buffer.fetch_buffer.take(5)
     assert buffer.room == 1
     buffer.add(A, batch(10, 10))
-    buffer.fetched.take(10)
+    buffer.fetch_buffer.take(10)
     assert buffer.room == 1  # nobody waits for it
 
 
 def test_positions_that_are_not_there_are_named() -> None:
     buffer = Buffer(A)
     for attempt in (
-        lambda: buffer.positions.seek(B, 0),
-        lambda: buffer.positions.position(B),
-        lambda: buffer.positions.pause([B]),
-        lambda: buffer.positions.request_reset([B]),
+        lambda: buffer.subscriptions.seek(B, 0),
+        lambda: buffer.subscriptions.position(B),
+        lambda: buffer.subscriptions.pause([B]),
+        lambda: buffer.subscriptions.request_reset([B]),
     ):
         with pytest.raises(UsageError, match=r"t-1 is not assigned to this consumer; it has t-0"):
             attempt()
     with pytest.raises(UsageError, match="offset -1 of t-0 is negative"):
-        buffer.positions.seek(A, -1)
+        buffer.subscriptions.seek(A, -1)
 
 
 def test_a_committed_offset_does_not_undo_a_seek() -> None:
-    positions = Positions()
-    positions.assign([A, B, C])
-    lacking = positions.needs_position()
+    subscriptions = SubscriptionState()
+    subscriptions.assign([A, B, C])
+    lacking = subscriptions.needs_position()
     assert lacking.keys() == {A, B, C}
-    positions.seek(A, 5)
-    positions.begin(lacking, {A: LogPosition(9), B: LogPosition(9)})
-    assert positions.positions() == {A: 5, B: 9}
-    assert positions.needs_position() == {}
-    assert positions.resets().keys() == {C}
+    subscriptions.seek(A, 5)
+    subscriptions.begin(lacking, {A: LogPosition(9), B: LogPosition(9)})
+    assert subscriptions.positions() == {A: 5, B: 9}
+    assert subscriptions.needs_position() == {}
+    assert subscriptions.partitions_needing_reset().keys() == {C}
 
 
 def test_a_reset_that_comes_late_is_forgotten() -> None:
-    positions = Positions()
-    positions.assign([A])
-    positions.request_reset([A], -2)
-    ((timestamp, epoch),) = positions.resets().values()
+    subscriptions = SubscriptionState()
+    subscriptions.assign([A])
+    subscriptions.request_reset([A], -2)
+    ((timestamp, epoch),) = subscriptions.partitions_needing_reset().values()
     assert timestamp == -2
-    positions.seek(A, 5)
-    positions.reset_to(A, epoch, LogPosition(0))
-    assert positions.position(A) == 5
-    assert positions.resets() == {}
+    subscriptions.seek(A, 5)
+    subscriptions.reset_to(A, epoch, LogPosition(0))
+    assert subscriptions.position(A) == 5
+    assert subscriptions.partitions_needing_reset() == {}
 
 
 # -- records and tables are the same
@@ -483,20 +483,20 @@ def batches(draw: st.DrawFn) -> list[bytes]:
 def test_records_tables_and_records_one_by_one_agree(made: list[bytes], step: int, position: int) -> None:
     def all_of_it() -> Buffer:
         buffer = Buffer(A)
-        buffer.positions.seek(A, position)
+        buffer.subscriptions.seek(A, position)
         buffer.add(A, *made)
         return buffer
 
     buffer, found = all_of_it(), []
-    while some := buffer.fetched.take(step):
+    while some := buffer.fetch_buffer.take(step):
         found += some
     tabled, rows = all_of_it(), []
-    while (table := tabled.fetched.take_arrow(step)) is not None:
+    while (table := tabled.fetch_buffer.take_arrow(step)) is not None:
         rows += table.to_pylist()
     assert [as_row(one) for one in found] == [{**row, "timestamp": as_ms(row["timestamp"])} for row in rows]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(records_module, "_FEW", 10**6)
-        plain = all_of_it().fetched.take(10**6)
+        plain = all_of_it().fetch_buffer.take(10**6)
     assert plain == found
 
 
@@ -512,38 +512,40 @@ def as_ms(moment: object) -> int:
 
 
 def test_a_thread_that_seeks_and_one_that_takes_lose_nothing_after_the_last_seek() -> None:
-    """Pauses, seeks and revocations against takes: positions never go back but by a seek, and chunks never leak."""
+    """Pauses, seeks and revocations against takes: positions never go back but by a seek, and fetches never leak."""
     buffer = Buffer(A, B)
     done = threading.Event()
 
     def disturb() -> None:
         for turn in range(400):
-            buffer.positions.pause([A])
-            buffer.positions.seek(A, turn)
-            buffer.positions.resume([A])
-            buffer.positions.revoke([B])
-            buffer.positions.assign([B])
-            buffer.positions.seek(B, turn)
+            buffer.subscriptions.pause([A])
+            buffer.subscriptions.seek(A, turn)
+            buffer.subscriptions.resume([A])
+            buffer.subscriptions.revoke([B])
+            buffer.subscriptions.assign([B])
+            buffer.subscriptions.seek(B, turn)
         done.set()
 
     def feed() -> None:
         for partition in (A, B):
-            with buffer.positions.lock:
-                tracked = buffer.positions.tracked.get(partition)
-                if tracked is not None and tracked.position is not None and not tracked.chunks:
-                    first = tracked.fetch_offset
-                    buffer.positions.add_chunk(tracked, Chunk(memoryview(batch(first, 50)), first, ()))
+            with buffer.subscriptions.lock:
+                state = buffer.subscriptions.assignment.get(partition)
+                if state is not None and state.position is not None and not state.completed_fetches:
+                    first = state.fetch_offset
+                    buffer.subscriptions.add_completed_fetch(
+                        state, CompletedFetch(memoryview(batch(first, 50)), first, ())
+                    )
 
     thread = threading.Thread(target=disturb)
     thread.start()
     while not done.is_set():
         feed()
-        for one in buffer.fetched.take(20):
+        for one in buffer.fetch_buffer.take(20):
             assert one.value == b"v%d" % one.offset
     thread.join()
     for partition in (A, B):
-        buffer.positions.seek(partition, 1000)
-    assert buffer.positions.queued_bytes == 0
-    assert buffer.positions.ready == {}
+        buffer.subscriptions.seek(partition, 1000)
+    assert buffer.subscriptions.queued_bytes == 0
+    assert buffer.subscriptions.ready == {}
     feed()
-    assert sorted(one.offset for one in buffer.fetched.take(100)) == sorted(2 * list(range(1000, 1050)))
+    assert sorted(one.offset for one in buffer.fetch_buffer.take(100)) == sorted(2 * list(range(1000, 1050)))

@@ -13,8 +13,8 @@ import pytest
 from equipoise.broker import Broker
 from equipoise.client import Admin, Consumer
 from equipoise.client.consumer import engine
-from equipoise.client.net import complaints
-from equipoise.client.net.complaints import Complaint
+from equipoise.client.net import lasting_warnings
+from equipoise.client.net.lasting_warnings import LastingWarning
 from equipoise.server_process import free_port
 from tests.client.fakes import TOPIC, FakeCluster
 from tests.client.reader import Reader, run
@@ -26,7 +26,7 @@ PATIENCE_S = 60.0
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for seconds here."""
-    monkeypatch.setattr(complaints, "FIRST_S", 0.3)
+    monkeypatch.setattr(lasting_warnings, "FIRST_S", 0.3)
     monkeypatch.setattr(engine, "_UNMATCHED_S", 0.5)
 
 
@@ -105,18 +105,18 @@ def test_a_partition_without_a_leader_is_told(caplog: pytest.LogCaptureFixture) 
 def test_what_passes_is_not_told_and_what_lasts_rarely(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(complaints, "AGAIN_S", 0.05)
+    monkeypatch.setattr(lasting_warnings, "AGAIN_S", 0.05)
 
     async def main() -> None:
-        complaint = Complaint(lambda seconds: "amiss", 0.5)
-        complaint.begin()
-        complaint.end()
+        warning = LastingWarning(lambda seconds: "amiss", 0.5)
+        warning.begin()
+        warning.end()
         await asyncio.sleep(0.6)
         assert not caplog.records
-        complaint.begin()
-        complaint.begin()
+        warning.begin()
+        warning.begin()
         await asyncio.sleep(1.0)
-        complaint.end()
+        warning.end()
         assert 2 <= len(caplog.records) <= 6  # after 0.5, 0.05, 0.1, 0.2
 
     run(main())

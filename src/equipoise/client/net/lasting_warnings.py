@@ -14,7 +14,7 @@ AGAIN_S = 60.0  # after that, doubling
 RARELY_S = 900.0
 
 
-class Complaint:
+class LastingWarning:
     """`words` is given the seconds that it has lasted. All on the loop."""
 
     def __init__(self, words: Callable[[float], str], first_s: float | None = None) -> None:
@@ -53,17 +53,17 @@ class Complaint:
         self._pause = min(2 * self._pause, RARELY_S)
 
 
-class Complaints:
+class LastingWarnings:
     """The same by name: of many topics, each has its own."""
 
     def __init__(self, words: Callable[[str, float], str]) -> None:
         self._words = words
-        self._by_name: dict[str, Complaint] = {}
+        self._by_name: dict[str, LastingWarning] = {}
 
     def keep(self, names: set[str]) -> None:
         """These are amiss, and no others any more."""
         for name in self._by_name.keys() - names:
             self._by_name.pop(name).end()
         for name in sorted(names - self._by_name.keys()):
-            made = self._by_name[name] = Complaint(partial(self._words, name))
+            made = self._by_name[name] = LastingWarning(partial(self._words, name))
             made.begin()
