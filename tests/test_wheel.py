@@ -44,8 +44,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(home / "venv", with_pip=True)
     pins = home / "pins.txt"
     pins.write_text("".join(f"{name}=={version(name)}\n" for name in DEPENDENCIES))
-    install = [home / "venv/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run(*install, "--constraint", pins, wheel, cwd=home)
+    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run(home / "venv/bin/python", *install, "--constraint", pins, wheel, cwd=home)
     return home
 
 

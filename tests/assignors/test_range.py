@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from equipoise.assignors import GroupMember, RangeAssignor, Topic
+from equipoise.assignors import Cluster, GroupMember, Members, RangeAssignor, Topic
 from equipoise.wire.consumer_protocol import Partitions, Subscription
 from tests.assignors.cases import cluster, member, partitions_of
 
 
-def assign(topics: dict[str, Topic], members: dict[str, GroupMember]) -> dict[str, Partitions]:
+def assign(topics: Cluster, members: Members) -> dict[str, Partitions]:
     return partitions_of(RangeAssignor().assign(topics, members))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -47,7 +48,7 @@ def test_the_source_in_memory_has_as_many_rows_as_it_is_asked_for() -> None:
     reader = source.streamReader(source.schema())
     at, found = reader.initialOffset(), []
     while (end := reader.latestOffset(at, ReadAllAvailable())) != at:
-        batches = [batch for task in reader.partitions(at, end) for batch in reader.read(task)]
+        batches: list[Any] = [batch for task in reader.partitions(at, end) for batch in reader.read(task)]
         assert {batch.schema for batch in batches} == {arrow_schema(source.schema().names)}
         found.append(sum(batch.num_rows for batch in batches))
         at = end

@@ -35,7 +35,7 @@ def main(name: str, directory: str, bootstrap_servers: str) -> None:
         consumer.subscribe(TOPIC)
         batch = 0
         while True:
-            orders = [json.loads(record.value)["order"] for record in consumer.poll(0.2)]
+            orders = [json.loads(record.value or b"")["order"] for record in consumer.poll(0.2)]
             if orders:
                 write(output, batch, orders)
                 consumer.commit()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +18,7 @@ RLIM_INFINITY = resource.RLIM_INFINITY
 class ServedBroker:
     """`equipoise serve` on a data directory. What it says on stderr is kept in `log`, a file."""
 
-    def __init__(self, data: Path, log: Path, settings: dict[str, object] | None = None, **options: Any) -> None:
+    def __init__(self, data: Path, log: Path, settings: Mapping[str, object] | None = None, **options: Any) -> None:
         self.data = data
         self.log = log
         self.address = f"127.0.0.1:{free_port()}"

@@ -50,7 +50,7 @@ class Restartable:
 
     def _is_loaded(self) -> bool:
         (group,) = self.call(DescribeGroupsRequest(groups=[GROUP]), 5).groups
-        return group.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return bool(group.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def kill(self) -> None:
         self._served.kill()

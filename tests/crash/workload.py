@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer
 
 from equipoise.wire.records.build import Record
+from proving.members.confluent_kafka_member import row_of
 
 Place = tuple[str, int, int]  # topic, partition, offset
 
@@ -115,7 +116,7 @@ class Workload:
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         assert error is None, f"{message.topic()}: {error}"
-        self._ledger.note((message.topic(), message.partition(), message.offset()), message.value())
+        self._ledger.note(row_of(message), message.value() or b"")
         self.acknowledged += 1
 
     def _on_error(self, error: Any) -> None:

@@ -33,7 +33,7 @@ class LossyProxy(socketserver.ThreadingTCPServer):
     @property
     def address(self) -> str:
         host, port = self.server_address[:2]
-        return f"{host}:{port}"
+        return f"{host!s}:{port}"
 
     def loses(self) -> bool:
         """Whether an answer to a Produce is to be lost; asked once for each."""

@@ -55,7 +55,7 @@ def small_topic(confluent: Confluent, topic: str) -> None:
 def is_too_large(error: Exception) -> bool:
     match error:
         case KafkaException():
-            return error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+            return bool(error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE)
         case MessageSizeTooLargeError():
             return f"is {LIMIT}" in str(error)  # the one client that shows the broker's words
         case KafkaJsError():
@@ -104,12 +104,13 @@ def test_confluent_unknown_topic(strict: Callable[[str], Driver], topic: str) ->
     client = strict(Confluent.name)
     assert isinstance(client, Confluent)
     (found,) = client.admin.list_topics(topic, timeout=PATIENCE_S).topics.values()
+    assert found.error is not None
     assert found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-    errors = []
+    errors: list[KafkaError | None] = []
     with client.producer(topic_metadata_propagation_max_ms=1) as producer:
-        producer.produce(topic, b"value", on_delivery=lambda error, _: errors.append(error.code()))
+        producer.produce(topic, b"value", on_delivery=lambda error, _: errors.append(error))
         assert producer.flush(PATIENCE_S) == 0
-    assert errors == [KafkaError.UNKNOWN_TOPIC_OR_PART]
+    assert [error and error.code() for error in errors] == [KafkaError.UNKNOWN_TOPIC_OR_PART]
 
 
 def test_kafka_python_unknown_topic(strict: Callable[[str], Driver], topic: str) -> None:

@@ -3,6 +3,8 @@ one owner, every record is read, and who comes next goes on where the commits en
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from equipoise.broker import Broker
@@ -12,7 +14,7 @@ from tests.interop.groups import Fleet, committed, view_group
 
 PARTITIONS = 12
 RECORDS = 5  # written to each partition at a time
-CRASHING = {"alone": True, "session_ms": 2_000}
+CRASHING: dict[str, Any] = {"alone": True, "session_ms": 2_000}
 CASES = [
     ("equipoise", "range", "auto"),
     ("equipoise", "roundrobin", "sync"),

@@ -14,6 +14,7 @@ from equipoise.broker import Broker
 from equipoise.broker.groups.held_heartbeats import Holding
 from equipoise.broker.net import connection
 from equipoise.coordinator.classic.group import Member
+from equipoise.wire.apis.headers import decode_request_header
 from proving.members.events import Place
 from proving.members.fleet import Members
 from tests.interop.drivers import KafkaPython
@@ -35,7 +36,7 @@ HELD = {"aiokafka", "confluent-kafka", "kafka-python", "kcat"}  # they say who t
 def versions(monkeypatch: pytest.MonkeyPatch) -> dict[int, set[int]]:
     """The versions of each API that the broker has been asked in."""
     seen: dict[int, set[int]] = defaultdict(set)
-    decode = connection.decode_request_header
+    decode = decode_request_header
 
     def listen(frame: bytes) -> Any:
         header = decode(frame)

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from log_helpers import Medium
+
+from tests.log.log_helpers import Medium
 
 
 @pytest.fixture(params=["disk", "memory"])

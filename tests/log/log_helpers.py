@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from equipoise.log.config import LogConfig
 from equipoise.log.partition import Flush, LogAppendInfo, PartitionLog
@@ -43,7 +44,7 @@ def append(log: PartitionLog, data: bytearray, now: int = NOW) -> LogAppendInfo:
     return log.append(data, [(0, validate(data, 0, len(data)))], now)
 
 
-def put(log: PartitionLog, *texts: str, now: int = NOW, **fields: int) -> LogAppendInfo:
+def put(log: PartitionLog, *texts: str, now: int = NOW, **fields: Any) -> LogAppendInfo:
     """Appends one batch of records whose keys and values are the texts, made at `now`."""
     return append(log, batch(values(*texts), timestamps=[now] * len(texts), **fields), now)
 

@@ -11,19 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from log_helpers import (
-    ALL,
-    NOW,
-    Medium,
-    append,
-    batch,
-    offsets,
-    open_log,
-    read_from,
-    read_log,
-    texts,
-    values,
-)
 
 from equipoise.log import compaction as compaction_module
 from equipoise.log.config import LogConfig
@@ -43,6 +30,19 @@ from equipoise.wire.records.batch import (
 )
 from equipoise.wire.records.build import Record
 from equipoise.wire.records.read import read_all
+from tests.log.log_helpers import (
+    ALL,
+    NOW,
+    Medium,
+    append,
+    batch,
+    offsets,
+    open_log,
+    read_from,
+    read_log,
+    texts,
+    values,
+)
 
 COMPACT = LogConfig(
     cleanup_policy=frozenset({"compact"}), segment_bytes=300, delete_retention_ms=1000, min_cleanable_dirty_ratio=0.0
@@ -126,7 +126,8 @@ def test_reads_go_on_over_gaps(medium: Medium) -> None:
     for offset in range(61):
         expected = next(o for o in survivors if o >= offset)
         for max_bytes in (1, ALL):
-            reached, found = offset, []
+            reached = offset
+            found: list[Record] = []
             while not found:  # a batch without records tells only where to go on
                 views = log.read(reached, max_bytes, 61)
                 assert views, f"nothing at {reached}, though {expected} is there"

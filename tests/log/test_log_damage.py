@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_helpers import offsets, open_log, put, read_log, texts
 
 from equipoise.log.config import LogConfig
 from equipoise.log.partition import PartitionLog
@@ -19,7 +18,9 @@ from equipoise.log.recovery.check import check, rebuild_topics
 from equipoise.log.recovery.inventory import TopicRecord
 from equipoise.log.recovery.partition_registry import REGISTRY
 from equipoise.log.storage.directory import DataDirectory
+from equipoise.log.storage.disk import PartitionFiles
 from equipoise.wire.errors import UsageError
+from tests.log.log_helpers import offsets, open_log, put, read_log, texts
 
 SMALL = LogConfig(segment_bytes=300)
 CONFIG = LogConfig()
@@ -364,6 +365,7 @@ def test_a_sync_that_outlives_its_topic_enrolls_nothing_for_the_next_of_the_name
     directory = DataDirectory(data)
     log = directory.open_log("t", 1, SMALL)
     put(log, "a")
+    assert isinstance(log._files, PartitionFiles)
     register = log._files.register  # the thread is about to call it
     directory.save_topics([])
     directory.delete_topics({"t"})

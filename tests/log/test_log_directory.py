@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from log_helpers import offsets, put, read_log
 
 from equipoise.log.config import LogConfig
+from equipoise.log.recovery.inventory import TopicRecord
 from equipoise.log.storage import disk as disk_module
-from equipoise.log.storage.directory import DataDirectory, MemoryDirectory, TopicRecord
+from equipoise.log.storage.directory import DataDirectory, MemoryDirectory
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
+from tests.log.log_helpers import offsets, put, read_log
 
 CONFIG = LogConfig()
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from log_helpers import ALL, NOW, Medium, batch, offsets, open_log, put, read_from, read_log, texts, values
 
 from equipoise.log.config import LogConfig
 from equipoise.log.storage import disk as disk_module
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import validate
+from tests.log.log_helpers import ALL, NOW, Medium, batch, offsets, open_log, put, read_from, read_log, texts, values
 
 SMALL = LogConfig(segment_bytes=300)
 

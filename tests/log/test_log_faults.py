@@ -5,17 +5,18 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
-from log_helpers import put, read_log, texts
 
 from equipoise.log.config import LogConfig
-from equipoise.log.partition import PartitionLog
+from equipoise.log.partition import Flush, PartitionLog
 from equipoise.log.recovery.recovery import recover
 from equipoise.log.storage import disk as disk_module
-from equipoise.log.storage.disk import Disk, PartitionFiles
+from equipoise.log.storage.disk import Disk, FileStorage, PartitionFiles
 from equipoise.log.storage.faults import Faults
 from equipoise.wire.errors import ErrorCode, KafkaError
+from tests.log.log_helpers import put, read_log, texts
 
 
 class Clock:
@@ -107,7 +108,7 @@ def test_a_read_only_file_system_refuses_writes_says_so_and_lets_read(
         return real(path, flags, mode)
 
     with monkeypatch.context() as patch:
-        patch.setattr(disk_module.os, "open", read_only)
+        patch.setattr(os, "open", read_only)
         for _ in range(3):
             with pytest.raises(KafkaError) as refused:
                 put(log, "refused")
@@ -126,14 +127,21 @@ def test_a_read_only_file_system_refuses_writes_says_so_and_lets_read(
 # -- files that are open
 
 
-def open_on(disk: Disk, path: Path, **config: int) -> PartitionLog:
+def open_on(disk: Disk, path: Path, **config: Any) -> PartitionLog:
     files, settings = PartitionFiles(path, disk), LogConfig(**config)
-    flush = "commit" if disk.durable else "never"
+    flush: Flush = "commit" if disk.durable else "never"
     return PartitionLog(path.name, settings, files, recover(files, settings), flush=flush)
 
 
+def file_of(log: PartitionLog) -> FileStorage:
+    """The last one."""
+    storage = log._segments[-1].storage
+    assert isinstance(storage, FileStorage)
+    return storage
+
+
 def held(log: PartitionLog) -> bool:
-    return log._segments[-1].storage.descriptor is not None
+    return file_of(log).descriptor is not None
 
 
 def test_the_least_used_files_are_closed(tmp_path: Path) -> None:
@@ -185,7 +193,7 @@ def test_a_sync_that_fails_before_a_file_is_closed_takes_its_own_log_offline(
         patch.setattr(disk_module, "fdatasync", fails)
         for log in logs:
             put(log, "a")  # the third finds no room; the others stay open
-    failed = [log for log in logs if log._segments[-1].storage.sync_error]
+    failed = [log for log in logs if file_of(log).sync_error]
     assert logs[2] not in failed
     assert failed
     for log in failed:

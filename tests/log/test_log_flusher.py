@@ -6,11 +6,11 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
-from log_helpers import ALL, NOW, Medium, open_log, put, read_log, texts
 
 from equipoise.log.config import LogConfig
 from equipoise.log.partition import PartitionLog
@@ -18,6 +18,7 @@ from equipoise.log.storage import disk as disk_module
 from equipoise.log.storage.faults import ShortageError
 from equipoise.log.storage.flusher import Flusher
 from equipoise.wire.errors import KafkaError, UsageError
+from tests.log.log_helpers import ALL, NOW, Medium, open_log, put, read_log, texts
 
 
 class Loop:
@@ -368,7 +369,7 @@ def test_whatever_a_thread_meets_is_an_answer_and_the_threads_live_on(
     for number in range(10):  # more than there are threads
         put(other, "durable")
         flusher.dirty(other)
-        loop.run_until(lambda number=number: other.high_watermark == number + 1)
+        loop.run_until(partial(_reaches, other, number + 1))
     other.close()
 
 
@@ -379,7 +380,7 @@ def test_without_a_thread_the_loop_syncs(
     for number in range(3):
         put(log, "value")
         flusher.dirty(log)
-        loop.run_until(lambda number=number: log.high_watermark == number + 1)
+        loop.run_until(partial(_reaches, log, number + 1))
     assert len([record for record in caplog.records if "could be started" in record.getMessage()]) == 1
 
 
@@ -409,3 +410,7 @@ def test_an_error_in_what_one_log_tells_leaves_no_other_without_an_answer(
     assert "a listener" in caplog.text
     log.unsubscribe(fail)
     other.close()
+
+
+def _reaches(log: PartitionLog, offset: int) -> bool:
+    return log.high_watermark == offset

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from log_helpers import ALL, NOW, Medium, append, batch, offsets, put, read_from, read_log, texts, values
 
 from equipoise.log.config import LogConfig
 from equipoise.log.partition import PartitionLog
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.records.batch import HEADER_SIZE, Codec, iter_headers, read_header, validate
 from equipoise.wire.records.read import read_all
+from tests.log.log_helpers import ALL, NOW, Medium, append, batch, offsets, put, read_from, read_log, texts, values
 
 SMALL = LogConfig(segment_bytes=300)  # three or four batches of one short record
 

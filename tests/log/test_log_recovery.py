@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from log_helpers import NOW, Medium, batch, offsets, open_log, put, read_log, texts, values
 
 from equipoise.log.config import LogConfig
 from equipoise.log.partition import PartitionLog
@@ -20,6 +19,8 @@ from equipoise.log.recovery import recovery
 from equipoise.log.storage.disk import PartitionFiles
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.records.batch import crc_of, stamp
+from proving.tree import ROOT
+from tests.log.log_helpers import NOW, Medium, batch, offsets, open_log, put, read_log, texts, values
 
 SMALL = LogConfig(segment_bytes=300)
 FIRST = f"{0:020d}"
@@ -416,7 +417,7 @@ def test_nothing_acknowledged_is_lost_at_any_moment_of_a_busy_life(disk: Medium)
 WRITER = """
 import sys
 from pathlib import Path
-from log_helpers import open_log, put
+from tests.log.log_helpers import open_log, put
 from equipoise.log.config import LogConfig
 log = open_log(Path(sys.argv[1]), LogConfig(segment_bytes=5000), flush="commit")
 for number in range(log.log_end_offset, 1_000_000):
@@ -432,7 +433,7 @@ def test_a_killed_process_loses_nothing_it_has_acknowledged(tmp_path: Path) -> N
     acknowledged = 0
     for _ in range(3):
         command = [sys.executable, "-c", WRITER, str(path)]
-        with subprocess.Popen(command, cwd=Path(__file__).parent, stdout=subprocess.PIPE) as writer:
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
             goal = acknowledged + 100
             while acknowledged < goal:

@@ -9,13 +9,13 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log_helpers import ALL, NOW, append, batch, offsets, open_log, read_log
 
 from equipoise.log.config import LogConfig
 from equipoise.log.partition import PartitionLog
 from equipoise.log.storage.memory import MemoryFiles
 from equipoise.wire.records.batch import Codec, iter_headers
 from equipoise.wire.records.build import Record
+from tests.log.log_helpers import ALL, NOW, append, batch, offsets, open_log, read_log
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d" * 40])
 VALUES = st.one_of(st.none(), st.binary(max_size=30))

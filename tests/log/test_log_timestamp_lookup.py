@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from log_helpers import NOW, Medium, append, batch, put, values
 
 from equipoise.log import timestamp_lookup as lookup_module
 from equipoise.log.config import LogConfig
@@ -13,6 +12,7 @@ from equipoise.log.partition import PartitionLog
 from equipoise.log.timestamp_lookup import LookupBudget, TimestampLookup
 from equipoise.wire.errors import KafkaError
 from equipoise.wire.records.batch import Codec, crc_of, read_header, write_header
+from tests.log.log_helpers import NOW, Medium, append, batch, put, values
 
 SMALL = LogConfig(segment_bytes=300, retention_ms=-1)
 

@@ -26,7 +26,7 @@ from tests.broker.rawclient import RawClient
 
 SESSION_MS = 600_000  # nobody beats here unless the test says so
 COORDINATOR_SECONDS = 30.0
-Partitions = Mapping[str, Sequence[int]]
+Partitions = dict[str, list[int]]
 
 
 def await_coordinator(address: str, *groups: str) -> None:
@@ -137,7 +137,7 @@ class RawGroup:
         self.members: list[RawMember] = []
         for instance in instances:
             member = RawMember(address, group, topics, instance)
-            self._open.callback(lambda member=member: member.client.close())
+            self._open.callback(member.client.close)
             self.members.append(member)
         await_coordinator(address, group)
         self._form(assignments)

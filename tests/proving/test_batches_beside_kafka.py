@@ -103,7 +103,7 @@ def send(client: RawClient, topic: str, batch: bytearray) -> None:
     assert answer.error_code == ErrorCode.NONE, answer.error_message
 
 
-def keyed(keys: str, at: int, codec: Codec = Codec.NONE, **producer: int) -> bytearray:
+def keyed(keys: str, at: int, codec: Codec = Codec.NONE, **producer: Any) -> bytearray:
     """A record for each letter; a small one is a tombstone."""
     records = [
         Record(i, NOW + at, key.upper().encode(), b"%d" % at * 20 if key.isupper() else None)
@@ -196,7 +196,7 @@ def test_recompression_leaves_the_same_batches(both: list[RawClient], target: st
         for at, codec in enumerate(Codec):
             records = [Record(i, NOW + i, b"k%d" % i, b"v" * 50, (("h", b"x"), ("n", None))) for i in range(20)]
             records[3] = records[3]._replace(key=None, value=None)
-            idempotent = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 20 * at}
+            idempotent: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 20 * at}
             send(client, target, build_batch(records, codec=codec, **idempotent))
             send(client, target, build_batch(records[:1], codec=codec))
         left.append(batches(client, target))

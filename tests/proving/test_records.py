@@ -77,9 +77,11 @@ class RealMember:
         message = self.consumer.poll(0.2)
         if message is None or message.error():
             return None
-        self.seen.append(message.value())
-        self.consumer.commit(message, asynchronous=False)
-        return bytes(message.value())
+        value = message.value()
+        assert value is not None
+        self.seen.append(value)
+        self.consumer.commit(message=message, asynchronous=False)
+        return value
 
     def close(self) -> None:
         self.consumer.close()

@@ -19,7 +19,8 @@ from equipoise.spark.history.report import file_name, write_report
 from equipoise.spark.history.summary import Summary
 from equipoise.spark.history.tables import schemas
 from equipoise.wire.errors import UsageError
-from tests.console.conftest import Command, command  # noqa: F401  the fixture
+from tests.commands import Command
+from tests.console.conftest import command  # noqa: F401  the fixture
 
 BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -112,7 +112,7 @@ def find(version: int, *keys: str, key_type: int = 0) -> FindCoordinatorRequest:
 def call_together(client: RawClient, *calls: tuple[Message, int]) -> list[Any]:
     """Sends the requests, with their versions, in one piece, so that the broker serves all in one turn."""
     frames: list[bytes] = []
-    send, client.send_bytes = client.send_bytes, frames.append  # type: ignore[method-assign]
+    send, client.send_bytes = client.send_bytes, frames.append  # type: ignore[method-assign, assignment]
     for request, version in calls:
         client.send(request, version)
     client.send_bytes = send  # type: ignore[method-assign]

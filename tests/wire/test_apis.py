@@ -303,10 +303,11 @@ def _widened(cls: type[Struct]) -> Any:
     }
     rows["novelty"] = field("string", tag=100, default="")
     rows["long_novelty"] = field("bytes", tag=300, default=b"")
+    make: Any = type(cls)
     if issubclass(cls, Message):
         options = {"versions": str(cls.versions), "flexible": f"{cls.flexible.first}+"}
-        return type(cls)(cls.__name__, (Message,), rows, **options)
-    return type(cls)(cls.__name__, (Struct,), rows)
+        return make(cls.__name__, (Message,), rows, **options)
+    return make(cls.__name__, (Struct,), rows)
 
 
 def _is_struct(type: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -193,7 +194,7 @@ def test_the_columns_outlive_the_buffer() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, pa.py_buffer])
-def test_any_buffer_will_do(kind) -> None:
+def test_any_buffer_will_do(kind: Any) -> None:
     buf = many_batches([5])
     assert decode(kind(buf)).num_rows == 5
 

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 import aiokafka.codec
 import cramjam
@@ -55,7 +56,7 @@ ORACLES = [
 
 @pytest.mark.parametrize("data", [b"x", TEXT, NOISE], ids=len)
 @pytest.mark.parametrize(("codec", "encode", "decode"), ORACLES)
-def test_others_read_ours_and_we_read_theirs(codec, encode, decode, data) -> None:
+def test_others_read_ours_and_we_read_theirs(codec: Codec, encode: Any, decode: Any, data: bytes) -> None:
     assert bytes(decode(compress(codec, data))) == data
     assert decompress(codec, bytes(encode(data)), limit=LIMIT) == data
 

@@ -18,7 +18,7 @@ from equipoise.wire.schema import ZERO_UUID, Message, Struct, field
 
 class Inner(Struct):
     name: str = field("string")
-    data: bytes = field("bytes", nullable=True, default=None)
+    data: bytes | None = field("bytes", nullable=True, default=None)
 
 
 class Sample(Message, api_key=999, versions="0-3", flexible="2+"):

@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from equipoise.broker import Broker
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.handlers import HANDLERS
-from equipoise.broker.net.connection import MAX_ELEMENTS, Connection
+from equipoise.broker.net.connection import Connection
 from equipoise.broker.server import Server
+from equipoise.broker.topics.topics import MAX_ELEMENTS
 from equipoise.wire.apis import APIS
 from equipoise.wire.apis.headers import decode_response_header, encode_request_header
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest

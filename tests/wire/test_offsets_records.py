@@ -38,7 +38,8 @@ TIME = 1700000000000
 
 
 def offset_value(**values: Any) -> OffsetCommitValue:
-    return OffsetCommitValue(**({"offset": 42, "leader_epoch": 7, "metadata": "m", "commit_timestamp": TIME} | values))
+    usual: dict[str, Any] = {"offset": 42, "leader_epoch": 7, "metadata": "m", "commit_timestamp": TIME}
+    return OffsetCommitValue(**(usual | values))
 
 
 class TestVectors:

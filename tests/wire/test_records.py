@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AiokafkaBuilder
@@ -98,7 +99,7 @@ def test_a_batch_may_lose_all_its_records() -> None:
         ([], {"last_offset_delta": -1}, "last_offset_delta -1"),
     ],
 )
-def test_offsets_that_cannot_be(records: list[Record], options: dict[str, int], message: str) -> None:
+def test_offsets_that_cannot_be(records: list[Record], options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         build_batch(records, **options)
 

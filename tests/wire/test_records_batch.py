@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from equipoise.wire.errors import ErrorCode, KafkaError
@@ -110,7 +112,7 @@ def test_the_last_sequence_wraps_to_zero() -> None:
 
 
 @pytest.mark.parametrize("hop", [iter_headers, complete_batches])
-def test_batches_one_after_the_other_up_to_a_torn_one(hop) -> None:
+def test_batches_one_after_the_other_up_to_a_torn_one(hop: Any) -> None:
     first, second = build_batch(RECORDS), build_batch(RECORDS, base_offset=0, codec=Codec.LZ4)
     both = first + second
     assert [(pos, header.size) for pos, header in hop(both)] == [(0, len(first)), (len(first), len(second))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from equipoise.wire.errors import ErrorCode, KafkaError
@@ -122,14 +124,14 @@ CORRUPT = {
 
 @READERS
 @pytest.mark.parametrize("name", LEGAL)
-def test_unusual_records_are_read(name: str, read) -> None:
+def test_unusual_records_are_read(name: str, read: Any) -> None:
     body, expected = LEGAL[name]
     assert read(raw_batch(body)) == [expected]
 
 
 @READERS
 @pytest.mark.parametrize("name", CORRUPT)
-def test_corrupt_records_are_refused(name: str, read) -> None:
+def test_corrupt_records_are_refused(name: str, read: Any) -> None:
     body, fields = CORRUPT[name]
     with pytest.raises(KafkaError) as raised:
         read(raw_batch(body, **fields))
@@ -139,7 +141,7 @@ def test_corrupt_records_are_refused(name: str, read) -> None:
 
 @READERS
 @pytest.mark.parametrize("name", CORRUPT)
-def test_corrupt_records_among_many_good_batches_are_refused(name: str, read) -> None:
+def test_corrupt_records_among_many_good_batches_are_refused(name: str, read: Any) -> None:
     """Twenty batches are decoded in lockstep, not one by one."""
     body, fields = CORRUPT[name]
     good = raw_batch(PLAIN)
@@ -149,21 +151,21 @@ def test_corrupt_records_among_many_good_batches_are_refused(name: str, read) ->
 
 
 @READERS
-def test_log_append_time_hides_whatever_the_delta_is(read) -> None:
+def test_log_append_time_hides_whatever_the_delta_is(read: Any) -> None:
     body = record(ATTRS, vi(2**63 - 1), ZERO, NULL, NULL, ZERO)
     batch = raw_batch(body, attributes=0x08, base_timestamp=2**62, max_timestamp=42)
     assert read(batch) == [Record(0, 42, None, None)]
 
 
 @READERS
-def test_a_varint_of_65_bits_is_refused_even_where_its_value_does_not_matter(read) -> None:
+def test_a_varint_of_65_bits_is_refused_even_where_its_value_does_not_matter(read: Any) -> None:
     body = record(ATTRS, b"\xff" * 9 + b"\x02", ZERO, NULL, NULL, ZERO)
     with pytest.raises(KafkaError, match="64 bits"):
         read(raw_batch(body, attributes=0x08, max_timestamp=42))
 
 
 @READERS
-def test_a_count_is_doubted_before_anything_is_made_for_it(read) -> None:
+def test_a_count_is_doubted_before_anything_is_made_for_it(read: Any) -> None:
     with pytest.raises(KafkaError, match=r"record_count 2147483647 is more than 7 bytes of records can hold"):
         read(raw_batch(PLAIN, 2**31 - 1))
 
@@ -178,14 +180,14 @@ def test_fields_that_leave_their_record_are_seen_without_a_look_at_headers() -> 
 
 
 @READERS
-def test_an_unknown_codec(read) -> None:
+def test_an_unknown_codec(read: Any) -> None:
     with pytest.raises(KafkaError) as raised:
         read(raw_batch(PLAIN, attributes=6))
     assert raised.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 @READERS
-def test_random_bytes_as_compressed_records(read) -> None:
+def test_random_bytes_as_compressed_records(read: Any) -> None:
     for codec in range(1, 5):
         with pytest.raises(KafkaError) as raised:
             read(raw_batch(b"this was never compressed", attributes=codec))

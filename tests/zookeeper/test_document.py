@@ -12,7 +12,8 @@ from equipoise.settings import render
 from equipoise.wire.errors import UsageError
 from equipoise.zookeeper import ZooKeeperConsumer, whitelist
 from equipoise.zookeeper.config import ZooKeeperConsumerConfig, rows
-from tests.console.conftest import Command, command
+from tests.commands import Command
+from tests.console.conftest import command
 from tests.test_documents import table
 
 __all__ = ["command"]

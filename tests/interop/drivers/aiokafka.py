@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
@@ -18,7 +18,9 @@ Result = TypeVar("Result")
 
 class AioKafka(Driver):
     name = "aiokafka"
-    lacks: Mapping[str, str] = {"null key and value": "AIOKafkaProducer.send refuses a record that has neither"}
+    lacks: ClassVar[Mapping[str, str]] = {
+        "null key and value": "AIOKafkaProducer.send refuses a record that has neither",
+    }
 
     def with_admin(self, use: Callable[[AIOKafkaAdminClient], Awaitable[Result]]) -> Result:
         async def run() -> Result:

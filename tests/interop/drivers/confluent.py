@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -69,9 +70,10 @@ class Confluent(Driver):
             while unfinished:
                 deadline.check()
                 for message in consumer.consume(num_messages=5000, timeout=0.2):
-                    if message.error() is None:
+                    error = message.error()
+                    if error is None:
                         records.append(_record(message))
-                    elif message.error().code() == KafkaError._PARTITION_EOF:
+                    elif error.code() == KafkaError._PARTITION_EOF:
                         unfinished.discard(message.partition())
                     else:
                         raise KafkaException(message.error())
@@ -102,4 +104,9 @@ def _record(message: Message) -> Record:
     partition, offset, (_, timestamp) = message.partition(), message.offset(), message.timestamp()
     assert partition is not None
     assert offset is not None
-    return Record(partition, offset, timestamp, message.key(), message.value(), tuple(message.headers() or ()))
+    return Record(partition, offset, timestamp, message.key(), message.value(), _headers(message))
+
+
+def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
+    found: Any = message.headers() or ()
+    return tuple(found)

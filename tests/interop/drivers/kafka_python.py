@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
@@ -12,7 +13,7 @@ from tests.interop.records import Record, by_place, with_key_or_value, without_n
 
 class KafkaPython(Driver):
     name = "kafka-python"
-    lacks: Mapping[str, str] = {
+    lacks: ClassVar[Mapping[str, str]] = {
         "null header": "KafkaProducer.send refuses a header whose value is not bytes",
         "null key and value": "KafkaProducer.send refuses a record that has neither",
     }

@@ -9,7 +9,7 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from proving.fetched import Unavailable
 from proving.members.foreign import node, node_modules
@@ -29,7 +29,7 @@ class KafkaJsError(Exception):
 
 class KafkaJs(Driver):
     name = "kafkajs"
-    lacks: Mapping[str, str] = {
+    lacks: ClassVar[Mapping[str, str]] = {
         "assignment": "its consumer reads in a group only: the driver uses the Fetch of its cluster object",
         "null header": "its producer measures a header's value before it looks whether there is one",
         "header order": "headers are a map of names to values: equal names come together",

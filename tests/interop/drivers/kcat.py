@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.interop.drivers.base import PATIENCE_S, Driver, MissingClient
 from tests.interop.records import CLIENTS_CLOCK, Headers, Record, by_place
@@ -23,7 +23,7 @@ class KcatError(Exception):
 
 class Kcat(Driver):
     name = "kcat"
-    lacks: Mapping[str, str] = {
+    lacks: ClassVar[Mapping[str, str]] = {
         "create": f"{_ADMIN}: the broker creates the topic with num.partitions when kcat asks for its metadata",
         "add partitions": f"{_ADMIN}: confluent-kafka does it",
         "delete": f"{_ADMIN}: confluent-kafka does it",
@@ -70,7 +70,7 @@ class Kcat(Driver):
                 *("-X", "linger.ms=20", "-X", f"enable.idempotence={str(idempotent).lower()}"),
                 *("-K", _escape(KEY_END), "-D", _escape(RECORD_END)),
                 *(["-Z"] if _sends_nulls(partition) else []),
-                *itertools.chain.from_iterable(("-H", _header(*header)) for header in headers),
+                *(word for header in headers for word in ("-H", _header(*header))),
                 stdin=stdin,
             )
 
@@ -102,9 +102,11 @@ class Kcat(Driver):
         raise KcatError(self.lacks["delete"])
 
     def writable(self, record: Record) -> Record:
-        key, value = record.key or b"", record.value or b""
+        key, value = record.key, record.value
         if _sends_nulls(record.partition):
             key, value = key or None, value or None
+        else:
+            key, value = key or b"", value or b""
         return record._replace(
             timestamp=CLIENTS_CLOCK, key=key, value=value, headers=_headers_of_partition(record.partition)
         )
