@@ -22,34 +22,44 @@ _LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]+")
 class ZooKeeperConsumerConfig:
     """Made by `parse`, which checks it."""
 
-    zookeeper_connect: str = setting("", "Servers of the ensemble: HOST:PORT with commas, then /CHROOT. Required.")
+    zookeeper_connect: str = setting(
+        "", "Servers of the ensemble: HOST:PORT separated by commas, then /CHROOT. Required."
+    )
     group_id: str = setting("", "The group. Required.")
-    mode: str = setting("safe", "safe, or faithful: as it was.", choices=("safe", "faithful"))
-    consumer_id: str = setting("", "The second half of the consumer's id; empty: host, time and chance.")
-    client_id: str = setting("equipoise", "The name that brokers see and log.")
-    zookeeper_session_timeout_ms: int = setting(6_000, "Silence after which others take the partitions.", 1, INT_MAX)
-    zookeeper_connection_timeout_ms: int = setting(0, "How long connecting may take; 0: as long.", 0, INT_MAX)
-    rebalance_max_retries: int = setting(4, "Attempts at a rebalance, the first among them.", 1, INT_MAX)
-    rebalance_backoff_ms: int = setting(2_000, "Pause between two attempts; in safe mode the longest.", 0, INT_MAX)
-    rebalance_settle_ms: int = setting(50, "Safe mode: quiet to wait for before partitions are shared.", 0, INT_MAX)
-    partition_assignment_strategy: str = setting("range", "The same for all members.", choices=("range", "roundrobin"))
+    mode: str = setting("safe", "safe, or faithful: as Kafka 0.8 to 1.1.", choices=("safe", "faithful"))
+    consumer_id: str = setting("", "The second half of the consumer's id; empty: host, time and a random number.")
+    client_id: str = setting("equipoise", "The client's name in the broker's log.")
+    zookeeper_session_timeout_ms: int = setting(
+        6_000, "Time without contact after which ZooKeeper ends the session.", 1, INT_MAX
+    )
+    zookeeper_connection_timeout_ms: int = setting(0, "Time limit of connecting; 0: the session timeout.", 0, INT_MAX)
+    rebalance_max_retries: int = setting(4, "Attempts at a rebalance, including the first.", 1, INT_MAX)
+    rebalance_backoff_ms: int = setting(
+        2_000, "Pause between two attempts; in safe mode the longest pause.", 0, INT_MAX
+    )
+    rebalance_settle_ms: int = setting(50, "Safe mode: time without changes before a rebalance begins.", 0, INT_MAX)
+    partition_assignment_strategy: str = setting(
+        "range", "The assignor. It must be the same for all members.", choices=("range", "roundrobin")
+    )
     roundrobin_text_form: str = setting(
-        "t-p", "What roundrobin hashes: t-p since Kafka 1.0, [t,p] before.", choices=("t-p", "[t,p]")
+        "t-p", "The text that roundrobin hashes: t-p since Kafka 1.0, [t,p] before.", choices=("t-p", "[t,p]")
     )
     roundrobin_equal_subscriptions: bool = setting(
-        False, "Faithful roundrobin of Kafka 0.8.2 to 0.10.1: no group whose members do not read the same."
+        False, "Faithful mode: roundrobin refuses unequal subscriptions, as in Kafka 0.8.2 to 0.10.1."
     )
-    auto_commit_enable: bool = setting(True, "Whether offsets are committed by themselves.")
-    auto_commit_interval_ms: int = setting(60_000, "Time between two such commits.", 1, INT_MAX)
-    auto_offset_reset: str = setting("largest", "Where to begin without an offset.", choices=("largest", "smallest"))
-    offsets_storage: str = setting("zookeeper", "Where offsets are kept.", choices=("zookeeper", "kafka"))
-    dual_commit_enabled: bool = setting(True, "With offsets.storage=kafka: in ZooKeeper too.")
-    exclude_internal_topics: bool = setting(True, "Whether filters leave out the cluster's own topics.")
-    consumer_timeout_ms: int = setting(-1, "How long a stream waits before ConsumerTimeoutError; -1: for ever.", -1)
-    queued_max_message_chunks: int = setting(2, "Chunks that may wait in a stream.", 1, INT_MAX)
-    fetch_message_max_bytes: int = setting(1_048_576, "Most bytes of one partition in one fetch.", 1, INT_MAX)
-    fetch_min_bytes: int = setting(1, "Bytes for which a broker waits with its answer.", 0, INT_MAX)
-    fetch_wait_max_ms: int = setting(100, "How long it waits for them at most.", 0, INT_MAX)
+    auto_commit_enable: bool = setting(True, "Whether the consumer commits offsets by itself.")
+    auto_commit_interval_ms: int = setting(60_000, "Time between two automatic commits.", 1, INT_MAX)
+    auto_offset_reset: str = setting("largest", "Start without an offset.", choices=("largest", "smallest"))
+    offsets_storage: str = setting("zookeeper", "The store of offsets.", choices=("zookeeper", "kafka"))
+    dual_commit_enabled: bool = setting(True, "With offsets.storage=kafka: commits to ZooKeeper too.")
+    exclude_internal_topics: bool = setting(True, "Whether a filter leaves out internal topics.")
+    consumer_timeout_ms: int = setting(
+        -1, "Time without a record after which a stream raises ConsumerTimeoutError; -1: never.", -1
+    )
+    queued_max_message_chunks: int = setting(2, "Fetched chunks that may wait in a stream.", 1, INT_MAX)
+    fetch_message_max_bytes: int = setting(1_048_576, "Most bytes of one partition in a fetch answer.", 1, INT_MAX)
+    fetch_min_bytes: int = setting(1, "A broker answers a fetch when it has this many bytes.", 0, INT_MAX)
+    fetch_wait_max_ms: int = setting(100, "Longest time that a broker waits for fetch.min.bytes.", 0, INT_MAX)
 
     @classmethod
     def parse(cls, settings: Mapping[str, object]) -> Self:
