@@ -26,7 +26,14 @@ class Client:
         self.holding = Holding()
         self.holding.known_as(software)
         self.config = config
-        self.member = Member("g", "m", "one" if static else None, ("", ""), (45_000, 45_000), [])
+        self.member = Member(
+            group_id="g",
+            member_id="m",
+            group_instance_id="one" if static else None,
+            session_timeout_ms=45_000,
+            rebalance_timeout_ms=45_000,
+            protocols=[],
+        )
         self.member.last_seen = NOW
 
     def beat(self, at: float) -> int:
@@ -173,8 +180,7 @@ def settle(broker: Broker, clock: StandingClock, client: RawClient) -> str:
 
 def is_held(broker: Broker, member_id: str) -> bool:
     def look(server: object) -> bool:
-        member = broker.server.groups.shard_of("g").core.groups["g"].members[member_id]
-        return member.held_heartbeat is not None
+        return member_id in broker.server.groups.shard_of("g").core.groups["g"].parked.heartbeats
 
     return broker.call(look)
 

@@ -106,6 +106,13 @@ def test_every_departure(departure: Departure) -> None:
     assert "{" not in text
 
 
+def test_a_limit_of_members_is_no_time() -> None:
+    cause = Cause(Trigger.SIZE_LIMIT, limit_ms=10_000, group_max_size=3)
+    left = MemberLeft("g", 0, WHO, Departure.GROUP_FULL, limit_ms=10_000, group_max_size=3)
+    assert words.cause(cause).endswith("group.max.size=3")
+    assert words.departure(left).endswith("(group.max.size=3)")
+
+
 @pytest.mark.parametrize("refusal", Refusal)
 def test_every_refusal(refusal: Refusal) -> None:
     text = words.event(CommitRefused("g", 0, WHO, refusal, 1, 2))

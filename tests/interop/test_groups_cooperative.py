@@ -38,10 +38,11 @@ def wait_all_joined(members: Members, broker: Broker, count: int) -> None:
 
 def let_go_on(broker: Broker, group_id: str) -> None:
     def complete(server: Server) -> None:
-        shard, now, step = server.groups.shard_of(group_id), server.clock.now(), Step()
+        shard, now = server.groups.shard_of(group_id), server.clock.now()
+        step = Step(now)
         group = shard.core.groups[group_id]
         group.not_before = now
-        shard.core.rebalancer.maybe_complete_join(group, now, step)
+        shard.core.rebalancer.maybe_complete_join(group, step)
         shard.run(step)
 
     broker.call(complete)

@@ -31,7 +31,7 @@ def holds(monkeypatch: pytest.MonkeyPatch) -> Holds:
     def listen(self: Holding, config: Any, member: Member | None, now: int) -> int:
         allowed = limit(self, config, member, now)
         if member is not None:
-            seen.setdefault(member.timer[1], []).append(allowed)
+            seen.setdefault(member.group_id, []).append(allowed)
         return allowed
 
     monkeypatch.setattr(Holding, "limit", listen)

@@ -56,7 +56,7 @@ def holds(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     def listen(self: Holding, config: Any, member: Member | None, now: int) -> int:
         allowed = limit(self, config, member, now)
         if member is not None:
-            seen[member.timer[1]].append(allowed)
+            seen[member.group_id].append(allowed)
         return allowed
 
     monkeypatch.setattr(Holding, "limit", listen)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from equipoise.spark.history.flapping import causes, flapping
 from equipoise.spark.history.timeline import Tables, tell
 
@@ -279,3 +281,18 @@ def test_a_member_that_did_not_poll_says_so() -> None:
     told = tell("g", journal, [])
     assert [row["reason"] for row in told.rebalances] == ["poll_overrun", "poll_overrun", "member_left"]
     assert told.memberships[0]["why_left"] == "poll_overrun"
+
+
+@pytest.mark.parametrize(("limit_ms", "more"), [(0, {"group_max_size": 3}), (3, {})], ids=["now", "journals of before"])
+def test_the_limit_of_members_is_no_timeout(limit_ms: int, more: dict[str, int]) -> None:
+    entry = rebalance(2, 0, 100, "size_limit", "", 3)
+    entry["cause"] |= {"limit_ms": limit_ms, **more}
+    (row,) = tell("g", [entry], []).rebalances
+    assert (row["limit_ms"], row["group_max_size"]) == (None, 3)
+
+
+def test_a_timeout_is_no_limit_of_members() -> None:
+    entry = rebalance(2, 0, 100, "session_expired", "a", 1)
+    entry["cause"] |= {"limit_ms": 10_000}
+    (row,) = tell("g", [entry], []).rebalances
+    assert (row["limit_ms"], row["group_max_size"]) == (10_000, None)

@@ -26,6 +26,7 @@ from equipoise.coordinator.events import Event
 from equipoise.coordinator.journal import Rebalance
 from equipoise.coordinator.shard import Shard
 from equipoise.coordinator.step import Caller, Step, Write
+from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -157,7 +158,7 @@ class Client:
     def deadline(self) -> int | None:
         """When its session, or the wait for its return, ends; counted from now."""
         group = self.settings.get("group", "g")
-        at = self.ctx.shard.timers.deadline(("session", group, self.member_id))
+        at = self.ctx.shard.timers.deadline(TimerKey(TimerKind.SESSION, group, self.member_id))
         return None if at is None else at - self.ctx.now
 
     def hear(self, reply: Any) -> None:
@@ -517,7 +518,8 @@ def decode_log(log: Iterable[tuple[bytes, bytes | None]]) -> Iterable[Record]:
 def check_invariants(shard: Shard) -> None:
     for group in shard.groups.values():
         members = group.members
-        assert group.joined == sum(member.awaiting_join is not None for member in members.values())
+        parked = group.parked
+        assert parked.joins.keys() | parked.syncs.keys() | parked.heartbeats.keys() <= members.keys()
         assert all(member.member_id == key for key, member in members.items())
         assert group.static_members == {
             member.group_instance_id: key for key, member in members.items() if member.is_static
@@ -533,8 +535,12 @@ def check_invariants(shard: Shard) -> None:
 
 def _check_member(shard: Shard, group: Group, member: Member) -> None:
     timer = shard.timers.deadline(member.timer)
-    assert member.is_waiting or timer is not None, f"{member.member_id} would live for ever"
-    assert member.awaiting_sync is None or group.state is State.COMPLETING_REBALANCE
-    assert member.held_heartbeat is None or group.state is State.STABLE
-    for caller in (member.awaiting_join, member.awaiting_sync, member.held_heartbeat):
+    parked = [
+        calls.get(member.member_id) for calls in (group.parked.joins, group.parked.syncs, group.parked.heartbeats)
+    ]
+    join, sync, heartbeat = parked
+    assert join or sync or timer is not None, f"{member.member_id} would live for ever"
+    assert sync is None or group.state is State.COMPLETING_REBALANCE
+    assert heartbeat is None or group.state is State.STABLE
+    for caller in parked:
         assert caller is None or caller.token.is_parked

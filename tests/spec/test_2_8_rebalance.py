@@ -10,6 +10,7 @@ from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from equipoise.coordinator.events import MemberLeft
 from equipoise.coordinator.reasons import Departure
+from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.errors import ErrorCode
 from tests.spec.context import (
     DELAY,
@@ -45,7 +46,7 @@ def test_2_8_prepare_2_clears_the_pending_syncs_and_their_timer() -> None:
     assert len(ctx.group().pending_sync) == 2
     ctx.client("d").enter(version=3)
     assert ctx.group().pending_sync == set()
-    assert ctx.shard.timers.deadline(("sync", "g")) is None
+    assert ctx.shard.timers.deadline(TimerKey(TimerKind.SYNC, "g")) is None
 
 
 def test_2_8_prepare_4_waits_for_the_largest_rebalance_timeout() -> None:
@@ -237,7 +238,7 @@ def test_2_8_complete_3_with_only_absent_static_members_the_join_timer_is_armed_
     for _ in range(3):
         ctx.advance(40_000)
         assert (ctx.state, ctx.group().generation_id) == (PR, 1)
-        assert ctx.shard.timers.deadline(("join", "g")) == ctx.now + 40_000
+        assert ctx.shard.timers.deadline(TimerKey(TimerKind.JOIN, "g")) == ctx.now + 40_000
     ctx.advance(30_000)  # its session ends
     assert (ctx.state, ctx.group().generation_id) == (EMPTY, 2)
     assert s.heartbeat().error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -297,7 +298,7 @@ def test_2_8_complete_5_all_members_get_a_fresh_session_and_must_sync_also_absen
 def test_2_8_complete_6_the_sync_timer_is_the_largest_rebalance_timeout() -> None:
     ctx = Context()
     ctx.completing(ctx.client("a", rebalance=20_000), ctx.client("b", rebalance=90_000))
-    assert ctx.shard.timers.deadline(("sync", "g")) == ctx.now + 90_000
+    assert ctx.shard.timers.deadline(TimerKey(TimerKind.SYNC, "g")) == ctx.now + 90_000
 
 
 def test_2_8_generation_starts_at_0_and_grows_by_1_with_every_join_phase() -> None:

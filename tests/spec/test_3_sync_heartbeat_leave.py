@@ -9,6 +9,7 @@ import pytest
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import MemberLeft
 from equipoise.coordinator.reasons import Departure
+from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.errors import ErrorCode
 from tests.spec.context import (
     DELAY,
@@ -120,11 +121,11 @@ def test_3_1_11_a_sync_drops_the_member_from_the_pending_ones_and_the_last_cance
     a, b = ctx.completing("a", "b")
     b.sync()
     assert ctx.group().pending_sync == {a.member_id}
-    assert ctx.shard.timers.deadline(("sync", "g")) is not None
+    assert ctx.shard.timers.deadline(TimerKey(TimerKind.SYNC, "g")) is not None
     ctx.hold_writes()
     a.sync()
     assert ctx.group().pending_sync == set()
-    assert ctx.shard.timers.deadline(("sync", "g")) is None
+    assert ctx.shard.timers.deadline(TimerKey(TimerKind.SYNC, "g")) is None
 
 
 def test_3_1_11_members_missing_from_the_assignment_get_empty_bytes_and_strangers_are_ignored() -> None:
@@ -213,7 +214,7 @@ def test_3_1_12_stable_drops_the_pending_sync_and_answers_what_is_stored() -> No
     assert (ctx.state, ctx.group().pending_sync) == (STABLE, {b.member_id})
     assert partitions_in(b.sync().reply.assignment) == [1]
     assert ctx.group().pending_sync == set()
-    assert ctx.shard.timers.deadline(("sync", "g")) is None
+    assert ctx.shard.timers.deadline(TimerKey(TimerKind.SYNC, "g")) is None
 
 
 # -- 3.2 pending-sync expiry

@@ -8,6 +8,7 @@ import pytest
 
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import GroupDeleted
+from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import GroupMetadataKey, OffsetCommitKey, encode_key
 from tests.spec.context import (
@@ -38,7 +39,7 @@ def keeper(ctx: Context, **settings: Any) -> Client:
 
 
 def to_the_next_sweep(ctx: Context) -> None:
-    deadline = ctx.shard.timers.deadline(("expiry",))
+    deadline = ctx.shard.timers.deadline(TimerKey(TimerKind.EXPIRY))
     assert deadline is not None
     ctx.advance(deadline - ctx.now)
 
@@ -46,7 +47,7 @@ def to_the_next_sweep(ctx: Context) -> None:
 def test_4_6_the_sweep_runs_every_check_interval() -> None:
     ctx = Context()
     for _ in range(3):
-        assert ctx.shard.timers.deadline(("expiry",)) == ctx.now + SWEEP
+        assert ctx.shard.timers.deadline(TimerKey(TimerKind.EXPIRY)) == ctx.now + SWEEP
         ctx.advance(SWEEP)
 
 
@@ -211,7 +212,7 @@ def test_4_6_an_offset_that_is_being_committed_does_not_expire() -> None:
     ctx = Context()
     ctx.commit({0: 1})
     ctx.advance(RETENTION - 1 - SWEEP)
-    while ctx.shard.timers.deadline(("expiry",)) != ctx.now + SWEEP:
+    while ctx.shard.timers.deadline(TimerKey(TimerKind.EXPIRY)) != ctx.now + SWEEP:
         ctx.advance(1)
     ctx.advance(SWEEP - 1)
     ctx.hold_writes()

@@ -6,6 +6,7 @@ import pytest
 
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.shard import Status
+from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.errors import ErrorCode
 from tests.spec.context import DELAY, REBALANCE, SESSION, Client, Context
@@ -202,7 +203,7 @@ def test_debounce_is_over_with_its_rebalance(debounce: int) -> None:
     ctx.advance(REBALANCE)
     assert a.generation_id == 2
     assert ctx.group().not_before == 0
-    assert ctx.shard.timers.deadline(("debounce", "g")) is None
+    assert ctx.shard.timers.deadline(TimerKey(TimerKind.DEBOUNCE, "g")) is None
 
 
 # -- group.heartbeat.hold.max.ms: what the core does with a heartbeat that may be held

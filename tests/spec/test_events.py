@@ -94,7 +94,7 @@ def test_event_left(departure: Departure) -> None:
         a.join()
         s.join()
         b.join()
-        expected = MemberLeft("g", ctx.now, b_left, departure, None, 0, 2)
+        expected = MemberLeft("g", ctx.now, b_left, departure, group_max_size=2)
     assert ctx.all_events(MemberLeft) == [expected]
 
 

@@ -148,7 +148,7 @@ def _(ctx: Context, a: Client, s: Client) -> Cause:
 def _(ctx: Context, a: Client, s: Client) -> Cause:
     ctx.config = Context(group_max_size=1).config
     ctx.reload()
-    return Cause(Trigger.SIZE_LIMIT, limit_ms=1)
+    return Cause(Trigger.SIZE_LIMIT, group_max_size=1)
 
 
 @pytest.mark.parametrize("trigger", Trigger)

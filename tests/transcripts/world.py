@@ -20,6 +20,7 @@ from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.events import StateChanged
 from equipoise.coordinator.shard import Shard, Status
 from equipoise.coordinator.step import Caller, Step, Write
+from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.errors import ErrorCode, UsageError
 from equipoise.wire.offsets_records import Record, decode_record, encode_key, encode_value
 from equipoise.wire.schema import Message
@@ -159,20 +160,21 @@ class World:
         if group is None or call.api not in ("JoinGroup", "SyncGroup", "Heartbeat"):
             return "until the write is durable"
         if call.api == "Heartbeat":
-            return f"held, {self._left('hold', group.group_id, call.client.member_id)} at most"
+            return f"held, {self._left(TimerKind.HOLD, group.group_id, call.client.member_id)} at most"
         if call.api == "SyncGroup":
             return "until the write is durable" if self.waiting else f"waiting for the assignment of {group.leader}"
         if group.state is State.STABLE:
             return "until the write is durable"
         if group.in_initial_phase:
-            return f"initial delay, {self._left('join', group.group_id)} left"
-        absent = [member.member_id for member in group.members.values() if member.awaiting_join is None]
+            return f"initial delay, {self._left(TimerKind.JOIN, group.group_id)} left"
+        absent = [member_id for member_id in group.members if member_id not in group.parked.joins]
         missing = absent + sorted(group.pending_members)
         if not missing:
-            return f"debounce, {self._left('debounce', group.group_id)} left"
-        return f"waiting for {', '.join(missing)}, {self._left('join', group.group_id)} at most"
+            return f"debounce, {self._left(TimerKind.DEBOUNCE, group.group_id)} left"
+        return f"waiting for {', '.join(missing)}, {self._left(TimerKind.JOIN, group.group_id)} at most"
 
-    def _left(self, *key: str) -> str:
+    def _left(self, kind: TimerKind, group_id: str, member_id: str = "") -> str:
+        key = TimerKey(kind, group_id, member_id)
         deadline = self.shard.timers.deadline(key)
         assert deadline is not None, f"no timer {key}"
         return words.duration(deadline - self.now)

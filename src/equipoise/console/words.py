@@ -35,7 +35,7 @@ _TRIGGERS = {
     Trigger.STATIC_MEMBER_REPLACED: "static member {instance} came back as {who}",
     Trigger.SYNC_EXPIRED: "{who} did not ask for its assignment within {limit_time} (the rebalance timeout)",
     Trigger.ASSIGNMENT_NOT_WRITTEN: "the assignment could not be written",
-    Trigger.SIZE_LIMIT: "it was loaded with more members than group.max.size={limit}",
+    Trigger.SIZE_LIMIT: "it was loaded with more members than group.max.size={group_max_size}",
 }
 _DEPARTURES = {
     Departure.LEFT: "{who} left",
@@ -46,7 +46,7 @@ _DEPARTURES = {
     Departure.SYNC_EXPIRED: "{who} left, because it did not ask for its assignment within {limit_time}"
     " (the rebalance timeout)",
     Departure.REPLACED: "{who} was replaced, because its group.instance.id {instance} joined again",
-    Departure.GROUP_FULL: "{who} was turned away, because the group is full (group.max.size={limit})",
+    Departure.GROUP_FULL: "{who} was turned away, because the group is full (group.max.size={group_max_size})",
 }
 _REFUSALS = {
     Refusal.UNKNOWN_GROUP: "there is no such group",
@@ -119,22 +119,23 @@ def _ms(value: int | None) -> str:
 
 def cause(why: Cause, called: Callable[[Who], str] = name) -> str:
     """Why a rebalance began, as it stands behind "because"."""
-    return _reason(_TRIGGERS[why.trigger], called(why.who), why.who, why.silent_ms, why.limit_ms, why.said)
+    return _reason(_TRIGGERS[why.trigger], called(why.who), why)
 
 
 def departure(left: MemberLeft) -> str:
-    return _reason(_DEPARTURES[left.departure], name(left.who), left.who, left.silent_ms, left.limit_ms, left.said)
+    return _reason(_DEPARTURES[left.departure], name(left.who), left)
 
 
-def _reason(template: str, called: str, who: Who, silent_ms: int, limit: int, said: str | None) -> str:
+def _reason(template: str, called: str, why: Cause | MemberLeft) -> str:
     text = template.format(
         who=called,
-        instance=_named(who.group_instance_id or ""),
-        silent=duration(silent_ms),
-        limit=limit,
-        limit_time=duration(limit),
+        instance=_named(why.who.group_instance_id or ""),
+        silent=duration(why.silent_ms),
+        limit=why.limit_ms,
+        limit_time=duration(why.limit_ms),
+        group_max_size=why.group_max_size,
     )
-    return f'{text}, saying "{_named(said)}"' if said else text
+    return f'{text}, saying "{_named(why.said)}"' if why.said else text
 
 
 def refusal(refused: CommitRefused) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import GroupDeleted
-from equipoise.coordinator.offsets.offsets import expired_offsets, tombstone
+from equipoise.coordinator.offsets.committed import tombstone
 from equipoise.coordinator.outcomes import GroupTombstoned
 from equipoise.coordinator.step import Caller, Step, write_error
 from equipoise.wire.apis.k15_describe_groups import DescribedGroup, DescribedGroupMember
@@ -25,6 +25,7 @@ _NOT_FOUND_FROM = 6
 
 
 def describe_group(shard: Shard, group_id: str, version: int) -> DescribedGroup:
+    """Kafka: GroupMetadataManager.describeGroups; an unknown group is an error since KIP-1043."""
     group = shard.groups.get(group_id)
     if group is None:
         is_error = version >= _NOT_FOUND_FROM
@@ -56,6 +57,7 @@ def describe_group(shard: Shard, group_id: str, version: int) -> DescribedGroup:
 
 
 def list_groups(shard: Shard, states: list[str], types: list[str]) -> Iterator[ListedGroup]:
+    """By state (KIP-518) and by type (KIP-848). Kafka: GroupMetadataManager.listGroups."""
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {kind.lower() for kind in types}  # unlike states with their blanks, as on Kafka
     if wanted_types and GROUP_TYPE not in wanted_types:
@@ -70,8 +72,11 @@ def list_groups(shard: Shard, states: list[str], types: list[str]) -> Iterator[L
             )
 
 
-def delete_group(shard: Shard, group_id: str, caller: Caller, now: int, step: Step) -> None:
-    """One group; its answer is a whole response, which the broker joins with those of other shards."""
+def delete_group(shard: Shard, group_id: str, caller: Caller, step: Step) -> None:
+    """An Empty group goes with its offsets (KIP-229). Kafka: ClassicGroup.validateDeleteGroup.
+
+    The answer is a whole response, which the broker joins with those of other shards.
+    """
     group = shard.groups.get(group_id)
     if group is None:
         step.reply(caller, _deleted(group_id, ErrorCode.GROUP_ID_NOT_FOUND))
@@ -80,36 +85,27 @@ def delete_group(shard: Shard, group_id: str, caller: Caller, now: int, step: St
         step.reply(caller, _deleted(group_id, ErrorCode.NON_EMPTY_GROUP))
         return
     records = [tombstone(group_id, topic, partition) for topic, partition, _ in shard.offsets.of_group(group_id)]
-    _forget(shard, group, records, step, caller)
+    forget(shard, group, records, step, caller=caller)
 
 
 def _deleted(group_id: str, error: ErrorCode) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(results=[DeletableGroupResult(group_id=group_id, error_code=error)])
 
 
-def expire(shard: Shard, now: int, step: Step) -> None:
-    """The sweep: offsets past their retention go, and with its last offset an Empty group."""
-    under_way = shard.offsets.commits_under_way
-    for group in [group for group in shard.groups.values() if group.group_id not in under_way]:
-        records = expired_offsets(shard, group, shard.wall_time(now))
-        left = sum(1 for _ in shard.offsets.of_group(group.group_id)) - len(records)
-        if left == 0 and group.state is State.EMPTY:
-            _forget(shard, group, records, step)
-        elif records:
-            step.write(records)
+def forget(shard: Shard, group: Group, records: list[Record], step: Step, *, caller: Caller | None = None) -> None:
+    """At once: a join that comes before the tombstone is durable makes a new group, written behind it.
 
-
-def _forget(shard: Shard, group: Group, records: list[Record], step: Step, caller: Caller | None = None) -> None:
-    """At once: a join that comes before the tombstone is durable makes a new group, written behind it."""
+    Kafka: GroupMetadataManager.createGroupTombstoneRecords.
+    """
     del shard.groups[group.group_id]
     step.write([*records, group.tombstone()], GroupTombstoned(group, caller))
 
 
-def group_tombstoned(shard: Shard, outcome: GroupTombstoned, error: ErrorCode, now: int, step: Step) -> None:
+def group_tombstoned(shard: Shard, outcome: GroupTombstoned, error: ErrorCode, step: Step) -> None:
     """If the tombstone cannot be written the group is back, unless a new one has its name by then."""
     group, caller = outcome.group, outcome.caller
     if error is ErrorCode.NONE:
-        step.events.append(GroupDeleted(group.group_id, now, expired=caller is None))
+        step.note(GroupDeleted(group.group_id, step.now, expired=caller is None))
     elif shard.unavailable is ErrorCode.NONE:
         shard.groups.setdefault(group.group_id, group)
     if caller is not None:

@@ -34,6 +34,7 @@ class MemberLeft(Event):
     said: str | None = None
     silent_ms: int = 0
     limit_ms: int = 0
+    group_max_size: int = 0  # members
 
 
 @dataclass(frozen=True, slots=True)

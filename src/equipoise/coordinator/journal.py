@@ -10,14 +10,11 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from equipoise.coordinator.reasons import NOBODY, Cause, Who
 from equipoise.wire.consumer_protocol import decode_assignment, decode_subscription
 from equipoise.wire.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from equipoise.coordinator.classic.group import Member
 
 KEPT = 100  # rebalances remembered per group
 COMPARED = 20_000  # partitions of a group: of more only the number is noted
@@ -96,46 +93,50 @@ class _Facts(NamedTuple):
     uncounted: int = 0  # stops that were not kept
 
 
+def _kept() -> deque[Any]:
+    return deque(maxlen=KEPT)
+
+
+@dataclass(slots=True)
 class Journal:
-    def __init__(self, group_id: str) -> None:
-        self.entries: deque[Rebalance] = deque(maxlen=KEPT)
-        self._group_id = group_id
-        self._current: Rebalance | None = None
-        self._assignments: dict[str, bytes] = {}  # by member, from when the group was last Stable or Empty
-        self._stops: Stops = {}
-        self._stop_bytes = 0
-        self._stops_cut = 0
-        self._listed = 0  # partitions, in `entries`
-        self._settled: Rebalance | None = None  # the last
-        self._unsettled: deque[_Facts] = deque(maxlen=KEPT)
-        self._dark_since: dict[TopicPartition, int] = {}
-        self._partitions: dict[bytes, Partitions] = {}  # of the assignments last looked at: most stay as they are
+    group_id: str
+    entries: deque[Rebalance] = field(default_factory=_kept)
+    _current: Rebalance | None = None
+    _assignments: dict[str, bytes] = field(default_factory=dict)  # from when the group was last Stable or Empty
+    _stops: Stops = field(default_factory=dict)
+    _stop_bytes: int = 0
+    _stops_cut: int = 0
+    _listed: int = 0  # partitions, in `entries`
+    _settled: Rebalance | None = None  # the last
+    _unsettled: deque[_Facts] = field(default_factory=_kept)
+    _dark_since: dict[TopicPartition, int] = field(default_factory=dict)
+    _partitions: dict[bytes, Partitions] = field(default_factory=dict)  # of the assignments last read: most stay
 
     # -- facts, noted as they come
 
-    def loaded(self, members: Iterable[Member]) -> None:
-        self._assignments = {member.member_id: member.assignment for member in members}
+    def loaded(self, assignments: dict[str, bytes]) -> None:
+        self._assignments = assignments
 
     def begin(self, cause: Cause, generation: int, now: int) -> None:
         if self._current is not None:
             self._current.overtaken = True
             self._close(self._current, now)
             self._unsettled.append(_Facts(self._current, now, {}, {}, {}))  # it has moved nothing
-        self._current = Rebalance(self._group_id, cause, now, generation)
+        self._current = Rebalance(self.group_id, cause, now, generation)
 
-    def arrived(self, member: Member, now: int) -> None:
+    def arrived(self, who: Who, metadata: bytes | None, now: int) -> None:
         """With its JoinGroup an eager member has stopped working; a cooperative one says what it goes on with."""
-        self._stop(member.member_id, now, member.protocols[0][1] if member.protocols else None)
-        self._wait_for(member.who, now)
+        self._stop(who.member_id, now, metadata)
+        self._wait_for(who, now)
 
     def stopped(self, member_id: str, at: int) -> None:
         self._stop(member_id, at, None)
 
-    def released(self, member: Member, now: int) -> None:
+    def released(self, who: Who, last_seen: int, now: int) -> None:
         """The member is gone; its partitions have been without owner since it was last heard of."""
-        self.stopped(member.member_id, min(member.last_seen, now))
+        self.stopped(who.member_id, min(last_seen, now))
         if self._current is not None and now > self._current.started:
-            self._wait_for(member.who, now)
+            self._wait_for(who, now)
 
     def renamed(self, old: str, new: str) -> None:
         """A static member under a new id owns what it owned."""
@@ -143,22 +144,21 @@ class Journal:
         if old in self._stops:
             self._stops[new] = self._stops.pop(old)
 
-    def joined(self, generation: int, members: Iterable[Member], now: int) -> None:
+    def joined(self, generation: int, members: int, absent: Iterable[Who], now: int) -> None:
         """A static member that has not rejoined was waited for to the end."""
         if self._current is not None:
             self._current.generation = generation
-            for member in members:
-                self._current.members += 1
-                if member.awaiting_join is None:
-                    self._wait_for(member.who, now)
+            self._current.members += members
+            for who in absent:
+                self._wait_for(who, now)
             self._current.joined_at = now
 
     def assigned(self, now: int) -> None:
         if self._current is not None:
             self._current.assigned_at = now
 
-    def stable(self, members: Iterable[Member], now: int) -> None:
-        self._end({member.member_id: member.assignment for member in members}, now)
+    def stable(self, assignments: dict[str, bytes], now: int) -> None:
+        self._end(assignments, now)
 
     def completed_empty(self, generation: int, now: int) -> None:
         if self._current is not None:

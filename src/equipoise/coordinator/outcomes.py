@@ -12,7 +12,7 @@ from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
-    from equipoise.coordinator.classic.group import Group, Protocols
+    from equipoise.coordinator.classic.group import Group, Protocols, Timeouts
     from equipoise.coordinator.step import Caller
 
 
@@ -44,7 +44,7 @@ class Incarnation(NamedTuple):
     member_id: str
     leader: str  # of the group
     protocols: Protocols
-    timeouts: tuple[int, int]
+    timeouts: Timeouts
 
 
 class StaticMemberReplaced(NamedTuple):

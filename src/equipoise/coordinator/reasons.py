@@ -60,7 +60,7 @@ NOBODY = Who("")
 class Cause(NamedTuple):
     """A trigger with its circumstances. `silent_ms` and `limit_ms` belong to the expiries: how long, and of how much.
 
-    `said` is the client's own reason, where it sent one.
+    `said` is the client's own reason, where it sent one. `group_max_size` belongs to the limit of that name.
     """
 
     trigger: Trigger
@@ -68,3 +68,4 @@ class Cause(NamedTuple):
     said: str | None = None
     silent_ms: int = 0
     limit_ms: int = 0
+    group_max_size: int = 0  # members

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
+from typing import cast
 
 from equipoise.coordinator import admin
-from equipoise.coordinator.classic import membership, sync
-from equipoise.coordinator.classic.group import Group, Member, WallTime, load_group, unchanged
-from equipoise.coordinator.classic.join import Joining, group_created, static_member_replaced
+from equipoise.coordinator.classic import heartbeat, join, leave, sync
+from equipoise.coordinator.classic.group import Group, Member, load_group
 from equipoise.coordinator.classic.rebalance import Rebalancer
 from equipoise.coordinator.classic.replies import join_error, sync_error
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import GroupConfig
-from equipoise.coordinator.offsets import offsets
-from equipoise.coordinator.offsets.offsets import Offsets
+from equipoise.coordinator.offsets import commit, delete, expiry, fetch
+from equipoise.coordinator.offsets.committed import CommittedOffsets
 from equipoise.coordinator.outcomes import (
     Answered,
     AssignmentWritten,
@@ -27,9 +27,10 @@ from equipoise.coordinator.outcomes import (
     OffsetsCommitted,
     StaticMemberReplaced,
 )
+from equipoise.coordinator.parked import ANSWERED, UNLOADED
 from equipoise.coordinator.reasons import Cause, Trigger
-from equipoise.coordinator.step import Caller, Step, Write, write_error
-from equipoise.coordinator.timers import Timers
+from equipoise.coordinator.step import Caller, Step, WallTime, Write, write_error
+from equipoise.coordinator.timers import TimerKey, TimerKind, Timers
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequestTopic, OffsetFetchResponseTopic
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest
@@ -46,7 +47,7 @@ from equipoise.wire.offsets_records import (
     Record,
 )
 
-_EXPIRY = ("expiry",)
+_EXPIRY = TimerKey(TimerKind.EXPIRY)
 _LONGEST_STRING = 32_767  # bytes, in a request and in a record
 _ID_SUFFIX = 37  # what `new_member_id` adds: a dash and a UUID
 
@@ -57,22 +58,41 @@ class Status(Enum):
     CLOSED = auto()
 
 
+def _unchanged(now: int) -> int:
+    """The wall time where it is all the time there is."""
+    return now
+
+
 class Shard:
     """`new_id` makes the random part of member ids; it is the only thing that is not decided here.
 
     `now` never jumps, and all deadlines are counted in it. What is written down must mean something after a restart:
     `wall_time` tells the wall time of a `now`. Expiry of offsets compares wall times, as in Kafka.
+
+    The state is data. A copy, or a shard that was pickled, lacks these two functions until `attach`.
     """
 
-    def __init__(self, config: GroupConfig, new_id: Callable[[], str], wall_time: WallTime = unchanged) -> None:
+    def __init__(
+        self, config: GroupConfig, new_id: Callable[[], str], wall_time: Callable[[int], int] = _unchanged
+    ) -> None:
         self.config = config
         self.status = Status.LOADING
         self.groups: dict[str, Group] = {}
-        self.offsets = Offsets()
-        self.timers = Timers()
+        self.offsets = CommittedOffsets()
+        self.timers: Timers[TimerKey] = Timers()
         self.rebalancer = Rebalancer(self)
-        self.wall_time = wall_time
+        self.attach(new_id, wall_time)
+
+    def attach(self, new_id: Callable[[], str], wall_time: Callable[[int], int] = _unchanged) -> None:
         self._new_id = new_id
+        self.wall_time = cast("Callable[[int], WallTime]", wall_time)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in ("config", "status", "groups", "offsets", "timers")}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self.rebalancer = Rebalancer(self)
 
     # -- life
 
@@ -85,37 +105,31 @@ class Shard:
                 self.create_group(key.group, now)
         elif isinstance(key, GroupMetadataKey) and self.status is Status.LOADING:
             if isinstance(value, GroupMetadataValue):
-                self.groups[key.group] = load_group(key.group, value, now, self.wall_time)
+                self.groups[key.group] = load_group(key.group, value, now)
             else:
                 self.groups.pop(key.group, None)
 
     def activate(self, now: int) -> Step:
         """Loading is over. Every member gets its full session; a group above the size limit is rebalanced."""
         self.status = Status.ACTIVE
-        step = Step()
+        step = Step(now)
         self.timers.arm(_EXPIRY, now + self.config.offsets_retention_check_interval_ms)
         for group in self.groups.values():
             for member in group.members.values():
                 self.rebalancer.keep_alive(member, now)
             if len(group.members) > self.config.group_max_size:
-                cause = Cause(Trigger.SIZE_LIMIT, limit_ms=self.config.group_max_size)
-                self.rebalancer.prepare(group, cause, now, step)
+                cause = Cause(Trigger.SIZE_LIMIT, group_max_size=self.config.group_max_size)
+                self.rebalancer.prepare(group, cause, step)
         return step
 
     def close(self, now: int) -> Step:
-        """The shard goes elsewhere: whoever waits is told to look for it."""
-        step, error = Step(), ErrorCode.NOT_COORDINATOR
+        """The shard goes elsewhere: all waiting clients are to look for it. Kafka: GroupMetadataManager.onUnloaded."""
+        step = Step(now)
         self.status = Status.CLOSED
         for group in self.groups.values():
             for member in group.members.values():
-                join, member_sync = group.unpark_join(member), member.awaiting_sync
-                member.awaiting_sync = None
-                if join is not None:
-                    step.reply(join, join_error(join, error, member.member_id))
-                if member_sync is not None:
-                    step.reply(member_sync, sync_error(error))
-                self.rebalancer.release_heartbeat(member, error, step)
-            group.transition(State.DEAD, now)
+                self.rebalancer.release(group, member, UNLOADED, step)
+            group.transition(State.DEAD, self.wall_time(now))
         self.groups.clear()
         self.timers.clear()
         return step
@@ -124,28 +138,28 @@ class Shard:
 
     def written(self, write: Write, error: ErrorCode, now: int) -> Step:
         """A write of ours is durable and takes effect, or it has failed; what follows stands in its outcome."""
-        step = Step()
+        step = Step(now)
         if error is ErrorCode.NONE:
             for record in write.records:
                 self.apply(record, now)
-        self._follow(write, error, now, step)
+        self._follow(write, error, step)
         return step
 
-    def _follow(self, write: Write, error: ErrorCode, now: int, step: Step) -> None:
+    def _follow(self, write: Write, error: ErrorCode, step: Step) -> None:
         match write.outcome:
             case OffsetsCommitted() as outcome:
-                offsets.offsets_committed(self, outcome, error, step)
+                commit.offsets_committed(self, outcome, error, step)
             case Answered(caller, response):
                 failed = error is not ErrorCode.NONE
                 step.reply(caller, type(response)(error_code=write_error(error)) if failed else response)
             case GroupCreated() as outcome:
-                group_created(self, outcome, error, step)
+                join.group_created(self, outcome, error, step)
             case AssignmentWritten():
-                self.rebalancer.assignment_written(write, error, now, step)
+                self.rebalancer.assignment_written(write, error, step)
             case StaticMemberReplaced() as outcome:
-                static_member_replaced(self, outcome, error, now, step)
+                join.static_member_replaced(self, outcome, error, step)
             case GroupTombstoned() as outcome:
-                admin.group_tombstoned(self, outcome, error, now, step)
+                admin.group_tombstoned(self, outcome, error, step)
 
     # -- time
 
@@ -153,40 +167,43 @@ class Shard:
         return self.timers.next_deadline()
 
     def tick(self, now: int) -> Step:
-        step = Step()
+        step = Step(now)
         while (key := self.timers.pop_due(now)) is not None:
-            assert isinstance(key, tuple)
-            self._fire(key, now, step)
+            self._fire(key, step)
         return step
 
-    def _fire(self, key: tuple[str, ...], now: int, step: Step) -> None:
-        if key == _EXPIRY:
-            self.timers.arm(_EXPIRY, now + self.config.offsets_retention_check_interval_ms)
-            admin.expire(self, now, step)
+    def _fire(self, key: TimerKey, step: Step) -> None:
+        if key.kind is TimerKind.EXPIRY:
+            self.timers.arm(_EXPIRY, step.now + self.config.offsets_retention_check_interval_ms)
+            expiry.sweep(self, step)
             return
-        kind, group = key[0], self.groups.get(key[1])
+        group = self.groups.get(key.group_id)
         if group is None:
             return
-        if kind == "session":
-            membership.on_session_timer(self, group, key[2], now, step)
-        elif kind == "hold":
-            member = group.members.get(key[2])
-            if member is not None:
-                self.rebalancer.release_heartbeat(member, ErrorCode.NONE, step)
-        elif kind == "join":
-            self.rebalancer.on_join_timer(group, now, step)
-        elif kind == "debounce":
-            self.rebalancer.maybe_complete_join(group, now, step)
-        elif kind == "sync":
-            sync.on_sync_timer(self, group, now, step)
+        match key.kind:
+            case TimerKind.SESSION:
+                heartbeat.on_session_timer(self, group, key.member_id, step)
+            case TimerKind.HOLD:
+                self._release_heartbeat(group, key.member_id, step)
+            case TimerKind.JOIN:
+                self.rebalancer.on_join_timer(group, step)
+            case TimerKind.DEBOUNCE:
+                self.rebalancer.maybe_complete_join(group, step)
+            case TimerKind.SYNC:
+                sync.on_sync_timer(self, group, step)
+
+    def _release_heartbeat(self, group: Group, member_id: str, step: Step) -> None:
+        member = group.members.get(member_id)
+        if member is not None:
+            self.rebalancer.release_heartbeat(group, member, ANSWERED, step)
 
     # -- requests
 
     def join_group(self, request: JoinGroupRequest, caller: Caller, now: int) -> Step:
-        step = Step()
+        step = Step(now)
         error = self._join_error(request, caller)
         if error is ErrorCode.NONE:
-            Joining(self, request, caller, now, step).run()
+            join.Joining(self, request, caller, step).run()
         else:
             is_elsewhere = error is self.unavailable
             step.reply(caller, join_error(caller, error, "" if is_elsewhere else request.member_id))
@@ -203,23 +220,23 @@ class Shard:
         return self.unavailable
 
     def sync_group(self, request: SyncGroupRequest, caller: Caller, now: int) -> Step:
-        step = Step()
+        step = Step(now)
         error = ErrorCode.INVALID_GROUP_ID if not request.group_id else self.unavailable
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # The rebalance this belongs to is lost with the load; several clients take 14 here as fatal.
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if error is ErrorCode.NONE:
-            sync.sync_group(self, request, caller, now, step)
+            sync.sync_group(self, request, caller, step)
         else:
             step.reply(caller, sync_error(error))
         return step
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, now: int, hold_ms: int = 0) -> Step:
         """While loading every heartbeat is fine: the session begins anew when it is over."""
-        step = Step()
+        step = Step(now)
         error = ErrorCode.INVALID_GROUP_ID if not request.group_id else self.unavailable
         if error is ErrorCode.NONE:
-            membership.heartbeat(self, request, caller, hold_ms, now, step)
+            heartbeat.heartbeat(self, request, caller, step, hold_ms=hold_ms)
         else:
             loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             step.reply(caller, HeartbeatResponse(error_code=ErrorCode.NONE if loading else error))
@@ -236,7 +253,7 @@ class Shard:
         member = group.members.get(request.member_id)
         if (
             member is None
-            or member.held_heartbeat is not None
+            or request.member_id in group.parked.heartbeats
             or request.generation_id != group.generation_id
             or request.group_instance_id != member.group_instance_id
         ):
@@ -246,58 +263,51 @@ class Shard:
 
     def release_heartbeat(self, group_id: str, member_id: str, now: int) -> Step:
         """The client has something else to say, or to hear: its held heartbeat is answered "all is well"."""
-        step = Step()
-        member = self.find_member(group_id, member_id)
-        if member is not None:
-            self.rebalancer.release_heartbeat(member, ErrorCode.NONE, step)
+        step = Step(now)
+        group = self.groups.get(group_id)
+        if group is not None:
+            self._release_heartbeat(group, member_id, step)
         return step
 
     def leave_group(self, request: LeaveGroupRequest, caller: Caller, now: int) -> Step:
-        step = Step()
+        step = Step(now)
         error = ErrorCode.INVALID_GROUP_ID if not request.group_id else self.unavailable
         if error is ErrorCode.NONE:
-            membership.leave_group(self, request, caller, now, step)
+            leave.leave_group(self, request, caller, step)
         else:
-            step.reply(caller, membership.leave_error(error))
+            step.reply(caller, leave.leave_error(error))
         return step
 
     def commit_offsets(
         self, request: OffsetCommitRequest, topic_ids: Mapping[str, bytes], caller: Caller, now: int
     ) -> Step:
         """The empty group id is allowed here, as Kafka still does."""
-        step = Step()
+        step = Step(now)
         error = self.unavailable
         if error is ErrorCode.NONE:
-            offsets.commit_offsets(self, request, topic_ids, caller, now, step)
+            commit.commit_offsets(self, request, caller, step, topic_ids=topic_ids)
         else:
-            step.reply(caller, offsets.commit_response(request, error))
+            step.reply(caller, commit.commit_response(request, error))
         return step
 
     def fetch_offsets(
         self, group_id: str, topics: list[OffsetFetchRequestTopic] | None
     ) -> list[OffsetFetchResponseTopic]:
-        return offsets.fetch_offsets(self, group_id, topics)
+        return fetch.fetch_offsets(self.offsets, group_id, topics)
 
     def delete_offsets(self, request: OffsetDeleteRequest, caller: Caller, now: int) -> Step:
-        step = Step()
-        offsets.delete_offsets(self, request, caller, now, step)
+        step = Step(now)
+        delete.delete_offsets(self, request, caller, step)
         return step
 
     def delete_group(self, group_id: str, caller: Caller, now: int) -> Step:
-        step = Step()
-        admin.delete_group(self, group_id, caller, now, step)
+        step = Step(now)
+        admin.delete_group(self, group_id, caller, step)
         return step
 
     def topic_deleted(self, topic: str, topic_id: bytes, now: int) -> Step:
-        """Offsets of a deleted topic go at once, in every group; those of an older topic of that name too."""
-        step = Step()
-        records = [
-            offsets.tombstone(group_id, topic, partition)
-            for group_id, partition, committed in self.offsets.of_topic(topic)
-            if committed.topic_id in (topic_id, bytes(16))
-        ]
-        if records:
-            step.write(records)
+        step = Step(now)
+        delete.topic_deleted(self, topic, topic_id, step)
         return step
 
     # -- what the rules share
@@ -313,7 +323,7 @@ class Shard:
         return group.members.get(member_id) if group is not None else None
 
     def create_group(self, group_id: str, now: int) -> Group:
-        group = self.groups[group_id] = Group(group_id, now, self.wall_time)
+        group = self.groups[group_id] = Group(group_id, self.wall_time(now))
         return group
 
     def new_member_id(self, prefix: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NewType
 
 from equipoise.coordinator.events import Event, MemberFenced
 from equipoise.coordinator.outcomes import Answered, Outcome
@@ -11,9 +11,12 @@ from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import Record
 from equipoise.wire.schema import Message
 
+# Milliseconds since 1970, as records carry them. `now` counts from anywhere: the two are never compared.
+WallTime = NewType("WallTime", int)
+
 
 class Caller(NamedTuple):
-    """Who asks. `token` is opaque here and comes back with the reply."""
+    """The sender of a request. `token` is opaque here and comes back with the reply."""
 
     token: Any
     version: int
@@ -32,11 +35,15 @@ class Write(NamedTuple):
 
 
 class Step:
-    """The outcome of one input: replies to send now, records to write, events to note, in this order."""
+    """One input on its way through the coordinator: when it came in, and what comes out.
 
-    __slots__ = ("events", "replies", "writes")
+    Replies are sent now, records are written, events are noted, in this order.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("events", "now", "replies", "writes")
+
+    def __init__(self, now: int) -> None:
+        self.now = now
         self.replies: list[tuple[Caller, Message]] = []
         self.writes: list[Write] = []
         self.events: list[Event] = []
@@ -44,10 +51,13 @@ class Step:
     def reply(self, caller: Caller, response: Message) -> None:
         self.replies.append((caller, response))
 
-    def note_fenced(self, error: ErrorCode, group_id: str, who: Who, request: str, now: int) -> None:
+    def note(self, event: Event) -> None:
+        self.events.append(event)
+
+    def note_fenced(self, error: ErrorCode, group_id: str, who: Who, request: str) -> None:
         """Among refused requests, those of a past incarnation of a static member are worth an event."""
         if error is ErrorCode.FENCED_INSTANCE_ID:
-            self.events.append(MemberFenced(group_id, now, who, request))
+            self.events.append(MemberFenced(group_id, self.now, who, request))
 
     def write(self, records: list[Record], outcome: Outcome | None = None) -> None:
         self.writes.append(Write(records, outcome))
@@ -62,7 +72,7 @@ class Step:
         self.write(records, Answered(caller, response))
 
 
-# How a failed write of ours looks to a client (everything else goes out as it is).
+# A failed write of ours as a client sees it; every other error goes out as it is.
 _WRITE_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -76,4 +86,5 @@ _WRITE_ERRORS = {
 
 
 def write_error(error: ErrorCode) -> ErrorCode:
+    """Clients know errors of coordinators, not of logs. Kafka: CoordinatorOperationExceptionHelper."""
     return _WRITE_ERRORS.get(error, error)

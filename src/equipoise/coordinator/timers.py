@@ -3,26 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import IntEnum, auto
 from heapq import heappop, heappush
-from itertools import count
+from typing import Generic, NamedTuple, TypeVar
 
 
-class Timers:
+class TimerKind(IntEnum):
+    """An IntEnum for its hash, which every heartbeat takes."""
+
+    SESSION = auto()  # of a member, or of a member id that was given out
+    HOLD = auto()  # of a member's held heartbeat
+    JOIN = auto()  # of a group: the initial delay, or the rebalance timeout of the join phase
+    DEBOUNCE = auto()  # of a group
+    SYNC = auto()  # of a group: the rebalance timeout for those who have not asked for their assignment
+    EXPIRY = auto()  # of the shard: the next sweep of expired offsets
+
+
+class TimerKey(NamedTuple):
+    kind: TimerKind
+    group_id: str = ""
+    member_id: str = ""
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(slots=True)
+class Timers(Generic[K]):
     """Each key has at most one deadline. The heap may hold older ones; they are passed over when they come up."""
 
-    def __init__(self) -> None:
-        self._deadlines: dict[Hashable, int] = {}
-        self._queued: dict[Hashable, int] = {}  # the earliest time at which the heap will bring a key up
-        self._heap: list[tuple[int, int, Hashable]] = []
-        self._order = count()  # keys armed for the same moment fire in the order they were queued
+    _deadlines: dict[K, int] = field(default_factory=dict)
+    _queued: dict[K, int] = field(default_factory=dict)  # the earliest time at which the heap will bring a key up
+    _heap: list[tuple[int, int, K]] = field(default_factory=list)
+    _order: int = 0  # keys armed for the same moment fire in the order they were queued
 
-    def arm(self, key: Hashable, deadline: int) -> None:
+    def arm(self, key: K, deadline: int) -> None:
         self._deadlines[key] = deadline
         queued = self._queued.get(key)
         if queued is None or queued > deadline:
             self._queue(key, deadline)
 
-    def cancel(self, key: Hashable) -> None:
+    def cancel(self, key: K) -> None:
         self._deadlines.pop(key, None)
 
     def clear(self) -> None:
@@ -30,14 +52,14 @@ class Timers:
         self._queued.clear()
         self._heap.clear()
 
-    def deadline(self, key: Hashable) -> int | None:
+    def deadline(self, key: K) -> int | None:
         return self._deadlines.get(key)
 
     def next_deadline(self) -> int | None:
         """When to come back; never later than needed, sometimes earlier."""
         return self._heap[0][0] if self._heap else None
 
-    def pop_due(self, now: int) -> Hashable | None:
+    def pop_due(self, now: int) -> K | None:
         """A key whose deadline has come; it is armed no longer. None when there are no more."""
         while self._heap and self._heap[0][0] <= now:
             at, _, key = heappop(self._heap)
@@ -54,6 +76,7 @@ class Timers:
             return key
         return None
 
-    def _queue(self, key: Hashable, deadline: int) -> None:
+    def _queue(self, key: K, deadline: int) -> None:
         self._queued[key] = deadline
-        heappush(self._heap, (deadline, next(self._order), key))
+        self._order += 1
+        heappush(self._heap, (deadline, self._order, key))

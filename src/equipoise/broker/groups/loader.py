@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from struct import Struct
 
-from equipoise.coordinator.offsets.offsets import CommittedOffset
+from equipoise.coordinator.offsets.committed import CommittedOffset
 from equipoise.coordinator.shard import Shard
 from equipoise.wire.offsets_records import OffsetCommitKey, Record, decode_record, decode_usual_value
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.groups import authorize_group, caller_of
 from equipoise.broker.net.access import Operation
-from equipoise.coordinator.offsets.offsets import commit_response
+from equipoise.coordinator.offsets.commit import commit_response
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -6,13 +6,17 @@ What makes a rebalance stands in `rebalance`; what a request may do stands with 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from equipoise.coordinator.classic.states import TRANSITIONS, IllegalTransition, State
 from equipoise.coordinator.journal import Journal
+from equipoise.coordinator.parked import ParkedRequests
 from equipoise.coordinator.placement import java_hash
 from equipoise.coordinator.reasons import Who
-from equipoise.coordinator.step import Caller
+from equipoise.coordinator.step import WallTime
+from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponseMember
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
@@ -20,62 +24,54 @@ from equipoise.wire.offsets_records import GroupMetadataKey, GroupMetadataValue,
 
 _LARGEST_SUBSCRIPTIONS = 1 << 20  # bytes, of all members that differ
 Protocols = list[tuple[str, bytes]]  # name and metadata, in order of preference
-WallTime = Callable[[int], int]  # from a `now` to milliseconds since 1970
 
 
+class Timeouts(NamedTuple):
+    """A member's two timeouts: for its silence, and for its return to a rebalance."""
+
+    session_ms: int
+    rebalance_ms: int
+
+
+class InitialDelay(NamedTuple):
+    """The part of the initial rebalance delay that runs, and what may still be added to it."""
+
+    running_ms: int
+    left_ms: int
+
+
+@dataclass(slots=True, kw_only=True)
 class Member:
-    __slots__ = (
-        "assignment",
-        "awaiting_join",
-        "awaiting_sync",
-        "client_host",
-        "client_id",
-        "group_instance_id",
-        "held_heartbeat",
-        "is_new",
-        "last_seen",
-        "member_id",
-        "notes",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-        "timer",
-    )
+    group_id: str
+    member_id: str
+    group_instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    is_new: bool = False  # until its first join is answered: then its timer is longer
+    last_seen: int = 0
+    notes: object = field(default=None, compare=False)  # kept by the runner of the shard; opaque here
+    timer: TimerKey = field(init=False)  # of its session
+    hold_timer: TimerKey = field(init=False)  # of its held heartbeat
 
-    def __init__(
-        self,
-        group_id: str,
-        member_id: str,
-        group_instance_id: str | None,
-        client: tuple[str, str],
-        timeouts: tuple[int, int],
-        protocols: Protocols,
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.client_id, self.client_host = client
-        self.session_timeout_ms, self.rebalance_timeout_ms = timeouts
-        self.protocols = protocols
-        self.assignment = b""
-        self.is_new = False  # until its first join is answered: then its timer is longer
-        self.awaiting_join: Caller | None = None
-        self.awaiting_sync: Caller | None = None
-        self.held_heartbeat: Caller | None = None
-        self.last_seen = 0
-        self.notes: object = None  # whatever the one who runs the shard keeps of this member; opaque here
-        self.timer = ("session", group_id, member_id)
+    def __post_init__(self) -> None:
+        self.timer = TimerKey(TimerKind.SESSION, self.group_id, self.member_id)
+        self.hold_timer = TimerKey(TimerKind.HOLD, self.group_id, self.member_id)
 
     @property
     def is_static(self) -> bool:
         return self.group_instance_id is not None
 
     @property
-    def is_waiting(self) -> bool:
-        return self.awaiting_join is not None or self.awaiting_sync is not None
-
-    @property
     def who(self) -> Who:
         return Who(self.member_id, self.client_id, self.client_host, self.group_instance_id)
+
+    @property
+    def timeouts(self) -> Timeouts:
+        return Timeouts(self.session_timeout_ms, self.rebalance_timeout_ms)
 
     def metadata(self, protocol: str | None) -> bytes:
         if self.protocols and self.protocols[0][0] == protocol:  # most often: a group of thousands is asked one by one
@@ -83,52 +79,54 @@ class Member:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
+        """The first of its protocols that all members have. Kafka: ClassicGroupMember.vote."""
         if self.protocols[0][0] in candidates:
             return self.protocols[0][0]
         return next(name for name, _ in self.protocols if name in candidates)
 
 
-def unchanged(now: int) -> int:
-    """The wall time where it is all the time there is."""
-    return now
-
-
+@dataclass(slots=True)
 class Group:
-    def __init__(self, group_id: str, now: int, wall_time: WallTime = unchanged) -> None:
-        self.group_id = group_id
-        self.state = State.EMPTY
-        self.previous_state = State.EMPTY
-        self.state_since: int | None = wall_time(now)  # it is written down. None: loaded from a record too old to say
-        self.generation_id = 0
-        self.protocol_type: str | None = None
-        self.protocol_name: str | None = None
-        self.leader: str | None = None
-        self.members: dict[str, Member] = {}
-        self.static_members: dict[str, str] = {}  # group.instance.id to member id
-        self.pending_members: set[str] = set()  # told their id, not yet back with it
-        self.pending_sync: set[str] = set()
-        self.assigning = False  # the leader's assignment is on its way to the log
-        self.new_member_added = False  # since the initial delay was last extended
-        self.initial_delay: tuple[int, int] | None = None  # the delay running, and what may still be added to it
-        self.not_before = 0  # the debounce of a rebalance: it does not complete earlier
-        self.last_members = 0  # how many, and which static ones, it had when it was last complete
-        self.last_static_members: frozenset[str] = frozenset()
-        self.subscribed_topics: frozenset[str] | None = None
-        self.journal = Journal(group_id)
-        self.joined = 0  # members whose JoinGroup is parked
-        self._supporters: Counter[str] = Counter()  # members per protocol
-        self._wall_time = wall_time
+    group_id: str
+    state_since: WallTime | None  # it is written down. None: loaded from a record too old to say
+    state: State = State.EMPTY
+    previous_state: State = State.EMPTY
+    generation_id: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)  # group.instance.id to member id
+    pending_members: set[str] = field(default_factory=set)  # told their id, not yet back with it
+    pending_sync: set[str] = field(default_factory=set)  # joined, and have not asked for their assignment
+    parked: ParkedRequests = field(default_factory=ParkedRequests)
+    assigning: bool = False  # the leader's assignment is on its way to the log
+    new_member_added: bool = False  # since the initial delay was last extended
+    initial_delay: InitialDelay | None = None
+    not_before: int = 0  # the debounce of a rebalance: it does not complete earlier
+    last_members: int = 0  # how many, and which static ones, it had when it was last complete
+    last_static_members: frozenset[str] = frozenset()
+    subscribed_topics: frozenset[str] | None = None
+    journal: Journal = field(init=False)
+    _supporters: Counter[str] = field(default_factory=Counter)  # members per protocol
+
+    def __post_init__(self) -> None:
+        self.journal = Journal(self.group_id)
 
     # -- state
 
-    def transition(self, target: State, now: int) -> None:
+    def transition(self, target: State, at: WallTime) -> None:
+        """Every change of state. Kafka: ClassicGroup.transitionTo."""
         if (self.state, target) not in TRANSITIONS:
             raise IllegalTransition(self.group_id, self.state, target)
         self.previous_state, self.state = self.state, target
-        self.state_since = self._wall_time(now)
+        self.state_since = at
 
     def is_in(self, *states: State) -> bool:
         return self.state in states
+
+    def timer(self, kind: TimerKind) -> TimerKey:
+        return TimerKey(kind, self.group_id)
 
     @property
     def in_initial_phase(self) -> bool:
@@ -146,30 +144,19 @@ class Group:
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
 
-    def update(self, member: Member, protocols: Protocols, timeouts: tuple[int, int]) -> None:
+    def update(self, member: Member, protocols: Protocols, timeouts: Timeouts) -> None:
         self._count_supporters(member.protocols, -1)
         self._count_supporters(protocols, 1)
         member.protocols = protocols
         member.session_timeout_ms, member.rebalance_timeout_ms = timeouts
 
-    def park_join(self, member: Member, caller: Caller) -> Caller | None:
-        """Returns the caller of an older JoinGroup of the same member, which this one takes the place of."""
-        older, member.awaiting_join = member.awaiting_join, caller
-        self.joined += older is None
-        return older
-
-    def unpark_join(self, member: Member) -> Caller | None:
-        caller, member.awaiting_join = member.awaiting_join, None
-        self.joined -= caller is not None
-        return caller
-
     def remove(self, member_id: str) -> Member | None:
+        """The first of the others leads if the leader goes. Its parked requests are the caller's to answer."""
         member = self.members.pop(member_id, None)
         self.pending_members.discard(member_id)
         self.pending_sync.discard(member_id)
         if member is None:
             return None
-        self.joined -= member.awaiting_join is not None
         self._count_supporters(member.protocols, -1)
         if member.group_instance_id is not None:
             self.static_members.pop(member.group_instance_id, None)
@@ -181,7 +168,7 @@ class Group:
         """A static member under a new id; the leader's place moves along. Its place in the order stays."""
         old, member.member_id = member.member_id, member_id
         member.notes = None  # another process
-        member.timer = ("session", self.group_id, member_id)
+        member.__post_init__()
         self.members = {(member_id if key == old else key): value for key, value in self.members.items()}
         self.pending_sync.discard(old)
         if member.group_instance_id is not None:
@@ -191,7 +178,10 @@ class Group:
         self.journal.renamed(old, member_id)
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
-        """The member a request speaks for. Raises KafkaError: unknown, or fenced by a newer incarnation."""
+        """The member a request speaks for. Raises KafkaError: unknown, or fenced by a newer incarnation (KIP-345).
+
+        Kafka: ClassicGroup.validateMember.
+        """
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -208,21 +198,32 @@ class Group:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
     @property
+    def joined(self) -> int:
+        """Members whose JoinGroup is parked."""
+        return len(self.parked.joins)
+
+    @property
     def has_all_joined(self) -> bool:
+        """A member id that was given out holds the join phase open (KIP-394).
+
+        Kafka: ClassicGroup.hasAllMembersJoined.
+        """
         return self.joined == len(self.members) and not self.pending_members
 
     @property
     def rebalance_timeout_ms(self) -> int:
         return max(0, max((member.rebalance_timeout_ms for member in self.members.values()), default=0))
 
-    def consumers(self) -> Iterable[Member]:
-        """The members, if they share partitions; what members of other protocol types share is theirs to know."""
-        return self.members.values() if self.protocol_type == PROTOCOL_TYPE else ()
+    def assignments(self) -> dict[str, bytes]:
+        """By member, if the members share partitions; what members of other protocol types share is theirs to know."""
+        if self.protocol_type != PROTOCOL_TYPE:
+            return {}
+        return {member.member_id: member.assignment for member in self.members.values()}
 
     # -- protocols
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member with these protocols can be in this group."""
+        """A member must share a protocol with all others. Kafka: ClassicGroup.supportsProtocols."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         return protocol_type == self.protocol_type and any(
@@ -241,7 +242,10 @@ class Group:
         return {name for name, count in self._supporters.items() if count == len(self.members)}
 
     def select_protocol(self) -> str | None:
-        """Each member votes for the first of its protocols that all have; a tie ends as on Kafka, see `_tie_break`."""
+        """Each member votes for the first of its protocols that all have; a tie ends as on Kafka, see `_tie_break`.
+
+        Kafka: ClassicGroup.selectProtocol.
+        """
         candidates = self._candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -250,7 +254,10 @@ class Group:
         return min(votes, key=lambda name: (-votes[name], _tie_break(name)), default=None)
 
     def update_subscribed_topics(self) -> None:
-        """What the members subscribe to, as far as their metadata can be read; None where it cannot."""
+        """What the members subscribe to, as far as their metadata can be read; None where it cannot.
+
+        Kafka: ClassicGroup.computeSubscribedTopics.
+        """
         self.subscribed_topics = self._read_subscriptions()
 
     def _read_subscriptions(self) -> frozenset[str] | None:
@@ -272,6 +279,7 @@ class Group:
         return frozenset(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
+        """A topic that is in use keeps its offsets (KIP-496). Kafka: ClassicGroup.isSubscribedToTopic."""
         if self.subscribed_topics is None:
             return self.protocol_type == PROTOCOL_TYPE and self.state is not State.EMPTY
         return topic in self.subscribed_topics and self.state is not State.EMPTY
@@ -339,24 +347,32 @@ def protocols_of(request: JoinGroupRequest) -> Protocols:
     return [(protocol.name, protocol.metadata) for protocol in request.protocols]
 
 
-def load_group(group_id: str, value: GroupMetadataValue, now: int, wall_time: WallTime = unchanged) -> Group:
-    """A group from its record: Stable with members, else Empty. What was in flight is lost, as in Kafka."""
-    group = Group(group_id, now, wall_time)
+def load_group(group_id: str, value: GroupMetadataValue, now: int) -> Group:
+    """A group from its record: Stable with members, else Empty. What was in flight is lost.
+
+    Kafka: GroupMetadataManager.replay.
+    """
+    since = WallTime(value.current_state_timestamp) if value.current_state_timestamp >= 0 else None
+    state = State.STABLE if value.members else State.EMPTY
+    group = Group(group_id, since, state, state)
     group.apply(value, now)
-    group.state = group.previous_state = State.STABLE if value.members else State.EMPTY
-    group.state_since = value.current_state_timestamp if value.current_state_timestamp >= 0 else None
     group.last_members = len(group.members)
     group.last_static_members = frozenset(group.static_members)
     group.update_subscribed_topics()
-    group.journal.loaded(group.consumers())
+    group.journal.loaded(group.assignments())
     return group
 
 
 def _member(group_id: str, protocol: str, row: MemberMetadata, now: int) -> Member:
     """Only the protocol that was chosen is remembered, so a follower that comes with several will differ."""
-    rebalance_timeout = row.rebalance_timeout if row.rebalance_timeout >= 0 else row.session_timeout
-    client = row.client_id, row.client_host
-    timeouts = row.session_timeout, rebalance_timeout
-    member = Member(group_id, row.member_id, row.group_instance_id, client, timeouts, [(protocol, row.subscription)])
-    member.last_seen = now
-    return member
+    return Member(
+        group_id=group_id,
+        member_id=row.member_id,
+        group_instance_id=row.group_instance_id,
+        client_id=row.client_id,
+        client_host=row.client_host,
+        session_timeout_ms=row.session_timeout,
+        rebalance_timeout_ms=row.rebalance_timeout if row.rebalance_timeout >= 0 else row.session_timeout,
+        protocols=[(protocol, row.subscription)],
+        last_seen=now,
+    )

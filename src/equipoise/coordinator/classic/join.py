@@ -1,16 +1,18 @@
-"""JoinGroup: the checks in Kafka's order, then by who asks: a newcomer, a static member that is back, a member."""
+"""JoinGroup: the checks in Kafka's order, then by sender: a newcomer, a static member that is back, a member."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.classic.group import Group, Member, protocols_of
-from equipoise.coordinator.classic.replies import join_error, joined, sync_error
+from equipoise.coordinator.classic.group import Group, Member, Timeouts, protocols_of
+from equipoise.coordinator.classic.replies import join_error, joined
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import MemberLeft
 from equipoise.coordinator.outcomes import GroupCreated, Incarnation, StaticMemberReplaced
+from equipoise.coordinator.parked import ANSWERED, FENCED, not_written
 from equipoise.coordinator.reasons import Cause, Departure, Trigger
-from equipoise.coordinator.step import Caller, Step, write_error
+from equipoise.coordinator.step import Caller, Step
+from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 
@@ -24,18 +26,21 @@ _SKIP_ASSIGNMENT_FROM = 9
 class Joining:
     """One JoinGroup on its way."""
 
-    def __init__(self, shard: Shard, request: JoinGroupRequest, caller: Caller, now: int, step: Step) -> None:
+    def __init__(self, shard: Shard, request: JoinGroupRequest, caller: Caller, step: Step) -> None:
         self.shard = shard
         self.rebalancer = shard.rebalancer
         self.request = request
         self.caller = caller
-        self.now = now
         self.step = step
         self.protocols = protocols_of(request)
         rebalance_timeout = request.rebalance_timeout_ms if caller.version >= 1 else request.session_timeout_ms
-        self.timeouts = request.session_timeout_ms, rebalance_timeout
+        self.timeouts = Timeouts(request.session_timeout_ms, rebalance_timeout)
 
     def run(self) -> None:
+        """In Kafka's order: existence, size, protocols, then the member.
+
+        Kafka: GroupMetadataManager.classicGroupJoinToClassicGroup.
+        """
         request, group = self.request, self.shard.groups.get(self.request.group_id)
         if group is None and request.member_id:
             return self.refuse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
@@ -54,35 +59,39 @@ class Joining:
         self.step.reply(self.caller, join_error(self.caller, error, member_id))
 
     def create_group(self) -> Group:
-        """The record is written in the background; if that fails, a join still open is answered with the error."""
-        group = self.shard.create_group(self.request.group_id, self.now)
+        """The record is written in the background. Kafka: GroupMetadataManager.getOrMaybeCreateClassicGroup."""
+        group = self.shard.create_group(self.request.group_id, self.step.now)
         self.step.write([group.record()], GroupCreated(group.group_id, self.caller))
         return group
 
     # -- group.max.size
 
     def has_room(self, group: Group) -> bool:
-        limit = self.shard.config.group_max_size
-        member = group.members.get(self.request.member_id)
+        """`group.max.size` bounds a group (KIP-389). Kafka: GroupMetadataManager.acceptJoiningMember."""
+        limit, member_id = self.shard.config.group_max_size, self.request.member_id
         if group.state is State.EMPTY:
             return True
         if group.state is State.PREPARING_REBALANCE:
-            return (member is not None and member.awaiting_join is not None) or group.joined < limit
-        return member is not None or len(group.members) < limit
+            return member_id in group.parked.joins or len(group.parked.joins) < limit
+        return member_id in group.members or len(group.members) < limit
 
     def turn_away(self, group: Group) -> None:
-        """That is also how members too many leave after the limit was lowered. A reserved id is given up."""
+        """That is also how members too many leave after the limit was lowered. A reserved id is given up.
+
+        Kafka: GroupMetadataManager.classicGroupJoinToClassicGroup.
+        """
         member = group.members.get(self.request.member_id)
         if member is None:
             group.remove(self.request.member_id)
         else:
             limit = self.shard.config.group_max_size
-            self.rebalancer.remove_member(group, member, Departure.GROUP_FULL, self.now, self.step, limit_ms=limit)
+            self.rebalancer.remove_member(group, member, Departure.GROUP_FULL, self.step, group_max_size=limit)
         self.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
 
     # -- a join without a member id
 
     def newcomer(self, group: Group) -> None:
+        """Kafka: GroupMetadataManager.classicGroupJoinNewMember."""
         instance_id = self.request.group_instance_id
         if instance_id is not None:
             self.static(group, instance_id)
@@ -92,29 +101,54 @@ class Joining:
             self.add(group, self.shard.new_member_id(self.caller.client_id))
 
     def reserve_id(self, group: Group) -> None:
+        """A client that repeats its first join must not become a member twice (KIP-394).
+
+        Kafka: GroupMetadataManager.classicGroupJoinNewDynamicMember.
+        """
         member_id = self.shard.new_member_id(self.caller.client_id)
         group.pending_members.add(member_id)
-        deadline = self.now + self.request.session_timeout_ms
-        self.shard.timers.arm(("session", group.group_id, member_id), deadline)
+        deadline = self.step.now + self.request.session_timeout_ms
+        self.shard.timers.arm(TimerKey(TimerKind.SESSION, group.group_id, member_id), deadline)
         self.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
 
     def add(self, group: Group, member_id: str) -> None:
-        client = self.caller.client_id, self.caller.client_host
-        instance_id = self.request.group_instance_id
-        member = Member(group.group_id, member_id, instance_id, client, self.timeouts, self.protocols)
-        self.rebalancer.add_member(group, member, self.caller, self.request.protocol_type, self.now, self.step)
-        group.journal.arrived(member, self.now)
-        if group.state is State.PREPARING_REBALANCE:
-            self.rebalancer.maybe_complete_join(group, self.now, self.step)
-        else:
-            self.rebalance(group, Trigger.MEMBER_JOINED, member)
+        """A newcomer begins a rebalance, or takes part in the one under way.
 
-    def rebalance(self, group: Group, trigger: Trigger, member: Member) -> None:
-        self.rebalancer.prepare(group, Cause(trigger, member.who, self.request.reason), self.now, self.step)
+        Kafka: GroupMetadataManager.addMemberThenRebalanceOrCompleteJoin.
+        """
+        member = Member(
+            group_id=group.group_id,
+            member_id=member_id,
+            group_instance_id=self.request.group_instance_id,
+            client_id=self.caller.client_id,
+            client_host=self.caller.client_host,
+            session_timeout_ms=self.timeouts.session_ms,
+            rebalance_timeout_ms=self.timeouts.rebalance_ms,
+            protocols=self.protocols,
+        )
+        group.add(member, self.request.protocol_type)
+        self.rebalancer.add_member(group, member, self.caller, self.step)
+        self.take_part(group, Trigger.MEMBER_JOINED, member)
+
+    def take_part(self, group: Group, trigger: Trigger, member: Member) -> None:
+        """The join is parked: a rebalance begins, or the one under way may be complete now.
+
+        Kafka: GroupMetadataManager.maybePrepareRebalanceOrCompleteJoin.
+        """
+        metadata = member.protocols[0][1] if member.protocols else None
+        group.journal.arrived(member.who, metadata, self.step.now)
+        if group.state is State.PREPARING_REBALANCE:
+            self.rebalancer.maybe_complete_join(group, self.step)
+        else:
+            self.rebalancer.prepare(group, Cause(trigger, member.who, self.request.reason), self.step)
 
     # -- static members
 
     def static(self, group: Group, instance_id: str) -> None:
+        """A static member needs no reserved id: its group.instance.id tells it apart (KIP-345).
+
+        Kafka: GroupMetadataManager.classicGroupJoinNewStaticMember.
+        """
         member_id = self.shard.new_member_id(instance_id)
         old_id = group.static_members.get(instance_id)
         if old_id is None:
@@ -123,41 +157,36 @@ class Joining:
             self.replace(group, group.members[old_id], member_id)
 
     def replace(self, group: Group, member: Member, member_id: str) -> None:
-        """A static member is back under a new id; its old incarnation is fenced."""
-        timeouts = member.session_timeout_ms, member.rebalance_timeout_ms
-        before = Incarnation(member.member_id, group.leader or "", member.protocols, timeouts)
+        """A static member is back under a new id; its old incarnation is fenced (KIP-345).
+
+        Kafka: GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin.
+        """
+        before = Incarnation(member.member_id, group.leader or "", member.protocols, member.timeouts)
         last_seen = member.last_seen
         self.fence(group, member)
-        self.rebalancer.rename(group, member, member_id, self.now)
+        self.rebalancer.rename(group, member, member_id, self.step)
         group.update(member, self.protocols, self.timeouts)
-        self.rebalancer.park_join(group, member, self.caller, self.now, self.step)
+        self.rebalancer.park_join(group, member, self.caller, self.step)
         if group.state is State.STABLE and group.select_protocol() == group.protocol_name:
             return self.resume(group, member, before)
         group.journal.stopped(member_id, last_seen)
-        group.journal.arrived(member, self.now)
-        if group.state is State.PREPARING_REBALANCE:
-            return self.rebalancer.maybe_complete_join(group, self.now, self.step)
-        return self.rebalance(group, Trigger.STATIC_MEMBER_REPLACED, member)
+        return self.take_part(group, Trigger.STATIC_MEMBER_REPLACED, member)
 
     def fence(self, group: Group, member: Member) -> None:
-        error = ErrorCode.FENCED_INSTANCE_ID
-        join, sync = group.unpark_join(member), member.awaiting_sync
-        member.awaiting_sync = None
-        if join is not None:
-            self.step.reply(join, join_error(join, error, member.member_id))
-        if sync is not None:
-            self.step.reply(sync, sync_error(error))
-        self.rebalancer.release_heartbeat(member, error, self.step)
-        silent = self.now - member.last_seen
-        self.step.events.append(
-            MemberLeft(group.group_id, self.now, member.who, Departure.REPLACED, self.request.reason, silent)
+        """Kafka: ClassicGroup.replaceStaticMember."""
+        self.rebalancer.release(group, member, FENCED, self.step)
+        now = self.step.now
+        silent = now - member.last_seen
+        self.step.note(
+            MemberLeft(group.group_id, now, member.who, Departure.REPLACED, self.request.reason, silent_ms=silent)
         )
 
     def resume(self, group: Group, member: Member, before: Incarnation) -> None:
-        """No rebalance: the member goes on where it was, once its new id is durable.
+        """No rebalance: the member goes on where it was, once its new id is durable (KIP-345).
 
         Parked until then: the next incarnation fences it, and a rebalance that comes first takes it along. What the
         group is subscribed to stays what it was in the last join phase, also if the member has other topics now.
+        Kafka: GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin.
         """
         outcome = StaticMemberReplaced(group.group_id, member.member_id, before, self.caller)
         self.step.write([group.record()], outcome)
@@ -165,6 +194,7 @@ class Joining:
     # -- a join with a member id
 
     def known(self, group: Group, member_id: str) -> None:
+        """Kafka: GroupMetadataManager.classicGroupJoinExistingMember."""
         if member_id in group.pending_members:
             if self.request.group_instance_id is not None:
                 return self.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "")
@@ -173,55 +203,65 @@ class Joining:
             member = group.check_member(member_id, self.request.group_instance_id)
         except KafkaError as error:
             who = self.caller.who(member_id, self.request.group_instance_id)
-            self.step.note_fenced(error.code, group.group_id, who, "JoinGroup", self.now)
+            self.step.note_fenced(error.code, group.group_id, who, "JoinGroup")
             return self.refuse(error.code, member_id)
         return self.rejoin(group, member)
 
     def rejoin(self, group: Group, member: Member) -> None:
-        """A rejoin with the same protocols, byte for byte, is answered from memory; only the leader's never is."""
+        """A rejoin with the same protocols, byte for byte, is answered from memory; only the leader's never is.
+
+        Kafka: GroupMetadataManager.classicGroupJoinExistingMember.
+        """
         is_changed = self.protocols != member.protocols
         is_follower_in_stable = group.state is State.STABLE and member.member_id != group.leader
         if not is_changed and (group.state is State.COMPLETING_REBALANCE or is_follower_in_stable):
-            self.rebalancer.release_heartbeat(member, ErrorCode.NONE, self.step)
+            self.rebalancer.release_heartbeat(group, member, ANSWERED, self.step)
             return self.step.reply(self.caller, joined(group, member, self.caller))
         group.update(member, self.protocols, self.timeouts)
-        self.rebalancer.park_join(group, member, self.caller, self.now, self.step)
-        group.journal.arrived(member, self.now)
-        if group.state is State.PREPARING_REBALANCE:
-            return self.rebalancer.maybe_complete_join(group, self.now, self.step)
-        return self.rebalance(group, Trigger.SUBSCRIPTION_CHANGED if is_changed else Trigger.LEADER_REJOINED, member)
+        self.rebalancer.park_join(group, member, self.caller, self.step)
+        return self.take_part(group, Trigger.SUBSCRIPTION_CHANGED if is_changed else Trigger.LEADER_REJOINED, member)
+
+
+# -- when the records are durable, or could not be written
 
 
 def group_created(shard: Shard, outcome: GroupCreated, error: ErrorCode, step: Step) -> None:
-    """If the group's first record cannot be written, the join that made it is answered with the error."""
-    group, caller = shard.groups.get(outcome.group_id), outcome.caller
+    """If the group's first record cannot be written, the join that made it is answered with the error.
+
+    Kafka: GroupMetadataManager.classicGroupJoinToClassicGroup, its append future.
+    """
+    group = shard.groups.get(outcome.group_id)
     if group is None or error is ErrorCode.NONE:
         return
-    for member in group.members.values():
-        if member.awaiting_join == caller:
-            group.unpark_join(member)
-            step.reply(caller, join_error(caller, write_error(error), ""))
+    for member_id in [one for one, caller in group.parked.joins.items() if caller == outcome.caller]:
+        shard.rebalancer.release_join(group, group.members[member_id], not_written(error), step)
 
 
-def static_member_replaced(shard: Shard, outcome: StaticMemberReplaced, error: ErrorCode, now: int, step: Step) -> None:
-    """The member goes on under its new id, or it is what it was before. The next incarnation may have been quicker."""
+def static_member_replaced(shard: Shard, outcome: StaticMemberReplaced, error: ErrorCode, step: Step) -> None:
+    """The member goes on under its new id, or it is what it was before. The next incarnation may have been quicker.
+
+    Kafka: GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin, its append future.
+    """
     group, caller, before = shard.groups.get(outcome.group_id), outcome.caller, outcome.before
-    member = group.members.get(outcome.member_id) if group is not None else None
-    if group is None or member is None or member.awaiting_join != caller or group.state is not State.STABLE:
+    if group is None or group.state is not State.STABLE or group.parked.joins.get(outcome.member_id) != caller:
         return
-    group.unpark_join(member)
+    member = group.members[outcome.member_id]
     if error is ErrorCode.NONE:
+        del group.parked.joins[member.member_id]
         step.reply(caller, _resumed(group, member, before.leader, caller))
     else:
+        shard.rebalancer.release_join(group, member, not_written(error), step)
         group.update(member, before.protocols, before.timeouts)
-        shard.rebalancer.rename(group, member, before.member_id, now)
-        step.reply(caller, join_error(caller, write_error(error), ""))
+        shard.rebalancer.rename(group, member, before.member_id, step)
     if shard.timers.deadline(member.timer) is None:  # it came up during the wait and was passed over
-        shard.rebalancer.arm_session(member, now)
+        shard.rebalancer.arm_session(member, step.now)
 
 
 def _resumed(group: Group, member: Member, old_leader: str, caller: Caller) -> JoinGroupResponse:
-    """A leader that is back must not assign again. Before v9 only the name of a leader that is gone could say so."""
+    """A leader that is back must not assign again (KIP-814). Before v9 only the name of a leader that is gone said so.
+
+    Kafka: GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin.
+    """
     response = joined(group, member, caller)
     if caller.version >= _SKIP_ASSIGNMENT_FROM:
         response.skip_assignment = member.member_id == group.leader

@@ -1,4 +1,4 @@
-"""The rebalance: how it is begun, what it waits for, how the join phase ends. Section 2.8 of Kafka's rules, exactly.
+"""The rebalance: what begins it, what it waits for, how the join phase ends, how the assignment reaches the members.
 
 Two additions change timing only. `group.initial.rebalance.delay.early`: the initial delay ends when as many
 members as the group last had, or all its static ones, are back. `group.rebalance.debounce.ms`: a rebalance
@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.classic.group import Group, Member
+from equipoise.coordinator.classic.group import Group, InitialDelay, Member
 from equipoise.coordinator.classic.replies import join_error, joined, sync_error, synced
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from equipoise.coordinator.events import MemberJoined, MemberLeft, StateChanged
 from equipoise.coordinator.outcomes import AssignmentWritten
+from equipoise.coordinator.parked import ANSWERED, REBALANCE, REMOVED, SENT_AGAIN, Release, Why, not_written
 from equipoise.coordinator.reasons import Cause, Departure, Trigger
-from equipoise.coordinator.step import Caller, Step, Write, write_error
+from equipoise.coordinator.step import Caller, Step, Write
+from equipoise.coordinator.timers import TimerKind
 from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import GroupMetadataValue
@@ -26,226 +28,281 @@ if TYPE_CHECKING:
 
 
 class Rebalancer:
-    """Moves the groups of one shard through their rebalances."""
+    """Moves the groups of one shard through their rebalances. It has no state of its own."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._config = shard.config
         self._timers = shard.timers
 
+    def _transition(self, group: Group, target: State, step: Step, cause: Cause | None = None) -> None:
+        origin = group.state
+        group.transition(target, self._shard.wall_time(step.now))
+        step.note(StateChanged(group.group_id, step.now, origin, target, group.generation_id, cause))
+
     # -- members come and go
 
-    def add_member(
-        self, group: Group, member: Member, caller: Caller, protocol_type: str, now: int, step: Step
-    ) -> None:
+    def add_member(self, group: Group, member: Member, caller: Caller, step: Step) -> None:
+        """A parked client cannot heartbeat, so a new member has a longer timer than its session.
+
+        Kafka: GroupMetadataManager.addMemberThenRebalanceOrCompleteJoin.
+        """
         member.is_new = True
-        member.last_seen = now
         if group.in_initial_phase:
             group.new_member_added = True
-        group.add(member, protocol_type)
-        self.park_join(group, member, caller, now, step)
-        self._timers.arm(member.timer, now + NEW_MEMBER_JOIN_TIMEOUT_MS)
-        step.events.append(MemberJoined(group.group_id, now, member.who))
+        self.park_join(group, member, caller, step)
+        self._timers.arm(member.timer, step.now + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        step.note(MemberJoined(group.group_id, step.now, member.who))
 
-    def park_join(self, group: Group, member: Member, caller: Caller, now: int, step: Step) -> None:
-        member.last_seen = now
-        self.release_heartbeat(member, ErrorCode.REBALANCE_IN_PROGRESS, step)
-        older = group.park_join(member, caller)
-        if older is not None:  # a client that reconnected: the newest request is the one that counts
-            step.reply(older, join_error(older, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    def rename(self, group: Group, member: Member, member_id: str, step: Step) -> None:
+        """A static member under a new id (KIP-345). No newcomer, so it does not expire while it is parked.
 
-    def rename(self, group: Group, member: Member, member_id: str, now: int) -> None:
-        """A static member under a new id. No newcomer, so it does not expire while it is parked."""
+        Kafka: ClassicGroup.replaceStaticMember.
+        """
         self._timers.cancel(member.timer)
         group.rename(member, member_id)
         member.is_new = False
-        self.arm_session(member, now)
+        self.arm_session(member, step.now)
 
     def remove_member(
         self,
         group: Group,
         member: Member,
         departure: Departure,
-        now: int,
         step: Step,
         *,
         said: str | None = None,
         limit_ms: int = 0,
+        group_max_size: int = 0,
     ) -> None:
-        """Takes a member out and answers what it has parked; the caller decides what follows for the others."""
-        join, sync = member.awaiting_join, member.awaiting_sync
+        """Takes a member out and answers what it has parked; the caller decides what follows for the others.
+
+        Kafka: GroupMetadataManager.removeMemberAndUpdateClassicGroup.
+        """
         group.remove(member.member_id)
         self._timers.cancel(member.timer)
-        member.awaiting_join = member.awaiting_sync = None
-        if join is not None:
-            step.reply(join, join_error(join, ErrorCode.UNKNOWN_MEMBER_ID, ""))
-        if sync is not None:
-            step.reply(sync, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
-        self.release_heartbeat(member, ErrorCode.UNKNOWN_MEMBER_ID, step)
-        group.journal.released(member, now)
-        silent = now - member.last_seen
-        step.events.append(MemberLeft(group.group_id, now, member.who, departure, said, silent, limit_ms))
+        self.release(group, member, REMOVED, step)
+        group.journal.released(member.who, member.last_seen, step.now)
+        silent = step.now - member.last_seen
+        step.note(MemberLeft(group.group_id, step.now, member.who, departure, said, silent, limit_ms, group_max_size))
 
-    def after_removal(self, group: Group, cause: Cause, now: int, step: Step) -> None:
-        """What a removal means for those who stay."""
+    def after_removal(self, group: Group, cause: Cause, step: Step) -> None:
+        """The others rebalance, or their join phase may be complete now.
+
+        Kafka: GroupMetadataManager.removeMemberAndUpdateClassicGroup.
+        """
         if group.is_in(State.STABLE, State.COMPLETING_REBALANCE):
-            self.prepare(group, cause, now, step)
+            self.prepare(group, cause, step)
         elif group.state is State.PREPARING_REBALANCE:
-            self.maybe_complete_join(group, now, step)
+            self.maybe_complete_join(group, step)
 
     def keep_alive(self, member: Member, now: int) -> None:
-        """A sign of life, or the end of a wait in which there could be none."""
+        """A sign of life, or the end of a wait in which there could be none.
+
+        Kafka: GroupMetadataManager.rescheduleClassicGroupMemberHeartbeat.
+        """
         member.last_seen = now
-        self.arm_session(member, now)
+        self._timers.arm(member.timer, now + member.session_timeout_ms)
 
     def arm_session(self, member: Member, now: int) -> None:
         self._timers.arm(member.timer, now + member.session_timeout_ms)
 
-    def release_heartbeat(self, member: Member, error: ErrorCode, step: Step) -> None:
-        held, member.held_heartbeat = member.held_heartbeat, None
-        if held is not None:
-            self._timers.cancel(("hold", *member.timer[1:]))
-            step.reply(held, HeartbeatResponse(error_code=error))
+    # -- parked requests
+
+    def park_join(self, group: Group, member: Member, caller: Caller, step: Step) -> None:
+        member.last_seen = step.now
+        self.release_heartbeat(group, member, REBALANCE, step)
+        self.release_join(group, member, SENT_AGAIN, step)
+        group.parked.joins[member.member_id] = caller
+
+    def release(self, group: Group, member: Member, release: Release, step: Step) -> None:
+        """Answers every parked request of a member."""
+        self.release_join(group, member, release, step)
+        self.release_sync(group, member, release, step)
+        self.release_heartbeat(group, member, release, step)
+
+    def release_join(self, group: Group, member: Member, release: Release, step: Step) -> bool:
+        caller = group.parked.joins.pop(member.member_id, None)
+        if caller is None:
+            return False
+        if release.why is Why.ANSWERED:
+            step.reply(caller, joined(group, member, caller))
+        else:
+            step.reply(caller, join_error(caller, release.error, member.member_id if release.names_member else ""))
+        return True
+
+    def release_sync(self, group: Group, member: Member, release: Release, step: Step) -> bool:
+        caller = group.parked.syncs.pop(member.member_id, None)
+        if caller is None:
+            return False
+        step.reply(caller, synced(group, member) if release.why is Why.ANSWERED else sync_error(release.error))
+        return True
+
+    def release_heartbeat(self, group: Group, member: Member, release: Release, step: Step) -> None:
+        caller = group.parked.heartbeats.pop(member.member_id, None)
+        if caller is not None:
+            self._timers.cancel(member.hold_timer)
+            step.reply(caller, HeartbeatResponse(error_code=release.error))
 
     # -- the join phase begins
 
-    def prepare(self, group: Group, cause: Cause, now: int, step: Step) -> None:
+    def prepare(self, group: Group, cause: Cause, step: Step) -> None:
+        """All members are to rejoin. Kafka: GroupMetadataManager.prepareRebalance."""
         if group.state is State.COMPLETING_REBALANCE:
-            self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now, step)
+            self.reset_assignments(group, REBALANCE, step)
         group.pending_sync.clear()
-        self._timers.cancel(("sync", group.group_id))
+        self._timers.cancel(group.timer(TimerKind.SYNC))
         was = group.state
-        group.transition(State.PREPARING_REBALANCE, now)
-        group.journal.begin(cause, group.generation_id, now)
-        step.events.append(
-            StateChanged(group.group_id, now, was, State.PREPARING_REBALANCE, group.generation_id, cause)
-        )
+        group.journal.begin(cause, group.generation_id, step.now)
+        self._transition(group, State.PREPARING_REBALANCE, step, cause)
         for member in group.members.values():
-            self.release_heartbeat(member, ErrorCode.REBALANCE_IN_PROGRESS, step)
+            self.release_heartbeat(group, member, REBALANCE, step)
         if was is State.EMPTY:
-            self._begin_initial_delay(group, now)
-            self.maybe_complete_join(group, now, step)
+            self._begin_initial_delay(group, step)
+            self.maybe_complete_join(group, step)
             return
         if was is State.STABLE and self._config.group_rebalance_debounce_ms:
-            group.not_before = now + self._config.group_rebalance_debounce_ms
-            self._timers.arm(("debounce", group.group_id), group.not_before)
-        self._timers.arm(("join", group.group_id), now + group.rebalance_timeout_ms)
-        self.maybe_complete_join(group, now, step)
+            group.not_before = step.now + self._config.group_rebalance_debounce_ms
+            self._timers.arm(group.timer(TimerKind.DEBOUNCE), group.not_before)
+        self._timers.arm(group.timer(TimerKind.JOIN), step.now + group.rebalance_timeout_ms)
+        self.maybe_complete_join(group, step)
 
-    def reset_assignments(self, group: Group, error: ErrorCode, now: int, step: Step) -> None:
-        """Whoever waits for an assignment is told that there will be none."""
+    def reset_assignments(self, group: Group, release: Release, step: Step) -> None:
+        """An assignment of a rebalance that is overtaken reaches no member.
+
+        Kafka: GroupMetadataManager.resetAndPropagateAssignmentWithError.
+        """
         for member in group.members.values():
             member.assignment = b""
-            caller, member.awaiting_sync = member.awaiting_sync, None
-            if caller is not None:
-                self.keep_alive(member, now)
-                step.reply(caller, sync_error(error))
+            if self.release_sync(group, member, release, step):
+                self.keep_alive(member, step.now)
 
-    def _begin_initial_delay(self, group: Group, now: int) -> None:
+    def _begin_initial_delay(self, group: Group, step: Step) -> None:
+        """The first member waits for others, which saves rebalances when an application starts (KIP-134).
+
+        Kafka: GroupMetadataManager.prepareRebalance.
+        """
         delay = self._config.group_initial_rebalance_delay_ms
-        group.initial_delay = (delay, max(group.rebalance_timeout_ms - delay, 0))
+        group.initial_delay = InitialDelay(delay, max(group.rebalance_timeout_ms - delay, 0))
         group.new_member_added = False
-        self._timers.arm(("join", group.group_id), now + delay)
+        self._timers.arm(group.timer(TimerKind.JOIN), step.now + delay)
 
     # -- the join phase ends
 
-    def on_join_timer(self, group: Group, now: int, step: Step) -> None:
+    def on_join_timer(self, group: Group, step: Step) -> None:
+        """The initial delay goes on while new members come, up to the rebalance timeout (KIP-134).
+
+        Kafka: GroupMetadataManager.tryCompleteInitialRebalanceElseSchedule.
+        """
         if group.state is not State.PREPARING_REBALANCE:
             return
-        if group.initial_delay is not None and group.new_member_added and group.initial_delay[1] != 0:
-            elapsed, remaining = group.initial_delay
+        if group.initial_delay is not None and group.new_member_added and group.initial_delay.left_ms != 0:
+            elapsed, left = group.initial_delay
             group.new_member_added = False
-            delay = min(self._config.group_initial_rebalance_delay_ms, remaining)
-            group.initial_delay = (delay, max(remaining - elapsed, 0))
-            self._timers.arm(("join", group.group_id), now + delay)
+            delay = min(self._config.group_initial_rebalance_delay_ms, left)
+            group.initial_delay = InitialDelay(delay, max(left - elapsed, 0))
+            self._timers.arm(group.timer(TimerKind.JOIN), step.now + delay)
             return
-        self.complete_join(group, now, step)
+        self.complete_join(group, step)
 
-    def maybe_complete_join(self, group: Group, now: int, step: Step) -> None:
-        """Completes if nobody is missing. The initial delay is waited for, unless all who were here are back."""
-        if group.state is not State.PREPARING_REBALANCE or not group.has_all_joined or now < group.not_before:
+    def maybe_complete_join(self, group: Group, step: Step) -> None:
+        """Completes if nobody is missing. The initial delay is waited for, unless all who were here are back.
+
+        Kafka: GroupMetadataManager.maybeCompleteJoinPhase.
+        """
+        if group.state is not State.PREPARING_REBALANCE or not group.has_all_joined or step.now < group.not_before:
             return
         if group.in_initial_phase and not self._all_are_back(group):
             return
-        self.complete_join(group, now, step)
+        self.complete_join(group, step)
 
     def _all_are_back(self, group: Group) -> bool:
+        """The addition `group.initial.rebalance.delay.early`; Kafka always waits."""
         if not self._config.group_initial_rebalance_delay_early:
             return False
         if 0 < group.last_members <= len(group.members):
             return True
         return bool(group.last_static_members) and group.last_static_members <= group.static_members.keys()
 
-    def complete_join(self, group: Group, now: int, step: Step) -> None:
-        """Everybody has joined, or time is up. Static members that have not rejoined stay."""
-        self._timers.cancel(("join", group.group_id))
-        self._remove_absent(group, now, step)
-        if group.members and not group.joined:
+    def complete_join(self, group: Group, step: Step) -> None:
+        """Everybody has joined, or time is up. Static members that have not rejoined stay (KIP-345).
+
+        Kafka: GroupMetadataManager.completeClassicGroupJoin.
+        """
+        self._timers.cancel(group.timer(TimerKind.JOIN))
+        self._remove_absent(group, step)
+        if group.members and not group.parked.joins:
             # At least a millisecond: with a timeout of 0 this would come up again before anything else could happen.
-            self._timers.arm(("join", group.group_id), now + max(group.rebalance_timeout_ms, 1))
+            self._timers.arm(group.timer(TimerKind.JOIN), step.now + max(group.rebalance_timeout_ms, 1))
             return
-        leader = group.members.get(group.leader or "")
-        if leader is None or leader.awaiting_join is None:
-            group.leader = next((m.member_id for m in group.members.values() if m.awaiting_join is not None), None)
+        self._elect_leader(group)
         group.initial_delay = None
         group.not_before = 0
-        self._timers.cancel(("debounce", group.group_id))
+        self._timers.cancel(group.timer(TimerKind.DEBOUNCE))
         group.generation_id += 1
         group.pending_sync.clear()
         if group.members:
-            self._begin_generation(group, now, step)
+            self._begin_generation(group, step)
         else:
-            self._become_empty(group, now, step)
+            self._become_empty(group, step)
 
-    def _remove_absent(self, group: Group, now: int, step: Step) -> None:
-        absent = [m for m in group.members.values() if m.awaiting_join is None and not m.is_static]
-        limit = group.rebalance_timeout_ms
-        for member in absent:
-            self.remove_member(group, member, Departure.JOIN_EXPIRED, now, step, limit_ms=limit)
+    def _remove_absent(self, group: Group, step: Step) -> None:
+        """A dynamic member that has not rejoined in time is gone. Kafka: ClassicGroup.notYetRejoinedMembers."""
+        joins, limit = group.parked.joins, group.rebalance_timeout_ms
+        for member in [one for one in group.members.values() if one.member_id not in joins and not one.is_static]:
+            self.remove_member(group, member, Departure.JOIN_EXPIRED, step, limit_ms=limit)
 
-    def _become_empty(self, group: Group, now: int, step: Step) -> None:
+    def _elect_leader(self, group: Group) -> None:
+        """A leader must be there to assign. Kafka: ClassicGroup.maybeElectNewJoinedLeader."""
+        if group.leader not in group.parked.joins:
+            group.leader = next((one for one in group.members if one in group.parked.joins), None)
+
+    def _become_empty(self, group: Group, step: Step) -> None:
         group.protocol_name = None
-        group.transition(State.EMPTY, now)
+        self._transition(group, State.EMPTY, step)
         group.update_subscribed_topics()
-        group.journal.completed_empty(group.generation_id, now)
-        step.events.append(
-            StateChanged(group.group_id, now, State.PREPARING_REBALANCE, State.EMPTY, group.generation_id)
-        )
+        group.journal.completed_empty(group.generation_id, step.now)
         step.write([group.record()])
 
-    def _begin_generation(self, group: Group, now: int, step: Step) -> None:
+    def _begin_generation(self, group: Group, step: Step) -> None:
+        """Every parked JoinGroup is answered; the leader learns of all members.
+
+        Kafka: ClassicGroup.initNextGeneration, GroupMetadataManager.completeClassicGroupJoin.
+        """
+        joins = group.parked.joins
+        absent = [member.who for member in group.members.values() if member.member_id not in joins]
         group.protocol_name = group.select_protocol()
         group.update_subscribed_topics()
-        group.transition(State.COMPLETING_REBALANCE, now)
+        self._transition(group, State.COMPLETING_REBALANCE, step)
         group.last_members = len(group.members)
         group.last_static_members = frozenset(group.static_members)
         group.assigning = False
-        group.journal.joined(group.generation_id, group.members.values(), now)
-        step.events.append(
-            StateChanged(
-                group.group_id, now, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, group.generation_id
-            )
-        )
+        group.journal.joined(group.generation_id, len(group.members), absent, step.now)
         for member in group.members.values():
-            caller = group.unpark_join(member)
-            if caller is not None:
-                member.last_seen = now  # it could not speak while it was parked
-                step.reply(caller, joined(group, member, caller))
-            self.arm_session(member, now)
+            if self.release_join(group, member, ANSWERED, step):
+                member.last_seen = step.now  # it could not speak while it was parked
+            self.arm_session(member, step.now)
             member.is_new = False
             group.pending_sync.add(member.member_id)
-        self._timers.arm(("sync", group.group_id), now + group.rebalance_timeout_ms)
+        self._timers.arm(group.timer(TimerKind.SYNC), step.now + group.rebalance_timeout_ms)
 
     # -- the assignment
 
-    def write_assignment(self, group: Group, assignments: dict[str, bytes], now: int, step: Step) -> None:
-        """The leader has spoken. Members learn of it when the record is durable, if nothing has changed meanwhile."""
+    def write_assignment(self, group: Group, assignments: dict[str, bytes], step: Step) -> None:
+        """The leader has assigned. Members hear of it when the record is durable.
+
+        Kafka: GroupMetadataManager.classicGroupSyncToClassicGroup.
+        """
         group.assigning = True
-        group.journal.assigned(now)
+        group.journal.assigned(step.now)
         outcome = AssignmentWritten(group.group_id, group.generation_id, group.leader)
         step.write([group.record(assignments)], outcome)
 
-    def assignment_written(self, write: Write, error: ErrorCode, now: int, step: Step) -> None:
+    def assignment_written(self, write: Write, error: ErrorCode, step: Step) -> None:
+        """If the group has moved on meanwhile, the assignment is of no more use.
+
+        Kafka: GroupMetadataManager.classicGroupSyncToClassicGroup, its append future.
+        """
         (record,), outcome = write
         assert isinstance(outcome, AssignmentWritten)
         assert isinstance(record.value, GroupMetadataValue)
@@ -255,23 +312,16 @@ class Rebalancer:
         if (group.generation_id, group.leader) != (outcome.generation_id, outcome.leader):
             return
         if error is ErrorCode.NONE:
-            self._become_stable(group, record.value, now, step)
+            self._become_stable(group, record.value, step)
         else:
-            self._assignment_not_written(group, error, now, step)
+            self.reset_assignments(group, not_written(error), step)
+            self.prepare(group, Cause(Trigger.ASSIGNMENT_NOT_WRITTEN), step)
 
-    def _become_stable(self, group: Group, value: GroupMetadataValue, now: int, step: Step) -> None:
-        group.apply(value, now)
-        group.transition(State.STABLE, now)
-        step.events.append(
-            StateChanged(group.group_id, now, State.COMPLETING_REBALANCE, State.STABLE, group.generation_id)
-        )
+    def _become_stable(self, group: Group, value: GroupMetadataValue, step: Step) -> None:
+        """Kafka: GroupMetadataManager.setAndPropagateAssignment."""
+        group.apply(value, step.now)
+        self._transition(group, State.STABLE, step)
         for member in group.members.values():
-            caller, member.awaiting_sync = member.awaiting_sync, None
-            if caller is not None:
-                self.keep_alive(member, now)
-                step.reply(caller, synced(group, member))
-        group.journal.stable(group.consumers(), now)
-
-    def _assignment_not_written(self, group: Group, error: ErrorCode, now: int, step: Step) -> None:
-        self.reset_assignments(group, write_error(error), now, step)
-        self.prepare(group, Cause(Trigger.ASSIGNMENT_NOT_WRITTEN), now, step)
+            if self.release_sync(group, member, ANSWERED, step):
+                self.keep_alive(member, step.now)
+        group.journal.stable(group.assignments(), step.now)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from equipoise.coordinator.classic.group import Group, Member
 from equipoise.coordinator.classic.replies import sync_error, synced
 from equipoise.coordinator.classic.states import State
+from equipoise.coordinator.parked import ANSWERED, SENT_AGAIN
 from equipoise.coordinator.reasons import Cause, Departure, Trigger
 from equipoise.coordinator.step import Caller, Step
+from equipoise.coordinator.timers import TimerKind
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
 from equipoise.wire.errors import ErrorCode, KafkaError
 
@@ -16,29 +18,32 @@ if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
 
 
-def sync_group(shard: Shard, request: SyncGroupRequest, caller: Caller, now: int, step: Step) -> None:
+def sync_group(shard: Shard, request: SyncGroupRequest, caller: Caller, step: Step) -> None:
+    """A member waits for the leader's assignment, unless it is there. Kafka: GroupMetadataManager.classicGroupSync."""
     group = shard.groups.get(request.group_id)
     try:
         member = _check(group, request)
     except KafkaError as error:
         who = caller.who(request.member_id, request.group_instance_id)
-        step.note_fenced(error.code, request.group_id, who, "SyncGroup", now)
+        step.note_fenced(error.code, request.group_id, who, "SyncGroup")
         step.reply(caller, sync_error(error.code))
         return
     assert group is not None
-    member.last_seen = now
-    shard.rebalancer.release_heartbeat(member, ErrorCode.NONE, step)
+    member.last_seen = step.now
+    shard.rebalancer.release_heartbeat(group, member, ANSWERED, step)
+    _drop_pending(shard, group, member)
     if group.state is State.STABLE:
-        _drop_pending(shard, group, member)
         step.reply(caller, synced(group, member))
         return
-    _park(shard, group, member, caller, step)
+    shard.rebalancer.release_sync(group, member, SENT_AGAIN, step)
+    group.parked.syncs[member.member_id] = caller
     if member.member_id == group.leader and not group.assigning:
         assignments = {row.member_id: row.assignment for row in request.assignments}
-        shard.rebalancer.write_assignment(group, assignments, now, step)
+        shard.rebalancer.write_assignment(group, assignments, step)
 
 
 def _check(group: Group | None, request: SyncGroupRequest) -> Member:
+    """Kafka: GroupMetadataManager.validateSyncGroup; the protocol since KIP-559."""
     if group is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     member = group.check_member(request.member_id, request.group_instance_id)
@@ -51,26 +56,23 @@ def _check(group: Group | None, request: SyncGroupRequest) -> Member:
     return member
 
 
-def _park(shard: Shard, group: Group, member: Member, caller: Caller, step: Step) -> None:
-    older, member.awaiting_sync = member.awaiting_sync, caller
-    if older is not None:  # a client that reconnected: the newest request is the one that counts
-        step.reply(older, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
-    _drop_pending(shard, group, member)
-
-
 def _drop_pending(shard: Shard, group: Group, member: Member) -> None:
+    """Kafka: GroupMetadataManager.removePendingSyncMember."""
     group.pending_sync.discard(member.member_id)
     if not group.pending_sync:
-        shard.timers.cancel(("sync", group.group_id))
+        shard.timers.cancel(group.timer(TimerKind.SYNC))
 
 
-def on_sync_timer(shard: Shard, group: Group, now: int, step: Step) -> None:
-    """Members that joined and never asked for their assignment are removed, static ones too."""
+def on_sync_timer(shard: Shard, group: Group, step: Step) -> None:
+    """Members that joined and never asked for their assignment would own partitions that nobody reads: they go.
+
+    Static ones too. Kafka: GroupMetadataManager.expirePendingSync.
+    """
     if not group.pending_sync or not group.is_in(State.COMPLETING_REBALANCE, State.STABLE):
         return
     limit = group.rebalance_timeout_ms
     silent = [member for member in group.members.values() if member.member_id in group.pending_sync]
     for member in silent:
-        shard.rebalancer.remove_member(group, member, Departure.SYNC_EXPIRED, now, step, limit_ms=limit)
+        shard.rebalancer.remove_member(group, member, Departure.SYNC_EXPIRED, step, limit_ms=limit)
     cause = Cause(Trigger.SYNC_EXPIRED, silent[0].who, silent_ms=limit, limit_ms=limit)
-    shard.rebalancer.prepare(group, cause, now, step)
+    shard.rebalancer.prepare(group, cause, step)

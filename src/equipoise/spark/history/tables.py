@@ -43,6 +43,7 @@ _REBALANCE = pa.struct(
         ("reason", pa.string()),
         ("said", pa.string()),
         ("limit_ms", pa.int64()),
+        ("group_max_size", pa.int32()),
         *((f"cause_{name}", pa.string()) for name in ("member", "client", "host", "instance")),
         ("waited_for", pa.string()),
         ("waited_ms", pa.int64()),

@@ -81,6 +81,13 @@ def _neighbours(records: Sequence[Entry]) -> Iterable[tuple[Entry | None, Entry]
 # -- rebalances
 
 
+def _limits(cause: Entry) -> Row:
+    """Journals of before have no `group_max_size`: they put it into `limit_ms`."""
+    if cause["trigger"] == "size_limit":
+        return {"limit_ms": None, "group_max_size": cause.get("group_max_size") or cause["limit_ms"]}
+    return {"limit_ms": cause["limit_ms"] or None, "group_max_size": None}
+
+
 def _from_journal(entry: Entry, record: Entry | None) -> Row:
     phases, who = entry["phases_ms"], entry["cause"]["who"]
     return {
@@ -91,7 +98,7 @@ def _from_journal(entry: Entry, record: Entry | None) -> Row:
         **{f"{name}_ms": phases[name] for name in ("detect", "join", "assign", "sync")},
         "reason": _reason(entry["cause"]),
         "said": entry["cause"]["said"],
-        "limit_ms": entry["cause"]["limit_ms"] or None,
+        **_limits(entry["cause"]),
         "cause_member": who["member_id"] or None,
         "cause_client": who["client_id"] or None,
         "cause_host": who["client_host"] or None,

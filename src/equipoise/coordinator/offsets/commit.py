@@ -1,0 +1,177 @@
+"""OffsetCommit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from equipoise.coordinator.classic.group import Group
+from equipoise.coordinator.classic.states import State
+from equipoise.coordinator.events import CommitRefused
+from equipoise.coordinator.outcomes import OffsetsCommitted
+from equipoise.coordinator.reasons import Refusal
+from equipoise.coordinator.step import Caller, Step, WallTime, write_error
+from equipoise.wire.apis.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.offsets_records import OffsetCommitKey, OffsetCommitValue, Record
+from equipoise.wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from equipoise.coordinator.shard import Shard
+
+_GROUP_ID_NOT_FOUND_FROM = 9
+_LONG_MAX = 2**63 - 1
+_NONE: frozenset[tuple[str, int]] = frozenset()
+_REFUSALS = {
+    ErrorCode.UNKNOWN_MEMBER_ID: Refusal.UNKNOWN_MEMBER,
+    ErrorCode.FENCED_INSTANCE_ID: Refusal.FENCED_INSTANCE,
+    ErrorCode.ILLEGAL_GENERATION: Refusal.OLD_GENERATION,
+    ErrorCode.REBALANCE_IN_PROGRESS: Refusal.REBALANCE_IN_PROGRESS,
+    ErrorCode.GROUP_ID_NOT_FOUND: Refusal.UNKNOWN_GROUP,
+}
+
+
+def commit_offsets(
+    shard: Shard, request: OffsetCommitRequest, caller: Caller, step: Step, *, topic_ids: Mapping[str, bytes]
+) -> None:
+    """Partitions that do not exist were taken out before. Group errors are told partition by partition.
+
+    Kafka: OffsetMetadataManager.commitOffset.
+    """
+    try:
+        _validate(shard, request, caller, step.now)
+    except _Refused as refused:
+        group = shard.groups.get(request.group_id)
+        known = group.generation_id if group is not None else -1
+        said = request.generation_id_or_member_epoch
+        who = caller.who(request.member_id, request.group_instance_id)
+        step.note(CommitRefused(request.group_id, step.now, who, refused.refusal, said, known))
+        step.reply(caller, commit_response(request, refused.code))
+        return
+    records, too_large = _records(shard, request, shard.wall_time(step.now), topic_ids)
+    if not records:
+        step.reply(caller, commit_response(request, ErrorCode.NONE, too_large))
+        return
+    shard.offsets.commit_begins(request.group_id)
+    step.write(records, OffsetsCommitted(request, too_large, caller))
+
+
+def offsets_committed(shard: Shard, outcome: OffsetsCommitted, error: ErrorCode, step: Step) -> None:
+    request, too_large, caller = outcome
+    shard.offsets.commit_ends(request.group_id)
+    step.reply(caller, commit_response(request, write_error(error), too_large if error is ErrorCode.NONE else _NONE))
+
+
+class _Refused(Exception):
+    def __init__(self, code: ErrorCode, refusal: Refusal | None = None) -> None:
+        super().__init__(code.name)
+        self.code = code
+        self.refusal = refusal or _REFUSALS[code]
+
+
+def _validate(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: int) -> None:
+    """The group's own rules, in Kafka's order. A commit that is accepted counts as a heartbeat.
+
+    A held heartbeat may go on waiting: a client that commits on another connection does not wait for it.
+    Kafka: OffsetMetadataManager.validateOffsetCommit, ClassicGroup.validateOffsetCommit.
+    """
+    generation_id = request.generation_id_or_member_epoch
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if generation_id >= 0:
+            is_new = caller.version >= _GROUP_ID_NOT_FOUND_FROM
+            raise _Refused(
+                ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION, Refusal.UNKNOWN_GROUP
+            )
+        shard.create_group(request.group_id, now)
+        return
+    if generation_id < 0 and group.state is State.EMPTY:
+        return
+    if generation_id < 0 and not request.member_id and request.group_instance_id is None:
+        raise _Refused(ErrorCode.UNKNOWN_MEMBER_ID, Refusal.STANDALONE_IN_LIVE_GROUP)
+    try:
+        member = group.check_member(request.member_id, request.group_instance_id)
+        if not _is_last_word(shard, group, generation_id):
+            group.check_generation(generation_id)
+            if group.state is State.COMPLETING_REBALANCE:
+                raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    except KafkaError as error:
+        raise _Refused(error.code) from None
+    shard.rebalancer.keep_alive(member, now)
+
+
+def _is_last_word(shard: Shard, group: Group, generation_id: int) -> bool:
+    """Of the only member of a group nobody else can have the partitions, whatever its assignment will be; nor had
+    anybody since the generation before, in which it may have sent this behind its JoinGroup. An addition.
+
+    Kafka refuses its commit all the same, but rarely meets it: there a member hears of the rebalance with its next
+    heartbeat. One whose heartbeat is held has rejoined within milliseconds after the last but one has closed; if it is
+    closed then, its last offsets would be lost.
+    """
+    is_alone = group.state is State.COMPLETING_REBALANCE and len(group.members) == 1
+    is_recent = group.generation_id - 1 <= generation_id <= group.generation_id
+    return is_alone and is_recent and shard.config.group_heartbeat_hold_max_ms > 0
+
+
+def _records(
+    shard: Shard, request: OffsetCommitRequest, stamp: WallTime, topic_ids: Mapping[str, bytes]
+) -> tuple[list[Record], frozenset[tuple[str, int]]]:
+    """A commit below v5 may bring a retention of its own (KIP-211). Kafka: OffsetMetadataManager.expireTimestampMs."""
+    records, too_large = [], set()
+    expires = min(stamp + request.retention_time_ms, _LONG_MAX) if request.retention_time_ms != -1 else -1
+    for topic in request.topics:
+        topic_id = topic_ids.get(topic.name, ZERO_UUID)
+        for row in topic.partitions:
+            metadata = row.committed_metadata
+            if metadata and _utf16_length(metadata) > shard.config.offset_metadata_max_bytes:
+                too_large.add((topic.name, row.partition_index))
+                continue
+            key = OffsetCommitKey(group=request.group_id, topic=topic.name, partition=row.partition_index)
+            records.append(Record(key, _value(row, stamp, expires, topic_id)))
+    return records, frozenset(too_large) if too_large else _NONE
+
+
+def _value(row: OffsetCommitRequestPartition, stamp: WallTime, expires: int, topic_id: bytes) -> OffsetCommitValue:
+    return OffsetCommitValue(
+        offset=row.committed_offset,
+        leader_epoch=row.committed_leader_epoch,
+        metadata=row.committed_metadata or "",
+        commit_timestamp=stamp,
+        expire_timestamp=expires,
+        topic_id=topic_id,
+    )
+
+
+def _utf16_length(text: str) -> int:
+    """Java's String.length(), which is what Kafka compares with a limit that says bytes.
+
+    Kafka: OffsetMetadataManager.isMetadataInvalid.
+    """
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
+
+
+def commit_response(
+    request: OffsetCommitRequest, error: ErrorCode, too_large: frozenset[tuple[str, int]] = _NONE
+) -> OffsetCommitResponse:
+    topics = [
+        OffsetCommitResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetCommitResponsePartition(partition_index=row.partition_index, error_code=error)
+                for row in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    for one in topics if too_large else ():
+        for row in one.partitions:
+            if (one.name, row.partition_index) in too_large:
+                row.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return OffsetCommitResponse(topics=topics)

@@ -1,0 +1,79 @@
+"""OffsetDelete, and the offsets of deleted topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.coordinator.classic.group import Group
+from equipoise.coordinator.classic.states import State
+from equipoise.coordinator.offsets.committed import tombstone
+from equipoise.coordinator.step import Caller, Step
+from equipoise.wire.apis.k47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from equipoise.wire.consumer_protocol import PROTOCOL_TYPE
+from equipoise.wire.errors import ErrorCode
+from equipoise.wire.offsets_records import Record
+from equipoise.wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from equipoise.coordinator.shard import Shard
+
+
+def delete_offsets(shard: Shard, request: OffsetDeleteRequest, caller: Caller, step: Step) -> None:
+    """Topics that the group is subscribed to keep their offsets (KIP-496).
+
+    Kafka: OffsetMetadataManager.deleteOffsets.
+    """
+    group = shard.groups.get(request.group_id)
+    error = _error(group)
+    if group is None or error is not ErrorCode.NONE:
+        step.reply(caller, OffsetDeleteResponse(error_code=error))
+        return
+    records, topics = list[Record](), []
+    for topic in request.topics:
+        subscribed = group.is_subscribed_to(topic.name)
+        topics.append(_row(topic, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE))
+        if not subscribed:
+            records += [
+                tombstone(group.group_id, topic.name, row.partition_index)
+                for row in topic.partitions
+                if shard.offsets.get(group.group_id, topic.name, row.partition_index) is not None
+            ]
+    if records:
+        step.write(records)
+    step.reply_when_written(caller, OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics))
+
+
+def _row(topic: OffsetDeleteRequestTopic, error: ErrorCode) -> OffsetDeleteResponseTopic:
+    rows = [
+        OffsetDeleteResponsePartition(partition_index=row.partition_index, error_code=error) for row in topic.partitions
+    ]
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=rows)
+
+
+def _error(group: Group | None) -> ErrorCode:
+    """Of members that are no consumers nobody knows the topics. Kafka: ClassicGroup.validateOffsetDelete."""
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    if group.state is not State.EMPTY and group.protocol_type != PROTOCOL_TYPE:
+        return ErrorCode.NON_EMPTY_GROUP
+    return ErrorCode.NONE
+
+
+def topic_deleted(shard: Shard, topic: str, topic_id: bytes, step: Step) -> None:
+    """Offsets of a deleted topic go at once, in every group; those of an older topic of that name too.
+
+    Kafka: OffsetMetadataManager.onPartitionsDeleted.
+    """
+    records = [
+        tombstone(group_id, topic, partition)
+        for group_id, partition, committed in shard.offsets.of_topic(topic)
+        if committed.topic_id in (topic_id, ZERO_UUID)
+    ]
+    if records:
+        step.write(records)
