@@ -40,10 +40,10 @@ class Beats:
         return self.waited[int(len(self.waited) * 0.99)]
 
     def __str__(self) -> str:
-        longest = f"longest {self.held[-1] * 1000:.0f} ms"
         return (
-            f"{len(self.held)} heartbeats, p99 {self.p99_held * 1000:.0f} ms of the loop ({longest}), "
-            f"{self.p99_waited * 1000:.0f} ms by the wall"
+            f"{len(self.held)} heartbeats, p99 {self.p99_held * 1000:.0f} ms of the loop "
+            f"(longest {self.held[-1] * 1000:.0f} ms), by the wall {self.p99_waited * 1000:.0f} ms "
+            f"(longest {self.waited[-1] * 1000:.0f} ms)"
         )
 
 
