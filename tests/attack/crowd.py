@@ -80,7 +80,7 @@ class Crowd:
             bytearray(b"".join(request_frame(request(n, i), version) for i in range(self._each)))
             for n in range(len(self._clients))
         ]
-        answers = [
+        answers: list[list[Any]] = [
             [response.decode(body[_CORRELATION_ID:], version) for body in bodies] for bodies in self._exchange(frames)
         ]
         errors = Counter(answer.error_code for row in answers for answer in row)

@@ -126,6 +126,17 @@ def test_a_batch_may_be_as_large_as_max_message_bytes_and_no_larger(client: RawC
     assert str(limit) in (refused.error_message or "")
 
 
+def test_a_batch_must_fit_into_a_segment(client: RawClient) -> None:
+    limit = 1 << 20
+    create_topic(client, configs={"max.message.bytes": str(2 * limit), "segment.bytes": str(limit)})
+    room = limit - (len(batch_of(bytes(limit - 100))) - (limit - 100))
+    assert len(batch_of(bytes(room))) == limit
+    assert produce(client, batch_of(bytes(room))).error_code == ErrorCode.NONE
+    refused = produce(client, batch_of(bytes(room + 1)))
+    assert refused.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+    assert str(limit) in (refused.error_message or "")
+
+
 @pytest.mark.parametrize(
     ("distance", "code"),
     [

@@ -145,6 +145,11 @@ class Topic:
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"a batch of {header.size} bytes; max.message.bytes of {self.name} is {limit}",
             )
+        if header.size > self.settings.log_segment_bytes:  # a batch lies in one segment (UnifiedLog.append)
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"a batch of {header.size} bytes; segment.bytes of {self.name} is {self.settings.log_segment_bytes}",
+            )
         if self.settings.log_message_timestamp_type == "CreateTime":
             self._check_timestamp(header.max_timestamp - now, self.settings.log_message_timestamp_after_max_ms, "after")
             if header.base_timestamp >= 0:
