@@ -13,7 +13,7 @@ import pytest
 
 from equipoise.broker import Broker, running
 from equipoise.broker.clock import Ms
-from equipoise.broker.net.access import Authorizer
+from equipoise.broker.net.authorizer import Authorizer
 from equipoise.broker.server import Server
 from tests.broker.rawclient import TIMEOUT, RawClient
 
@@ -64,6 +64,11 @@ class StandingClock:
 
 def advance(broker: Broker, clock: StandingClock, by: int) -> None:
     broker.call(lambda _: clock.advance(by))
+
+
+def waiting_calls(broker: Broker) -> int:
+    """How many connections have a request without an answer."""
+    return broker.call(lambda server: sum(connection.is_waiting for connection in server.connections))
 
 
 def eventually(condition: Callable[[], Any], what: str) -> Any:

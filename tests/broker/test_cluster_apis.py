@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.net.complaints import Complaints
+from equipoise.broker.net.client_warnings import ClientWarnings
 from equipoise.wire.apis.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from equipoise.wire.apis.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from equipoise.wire.apis.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
@@ -153,7 +153,7 @@ def test_an_api_that_is_not_served_is_named_once(
 
 def test_a_client_that_goes_on_is_mentioned_once_a_minute_with_the_number_of_times() -> None:
     now = 0
-    complaints = Complaints(lambda: now)
+    complaints = ClientWarnings(lambda: now)
     said = []
     for second in range(180):
         now = second * 1000
@@ -164,6 +164,6 @@ def test_a_client_that_goes_on_is_mentioned_once_a_minute_with_the_number_of_tim
 
 
 def test_different_complaints_about_one_client_are_bounded_too_and_others_are_heard() -> None:
-    complaints = Complaints(lambda: 0)
+    complaints = ClientWarnings(lambda: 0)
     assert sum(complaints.about("peer", f"{number}") is not None for number in range(1000)) == 20
     assert complaints.about("other", "this") == "this"

@@ -24,21 +24,17 @@ from tests.broker.calls import (
     records_in,
     values_in,
 )
-from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually
+from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually, waiting_calls
 from tests.broker.rawclient import RawClient
 
 LONG_WAIT = 600_000  # ms: a test that passes was woken, and did not wait
 
 
-def parked_calls(broker: Broker) -> int:
-    return broker.call(lambda server: sum(connection.is_waiting for connection in server.connections))
-
-
-def park(broker: Broker, client: RawClient, request: FetchRequest) -> None:
-    """Sends a Fetch, and waits until the broker has parked it."""
-    before = parked_calls(broker)
+def send_delayed(broker: Broker, client: RawClient, request: FetchRequest) -> None:
+    """Sends a Fetch, and waits until the broker delays its answer."""
+    before = waiting_calls(broker)
     client.send(request, BY_NAME)
-    eventually(lambda: parked_calls(broker) > before, "the Fetch is parked")
+    eventually(lambda: waiting_calls(broker) > before, "the Fetch waits")
 
 
 def watchers(broker: Broker, topic: str = "t") -> int:
@@ -52,7 +48,7 @@ def test_an_append_wakes_a_fetch_while_every_timer_stands_still(start: Start, co
     broker = start(clock=StandingClock())
     reader, writer = connect(broker), connect(broker)
     create_topic(writer)
-    park(broker, reader, fetch_request(max_wait_ms=LONG_WAIT))
+    send_delayed(broker, reader, fetch_request(max_wait_ms=LONG_WAIT))
     append(writer, b"news")
     assert values_in(fetched(reader.receive())) == [b"news"]
 
@@ -61,10 +57,10 @@ def test_a_fetch_waits_for_min_bytes_over_several_appends(broker: Broker, connec
     reader, writer = connect(broker), connect(broker)
     create_topic(writer)
     size = len(batch_of(b"12345"))
-    park(broker, reader, fetch_request(max_wait_ms=LONG_WAIT, min_bytes=2 * size + 1))
+    send_delayed(broker, reader, fetch_request(max_wait_ms=LONG_WAIT, min_bytes=2 * size + 1))
     append(writer, b"12345")
     append(writer, b"67890")
-    assert parked_calls(broker) == 1
+    assert waiting_calls(broker) == 1
     append(writer, b"more")
     assert values_in(fetched(reader.receive())) == [b"12345", b"67890", b"more"]
 
@@ -73,9 +69,9 @@ def test_min_bytes_are_counted_over_all_partitions(broker: Broker, connect: Conn
     reader, writer = connect(broker), connect(broker)
     create_topic(writer, partitions=2)
     offsets = {("t", 0): 0, ("t", 1): 0}
-    park(broker, reader, fetch_request(offsets, max_wait_ms=LONG_WAIT, min_bytes=len(batch_of(b"one")) + 1))
+    send_delayed(broker, reader, fetch_request(offsets, max_wait_ms=LONG_WAIT, min_bytes=len(batch_of(b"one")) + 1))
     append(writer, b"one", partition=1)
-    assert parked_calls(broker) == 1
+    assert waiting_calls(broker) == 1
     append(writer, b"two", partition=0)
     answer = partitions_of(reader.receive())
     assert [values_in(data) for data in answer.values()] == [[b"two"], [b"one"]]
@@ -86,9 +82,9 @@ def test_a_fetch_is_answered_empty_when_its_time_is_up_and_not_before(start: Sta
     broker = start(clock=clock)
     client = connect(broker)
     create_topic(client)
-    park(broker, client, fetch_request(max_wait_ms=500))
+    send_delayed(broker, client, fetch_request(max_wait_ms=500))
     advance(broker, clock, 499)
-    assert parked_calls(broker) == 1
+    assert waiting_calls(broker) == 1
     advance(broker, clock, 1)
     answer = fetched(client.receive())
     assert (answer.error_code, answer.records, answer.high_watermark) == (ErrorCode.NONE, b"", 0)
@@ -101,7 +97,7 @@ def test_what_is_there_after_a_deadline_is_sent_though_it_is_less_than_min_bytes
     broker = start(clock=clock)
     reader, writer = connect(broker), connect(broker)
     create_topic(writer)
-    park(broker, reader, fetch_request(max_wait_ms=500, min_bytes=1_000_000))
+    send_delayed(broker, reader, fetch_request(max_wait_ms=500, min_bytes=1_000_000))
     append(writer, b"little")
     advance(broker, clock, 500)
     assert values_in(fetched(reader.receive())) == [b"little"]
@@ -124,9 +120,11 @@ def test_bytes_count_to_the_limit_of_their_partition_and_no_further(broker: Brok
     for _ in range(3):
         append(writer, bytes(1000))
     offsets = {("t", 0): 0, ("t", 1): 0}
-    park(broker, reader, fetch_request(offsets, max_wait_ms=LONG_WAIT, min_bytes=3000, partition_max_bytes=2000))
+    send_delayed(
+        broker, reader, fetch_request(offsets, max_wait_ms=LONG_WAIT, min_bytes=3000, partition_max_bytes=2000)
+    )
     append(writer, bytes(800), partition=1)
-    assert parked_calls(broker) == 1
+    assert waiting_calls(broker) == 1
     append(writer, bytes(800), partition=1)
     answer = partitions_of(reader.receive())
     assert [len(values_in(data)) for data in answer.values()] == [1, 2]
@@ -166,7 +164,7 @@ def test_an_error_is_told_at_once(client: RawClient, offsets: dict[tuple[str, in
 def test_deleting_the_topic_answers_who_waits_on_it(broker: Broker, connect: Connect) -> None:
     reader, admin = connect(broker), connect(broker)
     create_topic(admin)
-    park(broker, reader, fetch_request(max_wait_ms=LONG_WAIT))
+    send_delayed(broker, reader, fetch_request(max_wait_ms=LONG_WAIT))
     assert delete_topic(admin, "t") == ErrorCode.NONE
     assert fetched(reader.receive()).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -175,7 +173,7 @@ def test_stopping_the_broker_answers_who_waits(start: Start, connect: Connect) -
     broker = start()
     client = connect(broker)
     create_topic(client)
-    park(broker, client, fetch_request(max_wait_ms=LONG_WAIT))
+    send_delayed(broker, client, fetch_request(max_wait_ms=LONG_WAIT))
     broker.stop()
     assert fetched(client.receive()).error_code == ErrorCode.NONE
     client.wait_closed()
@@ -184,7 +182,7 @@ def test_stopping_the_broker_answers_who_waits(start: Start, connect: Connect) -
 def test_a_client_that_leaves_takes_its_parked_fetch_with_it(broker: Broker, connect: Connect) -> None:
     reader, other = connect(broker), connect(broker)
     create_topic(other)
-    park(broker, reader, fetch_request(max_wait_ms=LONG_WAIT))
+    send_delayed(broker, reader, fetch_request(max_wait_ms=LONG_WAIT))
     assert watchers(broker) == 1
     reader.close()
     eventually(lambda: watchers(broker) == 0, "nobody watches the partition")
@@ -194,7 +192,7 @@ def test_a_client_that_leaves_takes_its_parked_fetch_with_it(broker: Broker, con
 def test_an_answered_fetch_no_longer_watches(broker: Broker, connect: Connect) -> None:
     reader, writer = connect(broker), connect(broker)
     create_topic(writer)
-    park(broker, reader, fetch_request(max_wait_ms=LONG_WAIT))
+    send_delayed(broker, reader, fetch_request(max_wait_ms=LONG_WAIT))
     append(writer, b"x")
     reader.receive()
     assert watchers(broker) == 0
@@ -205,7 +203,7 @@ def test_all_who_wait_on_a_partition_are_woken(broker: Broker, connect: Connect)
     writer = connect(broker)
     create_topic(writer)
     for reader in readers:
-        park(broker, reader, fetch_request(max_wait_ms=LONG_WAIT))
+        send_delayed(broker, reader, fetch_request(max_wait_ms=LONG_WAIT))
     append(writer, b"for all")
     assert [values_in(fetched(reader.receive())) for reader in readers] == [[b"for all"]] * 5
 
@@ -214,7 +212,7 @@ def test_what_becomes_readable_in_one_turn_leaves_in_one_answer(start: Start, co
     broker = start({"flush": "never"})
     reader = connect(broker)
     create_topic(reader, partitions=3)
-    park(broker, reader, fetch_request({("t", number): 0 for number in range(3)}, max_wait_ms=LONG_WAIT))
+    send_delayed(broker, reader, fetch_request({("t", number): 0 for number in range(3)}, max_wait_ms=LONG_WAIT))
 
     def append_to_all(server: Server) -> None:
         for partition in server.topics.require("t").partitions:

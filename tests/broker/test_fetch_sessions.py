@@ -7,9 +7,18 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.topics.fetch_sessions import FULL, SESSIONLESS, FetchSessions, Wanted
+from equipoise.broker.topics.fetch_sessions import (
+    FULL,
+    SESSIONLESS,
+    CachedPartition,
+    FetchContext,
+    FetchData,
+    FetchMetadata,
+    FetchSessionCache,
+    Key,
+)
 from equipoise.broker.topics.topics import SPARE_ELEMENTS
-from equipoise.wire.apis.k01_fetch import FetchRequest, ForgottenTopic
+from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, ForgottenTopic
 from equipoise.wire.apis.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from equipoise.wire.errors import ErrorCode, KafkaError
 from tests.broker.calls import BY_NAME, append, create_topic, delete_topic, fetch_request, partitions_of, values_in
@@ -143,60 +152,74 @@ def test_versions_before_7_know_no_sessions(client: RawClient) -> None:
 # -- the bookkeeping, where time passes
 
 
-def wanted(index: int = 0) -> list[Wanted]:
-    return [Wanted("t", index, 0, 1000, -1)]
+def many(count: int, topic: str = "t") -> list[CachedPartition]:
+    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    return [CachedPartition((topic, index), asked) for index in range(count)]
 
 
-def open_session(sessions: FetchSessions, now: int) -> int:
-    return sessions.plan(0, FULL, wanted(), [], by_id=False, now=now).session_id
+def fetch(
+    sessions: FetchSessionCache,
+    session: tuple[int, int],
+    partitions: list[CachedPartition] | None = None,
+    *,
+    forgotten: list[Key] | None = None,
+    now: int = 0,
+    owner: object = None,
+) -> FetchContext:
+    """`session`: its id, and the epoch of the request."""
+    asked = FetchData(partitions or [], forgotten or [], by_id=False)
+    return sessions.new_context(FetchMetadata(*session), asked, now, owner)
+
+
+def open_session(sessions: FetchSessionCache, now: int) -> int:
+    return fetch(sessions, (0, FULL), many(1), now=now).session_id
 
 
 def test_a_session_unused_for_two_minutes_gives_its_slot_away() -> None:
-    sessions = FetchSessions(1)
+    sessions = FetchSessionCache(1)
     first = open_session(sessions, now=0)
     assert open_session(sessions, now=119_999) == 0
     second = open_session(sessions, now=120_000)
     assert second not in (0, first)
     with pytest.raises(KafkaError) as raised:
-        sessions.plan(first, 1, [], [], by_id=False, now=120_000)
+        fetch(sessions, (first, 1), now=120_000)
     assert raised.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_using_a_session_keeps_its_slot() -> None:
-    sessions = FetchSessions(1)
+    sessions = FetchSessionCache(1)
     first = open_session(sessions, now=0)
-    sessions.plan(first, 1, [], [], by_id=False, now=100_000)
+    fetch(sessions, (first, 1), now=100_000)
     assert open_session(sessions, now=120_000) == 0
 
 
 def test_no_slots_means_no_sessions() -> None:
-    assert open_session(FetchSessions(0), now=0) == 0
+    assert open_session(FetchSessionCache(0), now=0) == 0
 
 
 def test_a_fetch_of_nothing_opens_no_session() -> None:
-    sessions = FetchSessions(5)
-    assert sessions.plan(0, FULL, [], [], by_id=False, now=0).session_id == 0
+    sessions = FetchSessionCache(5)
+    assert fetch(sessions, (0, FULL)).session_id == 0
     assert len(sessions) == 0
 
 
 def test_the_epoch_after_the_largest_is_1() -> None:
-    sessions = FetchSessions(1)
+    sessions = FetchSessionCache(1)
     session_id = open_session(sessions, now=0)
-    session = sessions.plan(session_id, 1, [], [], by_id=False, now=0).session
+    session = fetch(sessions, (session_id, 1)).session
     assert session is not None
     session.epoch = 2**31 - 1
-    sessions.plan(session_id, 2**31 - 1, [], [], by_id=False, now=0)
+    fetch(sessions, (session_id, 2**31 - 1))
     assert session.epoch == 1
 
 
 def test_a_session_that_grows_bit_by_bit_is_given_up() -> None:
     """Otherwise a client could make one session hold any number of partitions."""
-    sessions = FetchSessions(slots=1)
-    plan = sessions.plan(0, FULL, [Wanted("t", 0, 0, 1, -1)], [], by_id=False, now=0)
-    more = [Wanted("t", index, 0, 1, -1) for index in range(40_000)]
-    sessions.plan(plan.session_id, 1, more, [], by_id=False, now=0)
+    sessions = FetchSessionCache(slots=1)
+    session_id = open_session(sessions, now=0)
+    fetch(sessions, (session_id, 1), many(40_000))
     with pytest.raises(KafkaError) as refused:
-        sessions.plan(plan.session_id, 2, [Wanted("u", index, 0, 1, -1) for index in range(40_000)], [], False, 0)
+        fetch(sessions, (session_id, 2), many(40_000, "u"))
     assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert len(sessions) == 0
 
@@ -204,45 +227,41 @@ def test_a_session_that_grows_bit_by_bit_is_given_up() -> None:
 # -- what all sessions together may hold
 
 
-def many(count: int, topic: str = "t") -> list[Wanted]:
-    return [Wanted(topic, index, 0, 1, -1) for index in range(count)]
-
-
-def open_large(sessions: FetchSessions, count: int, now: int = 0, owner: object = None) -> int:
-    return sessions.plan(0, FULL, many(count), [], False, now, owner).session_id
+def open_large(sessions: FetchSessionCache, count: int, now: int = 0, owner: object = None) -> int:
+    return fetch(sessions, (0, FULL), many(count), now=now, owner=owner).session_id
 
 
 def test_sessions_hold_so_many_partitions_together() -> None:
-    sessions = FetchSessions(1000, partitions=100)
+    sessions = FetchSessionCache(1000, max_partitions=100)
     assert open_large(sessions, 60)
     assert open_large(sessions, 40)
     assert not open_large(sessions, 1), "it goes on with full fetches"
     assert not open_large(sessions, 101)
-    assert (len(sessions), sessions.partitions) == (2, 100)
+    assert (len(sessions), sessions.partition_count) == (2, 100)
 
 
 def test_a_session_that_grows_beyond_what_is_left_ends() -> None:
-    sessions = FetchSessions(1000, partitions=100)
+    sessions = FetchSessionCache(1000, max_partitions=100)
     kept, grown = open_large(sessions, 60), open_large(sessions, 30)
     with pytest.raises(KafkaError, match="grew too large"):
-        sessions.plan(grown, 1, many(11, "other"), [], False, 0)
-    assert (len(sessions), sessions.partitions) == (1, 60)
-    assert sessions.plan(kept, 1, [], [("t", 0)], False, 0).wanted
-    assert sessions.partitions == 59
+        fetch(sessions, (grown, 1), many(11, "other"))
+    assert (len(sessions), sessions.partition_count) == (1, 60)
+    assert fetch(sessions, (kept, 1), forgotten=[("t", 0)]).partitions
+    assert sessions.partition_count == 59
 
 
 def test_sessions_of_connections_that_are_gone_make_room_at_once() -> None:
-    sessions = FetchSessions(1000, partitions=100)
+    sessions = FetchSessionCache(1000, max_partitions=100)
     gone, alive = object(), object()
     first, second = open_large(sessions, 50, 10, gone), open_large(sessions, 50, 5, alive)
     assert not open_large(sessions, 40, 20)
     sessions.disconnected(gone)
-    assert sessions.plan(first, 1, [], [], False, 30, alive).session, "who comes back goes on"
+    assert fetch(sessions, (first, 1), now=30, owner=alive).session, "who comes back goes on"
     sessions.disconnected(alive)
     assert open_large(sessions, 100, 40)
     assert len(sessions) == 1
     with pytest.raises(KafkaError):
-        sessions.plan(second, 1, [], [], False, 50)
+        fetch(sessions, (second, 1), now=50)
 
 
 def test_a_partition_that_stands_twice_is_read_once(client: RawClient) -> None:

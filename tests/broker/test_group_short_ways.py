@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.net.access import Kind, Operation, Resource
+from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.broker.server import Server
 from equipoise.log.storage import disk
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.records.batch import iter_headers
 from tests.broker.calls import create_topic
-from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually
+from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually, waiting_calls
 from tests.broker.rawclient import RawClient
 from tests.spec.requests import commit, heartbeat, join, sync
 
@@ -64,6 +64,7 @@ def test_each_of_them_is_a_sign_of_life(start: Start, connect: Connect) -> None:
     client = connect(broker)
     member_id: str = client.call(join()).member_id
     client.send(join(member_id))
+    eventually(lambda: waiting_calls(broker), "the join has come")
     advance(broker, clock, 0)
     assert client.receive().error_code == ErrorCode.NONE
     assert client.call(sync(member_id)).error_code == ErrorCode.NONE
@@ -89,8 +90,8 @@ def test_behind_a_request_that_waits_its_answer_waits_too(start: Start, connect:
 def test_who_is_asked_for_permission_is_asked_each_time(start: Start, connect: Connect) -> None:
     forbidden: list[str] = []
 
-    def authorizer(principal: str, operation: Operation, resource: Resource) -> bool:
-        return resource.kind is not Kind.GROUP or resource.name not in forbidden
+    def authorizer(principal: str, operation: AclOperation, resource: Resource) -> bool:
+        return resource.type is not ResourceType.GROUP or resource.name not in forbidden
 
     client = connect(start(AT_ONCE, authorizer=authorizer))
     member_id = settle(client)

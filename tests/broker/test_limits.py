@@ -24,7 +24,7 @@ from tests.broker.calls import (
 )
 from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually
 from tests.broker.rawclient import RawClient, request_frame, sized
-from tests.broker.test_fetch import LONG_WAIT, park
+from tests.broker.test_fetch import LONG_WAIT, send_delayed
 
 ONE_REQUEST = request_frame(ApiVersionsRequest(), 0)
 
@@ -137,7 +137,7 @@ def test_a_client_that_waits_for_its_reply_is_not_idle(start: Start, connect: Co
     broker = start({"connections.max.idle.ms": 1000}, clock=clock)
     reader = connect(broker)
     create_topic(reader)
-    park(broker, reader, fetch_request(max_wait_ms=LONG_WAIT))
+    send_delayed(broker, reader, fetch_request(max_wait_ms=LONG_WAIT))
     advance(broker, clock, 5000)
     append(connect(broker), b"late")
     assert fetched(reader.receive()).high_watermark == 1
@@ -237,7 +237,7 @@ def test_a_slow_client_gets_everything_in_the_end(broker: Broker, connect: Conne
 def test_replies_that_wait_behind_a_parked_fetch_are_bounded_too(broker: Broker, connect: Connect) -> None:
     client, other = connect(broker), connect(broker)
     create_topic(other, "quiet")
-    park(broker, client, fetch_request({("quiet", 0): 0}, max_wait_ms=LONG_WAIT))
+    send_delayed(broker, client, fetch_request({("quiet", 0): 0}, max_wait_ms=LONG_WAIT))
     for _ in range(40):
         client.send(fetch_request(partition_max_bytes=1, max_bytes=1), BY_NAME)
     end = connection_of(broker, client)

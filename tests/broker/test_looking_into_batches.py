@@ -219,7 +219,7 @@ def test_a_broker_that_stops_answers_what_waits(
     stopping.start()
     eventually(lambda: server.lookups._closed, "it is stopping")
     times.let_go.set()
-    eventually(lambda: server.preparing.decoder._closed, "it waits for nobody")
+    eventually(lambda: server.validation_queue.thread._closed, "it waits for nobody")
     keys.let_go.set()
     assert produced(client.receive()).error_code == ErrorCode.REQUEST_TIMED_OUT
     assert other.receive().topics[0].partitions[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE

@@ -36,9 +36,9 @@ from tests.broker.calls import (
     records_in,
     values_in,
 )
-from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually
+from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually, waiting_calls
 from tests.broker.rawclient import RawClient
-from tests.broker.test_fetch import LONG_WAIT, park, parked_calls
+from tests.broker.test_fetch import LONG_WAIT, send_delayed
 
 # -- answers
 
@@ -206,7 +206,7 @@ def test_what_is_acknowledged_is_durable_can_be_read_and_counts(
     assert list_offsets(other, -1).offset == 0
     for timestamp in (0, -3):
         assert list_offsets(other, timestamp).offset == -1
-    park(broker, reader, fetch_request(max_wait_ms=LONG_WAIT))
+    send_delayed(broker, reader, fetch_request(max_wait_ms=LONG_WAIT))
     assert not client.has_reply()
     gate.let_go.set()
     assert produced(client.receive()).error_code == ErrorCode.NONE
@@ -224,7 +224,7 @@ def test_what_is_not_durable_in_time_is_answered_with_a_timeout(
     client.send(produce_request(batch_of(b"a"), timeout_ms=1000), BY_NAME)
     assert gate.entered.wait(60)
     advance(broker, clock, 999)
-    assert parked_calls(broker) == 1
+    assert waiting_calls(broker) == 1
     advance(broker, clock, 1)
     assert produced(client.receive()).error_code == ErrorCode.REQUEST_TIMED_OUT
 
@@ -333,7 +333,7 @@ def test_a_duplicate_waits_for_the_durability_of_the_first(
     batch = numbered(0, b"once", producer=init_producer_id(client))
     for connection in (client, other):
         connection.send(produce_request(batch), BY_NAME)
-    eventually(lambda: parked_calls(broker) == 2, "both copies wait for the disk")
+    eventually(lambda: waiting_calls(broker) == 2, "both copies wait for the disk")
     gate.let_go.set()
     answers: list[Any] = [produced(connection.receive()) for connection in (client, other)]
     assert [(answer.error_code, answer.base_offset) for answer in answers] == [(ErrorCode.NONE, 0)] * 2

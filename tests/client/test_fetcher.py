@@ -371,7 +371,7 @@ def test_a_session_names_only_what_has_changed(broker: Broker) -> None:
 
     def wanted() -> list[object]:
         found = broker.call(lambda server: list(server.fetch_sessions._sessions.values()))
-        return list(found[0].wanted) if found else []
+        return list(found[0].partitions) if found else []
 
     fill(broker, "orders", 10, partitions=8)
     run(main())
@@ -468,12 +468,12 @@ def test_a_refusal_reaches_the_application_and_passes() -> None:
 
 
 def deny_reading(server: object, allowed: threading.Event) -> None:
-    from equipoise.broker.net.access import Operation
+    from equipoise.broker.net.authorizer import AclOperation
 
     original = server.find_partition  # type: ignore[attr-defined]
 
     def find(call: object, operation: object, topic: object, index: int) -> object:
-        if operation is Operation.READ and not allowed.is_set():
+        if operation is AclOperation.READ and not allowed.is_set():
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no")
         return original(call, operation, topic, index)
 

@@ -8,7 +8,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from equipoise.broker import Broker
-from equipoise.broker.topics.fetch_sessions import Session
+from equipoise.broker.topics.fetch_sessions import FetchSession
 from tests.interop.conftest import PARTITIONS
 from tests.interop.drivers import KafkaPython
 from tests.interop.drivers.base import Deadline
@@ -25,13 +25,13 @@ def consumer(kafka_python: KafkaPython, topic: str) -> Iterator[KafkaConsumer]:
     consumer.close()
 
 
-def sessions(broker: Broker) -> list[Session]:
+def sessions(broker: Broker) -> list[FetchSession]:
     return broker.call(lambda server: list(server.fetch_sessions._sessions.values()))
 
 
-def session(broker: Broker, topic: str) -> Session | None:
+def session(broker: Broker, topic: str) -> FetchSession | None:
     """The session in which the topic is fetched; kafka-python fetches by name, not by id."""
-    found = [one for one in sessions(broker) if any(key[0] == topic for key in one.wanted)]
+    found = [one for one in sessions(broker) if any(key[0] == topic for key in one.partitions)]
     assert len(found) <= 1
     return found[0] if found else None
 
@@ -51,7 +51,7 @@ def poll_values(consumer: KafkaConsumer, count: int) -> list[tuple[int, bytes]]:
     return sorted(values)
 
 
-def poll_past_epoch(consumer: KafkaConsumer, broker: Broker, topic: str, epoch: int) -> Session:
+def poll_past_epoch(consumer: KafkaConsumer, broker: Broker, topic: str, epoch: int) -> FetchSession:
     """Polls until the topic's session has gone beyond `epoch`; nothing may come meanwhile."""
     deadline = Deadline("poll")
     while (found := session(broker, topic)) is None or found.epoch <= epoch:
@@ -64,7 +64,7 @@ def test_records_come_through_a_session(
     broker: Broker, consumer: KafkaConsumer, kafka_python: KafkaPython, topic: str
 ) -> None:
     before = poll_past_epoch(consumer, broker, topic, epoch=2)
-    assert len(before.wanted) == PARTITIONS
+    assert len(before.partitions) == PARTITIONS
     for turn in range(3):
         kafka_python.produce(topic, [record(partition, turn, b"%d" % turn) for partition in (1, 4)], "none")
         assert poll_values(consumer, 2) == [(1, b"%d" % turn), (4, b"%d" % turn)]
@@ -80,7 +80,7 @@ def test_a_partition_is_forgotten_and_taken_back(
     first = poll_past_epoch(consumer, broker, topic, epoch=1)
     consumer.pause(TopicPartition(topic, 0))
     deadline = Deadline("the session forgets partition 0")
-    while (topic, 0) in first.wanted:
+    while (topic, 0) in first.partitions:
         deadline.check()
         consumer.poll(timeout_ms=20)
     kafka_python.produce(topic, [record(0, 0, b"unseen"), record(1, 0, b"seen")], "none")

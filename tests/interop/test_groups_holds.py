@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer
 from kafka import KafkaConsumer
 
 from equipoise.broker import Broker
-from equipoise.broker.groups.held_heartbeats import Holding, Intervals
+from equipoise.broker.groups.held_heartbeats import HeartbeatIntervals, HeldHeartbeat
 from equipoise.coordinator.classic.group import Member
 from tests.interop.drivers.base import PATIENCE_S
 
@@ -26,15 +26,15 @@ Holds = dict[str, list[int]]
 def holds(monkeypatch: pytest.MonkeyPatch) -> Holds:
     """By group, how long each heartbeat was allowed to be held."""
     seen: Holds = {}
-    limit = Holding.limit
+    limit = HeldHeartbeat.limit
 
-    def listen(self: Holding, config: Any, member: Member | None, now: int) -> int:
+    def listen(self: HeldHeartbeat, config: Any, member: Member | None, now: int) -> int:
         allowed = limit(self, config, member, now)
         if member is not None:
             seen.setdefault(member.group_id, []).append(allowed)
         return allowed
 
-    monkeypatch.setattr(Holding, "limit", listen)
+    monkeypatch.setattr(HeldHeartbeat, "limit", listen)
     return seen
 
 
@@ -111,7 +111,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 def was_cut_off(broker: Broker, group: str) -> bool:
     def look(server: Any) -> bool:
         members = server.groups.shard_of(group).core.groups[group].members.values()
-        return any(isinstance(one.notes, Intervals) and one.notes.was_cut_off for one in members)
+        return any(isinstance(one.notes, HeartbeatIntervals) and one.notes.was_cut_off for one in members)
 
     return broker.call(look)
 

@@ -11,7 +11,7 @@ from kafka.admin import MemberToRemove
 from kafka.errors import NoError
 
 from equipoise.broker import Broker
-from equipoise.broker.groups.held_heartbeats import Holding
+from equipoise.broker.groups.held_heartbeats import HeldHeartbeat
 from equipoise.broker.net import connection
 from equipoise.coordinator.classic.group import Member
 from equipoise.wire.apis.headers import decode_request_header
@@ -51,15 +51,15 @@ def versions(monkeypatch: pytest.MonkeyPatch) -> dict[int, set[int]]:
 def holds(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     """By group, how long each heartbeat was allowed to be held."""
     seen: dict[str, list[int]] = defaultdict(list)
-    limit = Holding.limit
+    limit = HeldHeartbeat.limit
 
-    def listen(self: Holding, config: Any, member: Member | None, now: int) -> int:
+    def listen(self: HeldHeartbeat, config: Any, member: Member | None, now: int) -> int:
         allowed = limit(self, config, member, now)
         if member is not None:
             seen[member.group_id].append(allowed)
         return allowed
 
-    monkeypatch.setattr(Holding, "limit", listen)
+    monkeypatch.setattr(HeldHeartbeat, "limit", listen)
     return seen
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.groups.shards import OFFSETS_TOPIC
-from equipoise.broker.net.access import Operation, Resource
+from equipoise.broker.net.authorizer import AclOperation, Resource
 from equipoise.broker.server import Server
 from equipoise.coordinator.shard import Status
 from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest
@@ -39,8 +39,8 @@ class Denying:
     def __init__(self, *names: str) -> None:
         self.names = names
 
-    def __call__(self, principal: str, operation: Operation, resource: Resource) -> bool:
-        return f"{operation.name} {resource.kind.name} {resource.name}" not in self.names
+    def __call__(self, principal: str, operation: AclOperation, resource: Resource) -> bool:
+        return f"{operation.name} {resource.type.name} {resource.name}" not in self.names
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ async def run_server(
     config: BrokerConfig,
     directory: DataDirectory | MemoryDirectory,
     address: tuple[str, int],
+    *,
     ready: Callable[[Server], None],
     stopping: asyncio.Event,
 ) -> None:
@@ -81,7 +82,7 @@ def serve(
         for signum in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError):  # Windows: SIGINT raises KeyboardInterrupt
                 loop.add_signal_handler(signum, stopping.set)
-        await run_server(config, directory, address, ready, stopping)
+        await run_server(config, directory, address, ready=ready, stopping=stopping)
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(main())
@@ -182,7 +183,7 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         directory = open_directory(self._data, self._config)
-        await run_server(self._config, directory, self._address, self._ready, self._stopping)
+        await run_server(self._config, directory, self._address, ready=self._ready, stopping=self._stopping)
 
     def _ready(self, server: Server) -> None:
         for name, count in self._wanted_topics.items():

@@ -8,21 +8,21 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from equipoise.broker.background_tasks import BackgroundTasks
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.groups.shards import Groups
 from equipoise.broker.handlers import Route, find_route
 from equipoise.broker.net import descriptors
-from equipoise.broker.net.access import Authorizer, Kind, Operation, Resource, allow_all
-from equipoise.broker.net.complaints import Complaints
+from equipoise.broker.net.authorizer import AclOperation, Authorizer, Resource, ResourceType, allow_all
+from equipoise.broker.net.client_warnings import ClientWarnings
 from equipoise.broker.net.connection import Call, Connection
-from equipoise.broker.net.purgatory import Release
+from equipoise.broker.net.purgatory import Completion
 from equipoise.broker.net.receiving import Receiving
 from equipoise.broker.net.turns import Turns
-from equipoise.broker.topics.decoder import Decoder
-from equipoise.broker.topics.fetch_sessions import FetchSessions
-from equipoise.broker.topics.housekeeping import Housekeeping
-from equipoise.broker.topics.preparing import Preparing
+from equipoise.broker.topics.batch_thread import BatchThread
+from equipoise.broker.topics.fetch_sessions import FetchSessionCache
 from equipoise.broker.topics.topics import LEADER_EPOCH, Partition, Topic, Topics
+from equipoise.broker.topics.validation_queue import ValidationQueue
 from equipoise.log.storage.flusher import Flusher
 from equipoise.settings import is_host
 from equipoise.wire.errors import KafkaError, UsageError
@@ -51,7 +51,7 @@ class Server:
         self.directory = directory
         self.clock = clock
         self.topics = Topics(directory, config)
-        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
+        self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.groups = Groups(self)
         self.connections: set[Connection] = set()
         self.receiving = Receiving(config.queued_max_request_bytes, clock)
@@ -61,15 +61,15 @@ class Server:
         self._authorizer = authorizer
         self._routes: dict[tuple[int, int], Route] = {}
         self._listener: asyncio.Server | None = None
-        self.lookups = Decoder("lookups")
-        self.preparing = Preparing(self)
+        self.lookups = BatchThread("lookups")
+        self.validation_queue = ValidationQueue(self)
         self._descriptors = descriptors.budget(volatile=directory.volatile)
         self._refused = 0  # connections, since it was last said
-        self._housekeeping = Housekeeping(self)
+        self._background_tasks = BackgroundTasks(self)
         self._gathered: dict[Connection, None] | None = None  # with replies to send, while `_together` runs
         loop = asyncio.get_running_loop()
         self.turns = Turns(loop)
-        self.complaints = Complaints(clock.now)
+        self.client_warnings = ClientWarnings(clock.now)
         self.flusher = Flusher(lambda end_round: loop.call_soon_threadsafe(self._together, end_round))
 
     # -- what handlers ask
@@ -100,27 +100,31 @@ class Server:
             return parse_address(self.config.advertised_listeners)
         return connection.local_host, self.port
 
-    def may(self, operation: Operation, resource: Resource) -> bool:
+    def is_authorized(self, operation: AclOperation, resource: Resource) -> bool:
         return self._authorizer(ANONYMOUS, operation, resource)
 
-    def authorize(self, call: Call, operation: Operation, resource: Resource) -> None:
-        if not self.may(operation, resource):
-            raise KafkaError(resource.kind.value, f"{operation.name} on {resource.kind.name} {resource.name} is denied")
+    def authorize(self, call: Call, operation: AclOperation, resource: Resource) -> None:
+        if not self.is_authorized(operation, resource):
+            raise KafkaError(resource.type.value, f"{operation.name} on {resource.type.name} {resource.name} is denied")
 
-    def find_partition(self, call: Call, operation: Operation, topic: str | bytes, index: int) -> Partition:
+    def find_partition(self, call: Call, operation: AclOperation, topic: str | bytes, index: int) -> Partition:
         """The partition, if the caller may do this to it and it is there."""
         self.find_topic(call, operation, topic)
         return self.topics.partition(topic, index)
 
-    def find_topic(self, call: Call, operation: Operation, key: str | bytes) -> Topic:
+    def find_topic(self, call: Call, operation: AclOperation, key: str | bytes) -> Topic:
         """Who may not is not told whether there is such a topic, unless it knows the id."""
         if not self.allows_all:
             name = key if isinstance(key, str) else self.topics.require_id(key).name
-            self.authorize(call, operation, Resource(Kind.TOPIC, name))
+            self.authorize(call, operation, Resource(ResourceType.TOPIC, name))
         return self.topics.find(key)
 
     def visible_topics(self) -> list[Topic]:
-        return [topic for topic in self.topics if self.may(Operation.DESCRIBE, Resource(Kind.TOPIC, topic.name))]
+        return [
+            topic
+            for topic in self.topics
+            if self.is_authorized(AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic.name))
+        ]
 
     def route(self, api_key: int, version: int) -> Route:
         found = self._routes.get((api_key, version))
@@ -202,23 +206,23 @@ class Server:
             ) from None
         self.host, self.port = self._listener.sockets[0].getsockname()[:2]
         self.lookups.start()
-        self.preparing.decoder.start()
-        self._housekeeping.start()
+        self.validation_queue.thread.start()
+        self._background_tasks.start()
         self.groups.open()
 
     async def stop(self) -> None:
-        """What is written is flushed, parked replies are answered, connections are closed."""
-        self._housekeeping.stop()
+        """What is written is flushed, delayed operations are completed, connections are closed."""
+        self._background_tasks.stop()
         if self._listener is not None:
             self._listener.close()
         await self.groups.close()
         await self.lookups.close()
-        await self.preparing.decoder.close()
+        await self.validation_queue.thread.close()
         self.flusher.close()
         for connection in list(self.connections):
-            connection.release_parked(Release.SHUTDOWN)
+            connection.complete_delayed(Completion.SHUTDOWN)
             connection.close()
-        await self._housekeeping.finish()
+        await self._background_tasks.finish()
         await asyncio.sleep(0)  # the last replies leave
         self.directory.close()
 

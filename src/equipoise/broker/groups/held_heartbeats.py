@@ -38,7 +38,7 @@ _BLOCKED_WITHIN_MS = 5
 _BLOCKED_TIMES = 3
 
 
-class Intervals:
+class HeartbeatIntervals:
     """What one member shows of its heartbeats, over all its connections."""
 
     __slots__ = ("_blocked", "_held_ms", "_interval", "_last_heartbeat", "was_cut_off")
@@ -50,14 +50,14 @@ class Intervals:
         self._blocked = 0
         self.was_cut_off = False  # a connection was closed during a hold
 
-    def limit(self, member: Member, software: str, longest: int, is_sent_past: bool, now: int) -> int:
+    def limit(self, member: Member, longest: int, now: int, *, is_own: bool, is_sent_past: bool) -> int:
         """How long this heartbeat may be held, 0: not at all. `is_sent_past`: it has ended the hold of the last."""
         last, self._last_heartbeat = self._last_heartbeat, now
         if self.was_cut_off or self._blocked >= _BLOCKED_TIMES:
             return 0
         limit = 0
         if last is None or self._learn(now - last, is_sent_past):
-            if self._interval is None and software == _OWN:
+            if self._interval is None and is_own:
                 self._interval = _USUAL_INTERVAL_MS
             known = self._interval
             limit = known * 9 // 10 if known is not None else _first_limit(now - member.last_seen)
@@ -84,9 +84,11 @@ class Intervals:
         return False
 
     def forget_last(self) -> None:
+        """The next gap is no interval."""
         self._last_heartbeat = None
 
     def was_blocked(self) -> None:
+        """The client spoke up just when a hold had run out: it may have waited for that."""
         self._blocked += 1
 
 
@@ -97,15 +99,15 @@ def _first_limit(silent_ms: int) -> int:
     return interval * 2 // 5
 
 
-class Holding:
-    """A connection's software, and the heartbeat of it that is held."""
+class HeldHeartbeat:
+    """The software behind a connection, and the heartbeat of it that is held."""
 
     __slots__ = ("_held", "_is_sent_past", "_ran_out_at", "_software", "is_patient")
 
     def __init__(self) -> None:
         self.is_patient = False
         self._software = ""
-        self._held: tuple[GroupShard, HeartbeatRequest, Intervals, Call] | None = None
+        self._held: tuple[GroupShard, HeartbeatRequest, HeartbeatIntervals, Call] | None = None
         self._is_sent_past = False
         self._ran_out_at = 0
 
@@ -125,13 +127,16 @@ class Holding:
             longest = min(longest, _HASTY_LIMIT_MS)
         if member.is_static:
             longest = min(longest, _STATIC_LIMIT_MS)
-        return _intervals_of(member).limit(member, self._software, longest, is_sent_past, now)
+        is_own = self._software == _OWN
+        return _intervals_of(member).limit(member, longest, now, is_own=is_own, is_sent_past=is_sent_past)
 
     @property
-    def is_holding(self) -> bool:
+    def is_held(self) -> bool:
+        """Whether a heartbeat was held and nothing has come behind it since."""
         return self._held is not None
 
-    def held(self, shard: GroupShard, request: HeartbeatRequest, member: Member, call: Call) -> None:
+    def begin(self, shard: GroupShard, request: HeartbeatRequest, member: Member, call: Call) -> None:
+        """The coordinator has kept the heartbeat instead of answering it."""
         self._held = (shard, request, _intervals_of(member), call)
 
     def interrupt(self, is_heartbeat: bool, now: int) -> None:
@@ -146,6 +151,7 @@ class Holding:
             intervals.was_blocked()
 
     def ran_out(self, now: int) -> None:
+        """The hold has ended because its time was over."""
         self._ran_out_at = now
 
     def cut_off(self, now: int) -> None:
@@ -159,14 +165,14 @@ class Holding:
             shard.run(shard.core.release_heartbeat(request.group_id, request.member_id, now))
 
 
-def _intervals_of(member: Member) -> Intervals:
+def _intervals_of(member: Member) -> HeartbeatIntervals:
     if member.notes is None:
-        member.notes = Intervals()
-    assert isinstance(member.notes, Intervals)
+        member.notes = HeartbeatIntervals()
+    assert isinstance(member.notes, HeartbeatIntervals)
     return member.notes
 
 
-def rejoins(member: Member | None) -> None:
+def note_rejoin(member: Member | None) -> None:
     """While a client waits for a rebalance it sends no heartbeats: the gap is not its interval."""
     if member is not None and member.notes is not None:
         _intervals_of(member).forget_last()

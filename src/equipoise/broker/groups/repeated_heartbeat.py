@@ -6,24 +6,21 @@ which there are more than of all others of groups together.
 
 from __future__ import annotations
 
-from struct import Struct
-
 from equipoise.coordinator.shard import Shard
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 
 _CORRELATION_ID = slice(4, 8)  # in a frame behind its size
 
 
-class Beat:
+class RepeatedHeartbeat:
     """A heartbeat that found all well, in a connection whose heartbeats are not held; and its answer."""
 
     __slots__ = ("_core", "_head", "_request", "_rest", "_size", "_tail")
 
-    def __init__(self, core: Shard, request: HeartbeatRequest, frame: bytes, reply_head: Struct, body: bytes) -> None:
+    def __init__(self, core: Shard, request: HeartbeatRequest, frame: bytes, reply: bytes) -> None:
         self._core = core
         self._request = request
         self._head, self._tail = frame[: _CORRELATION_ID.start], frame[_CORRELATION_ID.stop :]
-        reply = reply_head.pack(reply_head.size + len(body) - 4, 0) + body
         self._size, self._rest = reply[:4], reply[8:]
 
     def answer(self, frame: bytes | bytearray, now: int) -> bytes | None:

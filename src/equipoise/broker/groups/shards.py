@@ -143,7 +143,7 @@ class GroupShard:
             step = self.core.tick(now)
             for caller, response in step.replies:
                 if isinstance(response, HeartbeatResponse):
-                    caller.token.connection.holding.ran_out(now)
+                    caller.token.connection.held_heartbeat.ran_out(now)
             self.run(step)
 
     # -- writes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from equipoise.broker.net.access import Kind, Operation, Resource
+from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.coordinator.step import Caller
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def authorize_group(server: Server, call: Call, group_id: str) -> None:
     """What every request of a member needs. Where all is allowed nothing is built to be asked: there are many."""
     if not server.allows_all:
-        server.authorize(call, Operation.READ, Resource(Kind.GROUP, group_id))
+        server.authorize(call, AclOperation.READ, Resource(ResourceType.GROUP, group_id))
 
 
 def caller_of(call: Call, token: Any = None) -> Caller:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import Operation
-from equipoise.broker.net.purgatory import Parked, Release
-from equipoise.broker.topics.preparing import work_for
+from equipoise.broker.net.authorizer import AclOperation
+from equipoise.broker.net.purgatory import Completion, DelayedOperation
+from equipoise.broker.topics.validation_queue import QueuedBatch, validation_for
 from equipoise.log.batch_validation import BatchValidation, RecordValidationError
 from equipoise.wire.apis.k00_produce import (
     BatchIndexAndErrorMessage,
@@ -28,6 +28,7 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import BatchHeader, Codec, validate
 
 if TYPE_CHECKING:
+    from equipoise.broker.clock import Clock
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
     from equipoise.broker.topics.topics import Partition
@@ -41,7 +42,7 @@ _FIRST_VERSION_WITH_IDS = 13
 _INLINE_BYTES = 16 << 10  # in one request: at worst a millisecond or two
 
 
-class Unsettled:
+class ProducePartitionStatus:
     """A partition's answer, made when its batch is appended, and true once the log is durable up to `last_offset`."""
 
     __slots__ = ("answer", "last_offset", "partition", "settled")
@@ -54,26 +55,30 @@ class Unsettled:
         self.last_offset: int | None = None  # None: not appended, and perhaps never
         self.settled: Callable[[], None] | None = None
 
-    def appended(self, appended: LogAppendInfo) -> None:
+    def appended(self, info: LogAppendInfo) -> None:
+        """The log has the batch; it is not yet durable."""
         answer = self.answer
         answer.error_code, answer.error_message = ErrorCode.NONE, None
-        answer.base_offset = appended.base_offset
-        answer.log_append_time_ms = appended.log_append_time
-        answer.log_start_offset = appended.log_start_offset
-        self.last_offset = appended.last_offset
+        answer.base_offset = info.base_offset
+        answer.log_append_time_ms = info.log_append_time
+        answer.log_start_offset = info.log_start_offset
+        self.last_offset = info.last_offset
         if self.settled is not None:
-            self.partition.when_settled(appended.last_offset, self.settled)
+            self.partition.when_settled(info.last_offset, self.settled)
 
     def failed(self, error: KafkaError) -> None:
+        """The log has refused the batch."""
         _fail(self.answer, error)
         if self.settled is not None:
             self.settled()
 
     @property
-    def is_over(self) -> bool:
+    def is_durable(self) -> bool:
+        """Whether the answer is true already."""
         return self.last_offset is not None and self.partition.is_durable(self.last_offset)
 
     def when_settled(self, callback: Callable[[], None]) -> None:
+        """Calls back when the batch is durable, or never will be."""
         self.settled = callback
         if self.last_offset is not None:
             self.partition.when_settled(self.last_offset, callback)
@@ -87,51 +92,61 @@ class Unsettled:
 
 
 def handle(server: Server, request: ProduceRequest, call: Call) -> ProduceResponse | None:
+    """Appends, and answers when the records are durable (ReplicaManager.appendRecords)."""
     appending = _Appending(server, request, call)
     topics = [appending.topic(data) for data in request.topic_data]
     response = ProduceResponse(responses=topics)
     if request.acks == NONE:
-        _end_unanswered(call, topics, appending.unsettled)
+        _end_unanswered(call, topics, appending.statuses)
         return None
-    waiting = [one for one in appending.unsettled if not one.is_over]
+    waiting = [one for one in appending.statuses if not one.is_durable]
     if not waiting:
         return response
-    _park(server, call, request.timeout_ms, waiting, response)
+    DelayedProduce(waiting, response).wait(call, server.clock, request.timeout_ms)
     return None
 
 
-def _end_unanswered(call: Call, topics: list[TopicProduceResponse], unsettled: list[Unsettled]) -> None:
+def _end_unanswered(call: Call, topics: list[TopicProduceResponse], statuses: list[ProducePartitionStatus]) -> None:
     call.no_reply()
     answers = [partition for topic in topics for partition in topic.partition_responses]
-    to_come = {id(one.answer): one for one in unsettled if one.last_offset is None}
+    to_come = {id(one.answer): one for one in statuses if one.last_offset is None}
     if any(answer.error_code for answer in answers if id(answer) not in to_come):
         call.connection.close()
     for one in to_come.values():
         one.settled = partial(_close_if_failed, call, one)
 
 
-def _close_if_failed(call: Call, one: Unsettled) -> None:
+def _close_if_failed(call: Call, one: ProducePartitionStatus) -> None:
     if one.answer.error_code:
         call.connection.close()
 
 
-def _park(server: Server, call: Call, timeout: int, waiting: list[Unsettled], response: ProduceResponse) -> None:
-    to_come = len(waiting)
+class DelayedProduce:
+    """A response that waits for partitions to be durable (DelayedProduce)."""
 
-    def settled() -> None:
-        nonlocal to_come
-        to_come -= 1
-        if to_come == 0:
-            parked.release(Release.READY)
+    __slots__ = ("_operation", "_response", "_to_come", "_waiting")
 
-    def answer(reason: Release) -> ProduceResponse:
-        for one in waiting:
+    def __init__(self, waiting: list[ProducePartitionStatus], response: ProduceResponse) -> None:
+        self._waiting = waiting
+        self._response = response
+        self._to_come = len(waiting)
+        self._operation: DelayedOperation | None = None
+
+    def wait(self, call: Call, clock: Clock, timeout_ms: int) -> None:
+        """Until all partitions are durable, or `timeout_ms` is over."""
+        self._operation = DelayedOperation(call, clock, timeout_ms, self._on_complete)
+        for one in self._waiting:
+            one.when_settled(self._try_complete)
+
+    def _try_complete(self) -> None:
+        self._to_come -= 1
+        if self._to_come == 0 and self._operation is not None:
+            self._operation.complete(Completion.SATISFIED)
+
+    def _on_complete(self, reason: Completion) -> ProduceResponse:
+        for one in self._waiting:
             one.conclude()
-        return response
-
-    parked = Parked(call, server.clock, timeout, answer)
-    for one in waiting:
-        one.when_settled(settled)
+        return self._response
 
 
 def _fail(answer: PartitionProduceResponse, error: KafkaError) -> None:
@@ -152,7 +167,7 @@ class _Appending:
         self.now = server.clock.wall_time()
         self.acks = request.acks
         self.transactional = request.transactional_id is not None
-        self.unsettled: list[Unsettled] = []
+        self.statuses: list[ProducePartitionStatus] = []
         self.inline = 0  # bytes of records looked into on the loop
 
     def topic(self, data: TopicProduceData) -> TopicProduceResponse:
@@ -172,7 +187,7 @@ class _Appending:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {self.acks}; it must be -1 (all), 0 or 1")
         by_id = self.call.version >= _FIRST_VERSION_WITH_IDS
         key = topic.topic_id if by_id else topic.name
-        partition = self.server.find_partition(self.call, Operation.WRITE, key, index)
+        partition = self.server.find_partition(self.call, AclOperation.WRITE, key, index)
         # Kafka makes an exception for whoever gives `__admin_client` as its name: anybody can.
         if partition.topic.is_internal:
             raise KafkaError(
@@ -186,18 +201,20 @@ class _Appending:
             raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request must carry a record batch")
         header = validate(records, 0, len(records))
         self.check(partition, header, len(records))
-        one = Unsettled(partition, data.index)
-        work = work_for(partition, header)
-        if (work is None or self.is_light(work, header)) and not self.server.preparing.is_busy(partition):
-            one.appended(self.server.append(partition, records, [(0, header)], self.now))
+        status = ProducePartitionStatus(partition, data.index)
+        validation = validation_for(partition, header)
+        can_append = validation is None or self.is_light(validation, header)
+        if can_append and not self.server.validation_queue.is_busy(partition):
+            status.appended(self.server.append(partition, records, [(0, header)], self.now))
         else:
-            self.server.preparing.take(partition, work, records, header, self.call.connection, one)
-        self.unsettled.append(one)
-        return one.answer
+            batch = QueuedBatch(validation, records, header, self.call.connection, status)
+            self.server.validation_queue.add(partition, batch)
+        self.statuses.append(status)
+        return status.answer
 
-    def is_light(self, work: BatchValidation, header: BatchHeader) -> bool:
+    def is_light(self, validation: BatchValidation, header: BatchHeader) -> bool:
         """A few keys are looked at in less time than another thread is asked: the log does it as it appends."""
-        if work.codec is not None or header.codec is not Codec.NONE:
+        if validation.codec is not None or header.codec is not Codec.NONE:
             return False
         self.inline += header.size
         return self.inline <= _INLINE_BYTES

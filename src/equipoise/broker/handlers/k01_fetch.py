@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.broker.net.access import Operation
-from equipoise.broker.net.purgatory import Parked, Release
-from equipoise.broker.topics.fetch_sessions import Plan, Wanted
+from equipoise.broker.net.authorizer import AclOperation
+from equipoise.broker.net.purgatory import Completion, DelayedOperation
+from equipoise.broker.topics.fetch_sessions import CachedPartition, FetchContext, FetchData, FetchMetadata
 from equipoise.broker.topics.topics import check_leader_epoch
 from equipoise.wire.apis.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from equipoise.wire.errors import ErrorCode, KafkaError
@@ -29,28 +29,23 @@ _READ_COMMITTED = 1
 
 
 def handle(server: Server, request: FetchRequest, call: Call) -> FetchResponse | None:
+    """Answers what is there, or delays the answer until there is enough (ReplicaManager.fetchMessages)."""
     try:
-        plan = _plan(server, request, call)
+        context = _new_context(server, request, call)
     except KafkaError as error:
         return FetchResponse(error_code=error.code, responses=[])
-    reading = _Reading(server, request, call, plan)
-    found = reading.read_all()
-    if request.max_wait_ms <= 0 or reading.is_enough(found):
-        return reading.response(found)
-    reading.park()
+    fetch = DelayedFetch(server, request, call, context)
+    results = fetch.read()
+    if request.max_wait_ms <= 0 or fetch.is_satisfied_by(results):
+        return fetch.response(results)
+    fetch.wait()
     return None
 
 
-def _plan(server: Server, request: FetchRequest, call: Call) -> Plan:
+def _new_context(server: Server, request: FetchRequest, call: Call) -> FetchContext:
     by_id = call.version >= _FIRST_VERSION_WITH_IDS
-    wanted = [
-        Wanted(
-            topic.topic_id if by_id else topic.topic,
-            asked.partition,
-            asked.fetch_offset,
-            asked.partition_max_bytes,
-            asked.current_leader_epoch,
-        )
+    partitions = [
+        CachedPartition((topic.topic_id if by_id else topic.topic, asked.partition), asked)
         for topic in request.topics
         for asked in topic.partitions
     ]
@@ -59,136 +54,138 @@ def _plan(server: Server, request: FetchRequest, call: Call) -> Plan:
         for topic in request.forgotten_topics_data
         for index in topic.partitions
     ]
-    return server.fetch_sessions.plan(
-        request.session_id, request.session_epoch, wanted, forgotten, by_id, server.clock.now(), call.connection
-    )
+    metadata = FetchMetadata(request.session_id, request.session_epoch)
+    asked = FetchData(partitions, forgotten, by_id)
+    return server.fetch_sessions.new_context(metadata, asked, server.clock.now(), call.connection)
 
 
-class _Found(NamedTuple):
-    wanted: Wanted
+class LogReadResult(NamedTuple):
+    """What a fetched partition gives now."""
+
+    partition: CachedPartition
     data: PartitionData
     size: int
 
 
-class _Reading:
-    """One Fetch: looked at when it comes, perhaps parked, answered once."""
+class DelayedFetch:
+    """One Fetch: read when it comes, perhaps delayed, answered once (DelayedFetch)."""
 
-    def __init__(self, server: Server, request: FetchRequest, call: Call, plan: Plan) -> None:
-        self.server = server
-        self.request = request
-        self.call = call
-        self.plan = plan
-        self.max_bytes = min(request.max_bytes, server.config.fetch_max_bytes)
-        self.min_bytes = min(request.min_bytes, self.max_bytes)
-        self.parked: Parked | None = None
-        self.is_leaving = False
-        self.watched: list[Partition] = []
+    def __init__(self, server: Server, request: FetchRequest, call: Call, context: FetchContext) -> None:
+        self._server = server
+        self._request = request
+        self._call = call
+        self._context = context
+        self._max_bytes = min(request.max_bytes, server.config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._operation: DelayedOperation | None = None
+        self._is_completing = False
+        self._watched: list[Partition] = []
 
     # -- waiting
 
-    def is_enough(self, found: list[_Found]) -> bool:
+    def is_satisfied_by(self, results: list[LogReadResult]) -> bool:
         """Whether there are `min_bytes`, or an error to tell."""
-        errors = any(one.data.error_code for one in found)
-        size = sum(one.size for one in found)
-        return errors or not found or size >= self.min_bytes or (size > 0 and self.has_enough())
+        errors = any(one.data.error_code for one in results)
+        size = sum(one.size for one in results)
+        return errors or not results or size >= self._min_bytes or (size > 0 and self._has_min_bytes())
 
-    def has_enough(self) -> bool:
+    def _has_min_bytes(self) -> bool:
         """The same, asked again after an append; most often no, so nothing is read for it."""
-        missing = self.min_bytes
-        for wanted in self.plan.wanted:
+        missing = self._min_bytes
+        for cached in self._context.partitions:
             try:
-                missing -= self.find(wanted).has_bytes(wanted.fetch_offset, wanted.max_bytes, missing)
+                missing -= self._find(cached).has_bytes(cached.fetch_offset, cached.max_bytes, missing)
             except KafkaError:
                 return True
             if missing <= 0:
                 return True
         return False
 
-    def park(self) -> None:
-        self.parked = Parked(self.call, self.server.clock, self.request.max_wait_ms, self.answer)
-        self.watched = [self.find(wanted) for wanted in self.plan.wanted]
-        for partition in self.watched:
-            partition.watch(self.check)
+    def wait(self) -> None:
+        """Until an append brings enough, or `max_wait_ms` is over."""
+        self._operation = DelayedOperation(self._call, self._server.clock, self._request.max_wait_ms, self._on_complete)
+        self._watched = [self._find(cached) for cached in self._context.partitions]
+        for partition in self._watched:
+            partition.watch(self._try_complete)
 
-    def check(self) -> None:
+    def _try_complete(self) -> None:
         """What else becomes readable in this turn of the loop is then in the same answer."""
-        if not self.is_leaving and self.has_enough():
-            self.is_leaving = True
-            asyncio.get_running_loop().call_soon(self.leave)
+        if not self._is_completing and self._has_min_bytes():
+            self._is_completing = True
+            asyncio.get_running_loop().call_soon(self._complete)
 
-    def leave(self) -> None:
-        if self.parked is not None:
-            self.parked.release(Release.READY)
+    def _complete(self) -> None:
+        if self._operation is not None:
+            self._operation.complete(Completion.SATISFIED)
 
-    def answer(self, reason: Release) -> FetchResponse:
-        for partition in self.watched:
-            partition.unwatch(self.check)
-        if reason is Release.DISCONNECTED:
+    def _on_complete(self, reason: Completion) -> FetchResponse:
+        for partition in self._watched:
+            partition.unwatch(self._try_complete)
+        if reason is Completion.DISCONNECTED:
             return FetchResponse(responses=[])
-        return self.response(self.read_all())
+        return self.response(self.read())
 
     # -- answering
 
-    def read_all(self) -> list[_Found]:
-        left, is_first, found = self.max_bytes, True, []
-        for wanted in self.plan.wanted:
-            data = self.read(wanted, left, is_first)
+    def read(self) -> list[LogReadResult]:
+        """What each partition gives, as far as `max_bytes` reach (ReplicaManager.readFromLog)."""
+        left, is_first, results = self._max_bytes, True, []
+        for cached in self._context.partitions:
+            data = self._read_partition(cached, left, is_first)
             size = sum(map(len, data.records)) if isinstance(data.records, list) else 0
             left -= size
             is_first = is_first and not size
-            found.append(_Found(wanted, data, size))
-        return found
+            results.append(LogReadResult(cached, data, size))
+        return results
 
-    def response(self, found: list[_Found]) -> FetchResponse:
+    def response(self, results: list[LogReadResult]) -> FetchResponse:
+        """Every partition, or in an incremental fetch those with news."""
         topics: dict[str | bytes, FetchableTopicResponse] = {}
-        for wanted, data, size in found:
-            if not self.plan.incremental or self.has_news(wanted, data):
-                self.topic(topics, wanted.topic).partitions.append(data)
-                self.note(wanted, data, size)
-        return FetchResponse(session_id=self.plan.session_id, responses=list(topics.values()))
+        for cached, data, size in results:
+            if not self._context.incremental or cached.must_respond(data):
+                _topic_of(topics, cached.topic).partitions.append(data)
+                self._note(cached, data, size)
+        return FetchResponse(session_id=self._context.session_id, responses=list(topics.values()))
 
-    def topic(self, topics: dict[str | bytes, FetchableTopicResponse], key: str | bytes) -> FetchableTopicResponse:
-        found = topics.get(key)
-        if found is None:
-            found = topics[key] = FetchableTopicResponse(partitions=[])
-            if isinstance(key, str):
-                found.topic = key
-            else:
-                found.topic_id = key
-        return found
-
-    def read(self, wanted: Wanted, left: int, is_first: bool) -> PartitionData:
+    def _read_partition(self, cached: CachedPartition, left: int, is_first: bool) -> PartitionData:
         try:
-            partition = self.find(wanted)
+            partition = self._find(cached)
             log = partition.log
-            records = partition.read(wanted.fetch_offset, min(wanted.max_bytes, left), at_least_one=is_first)
+            records = partition.read(cached.fetch_offset, min(cached.max_bytes, left), at_least_one=is_first)
         except KafkaError as error:
-            return _failed(wanted, error.code)
+            return _failed(cached, error.code)
         return PartitionData(
-            partition_index=wanted.index,
+            partition_index=cached.index,
             error_code=ErrorCode.NONE,
             high_watermark=log.high_watermark,
             last_stable_offset=log.high_watermark,
             log_start_offset=log.log_start_offset,
-            aborted_transactions=[] if self.request.isolation_level == _READ_COMMITTED else None,
+            aborted_transactions=[] if self._request.isolation_level == _READ_COMMITTED else None,
             records=records,
         )
 
-    def find(self, wanted: Wanted) -> Partition:
-        partition = self.server.find_partition(self.call, Operation.READ, wanted.topic, wanted.index)
-        check_leader_epoch(wanted.leader_epoch)
+    def _find(self, cached: CachedPartition) -> Partition:
+        partition = self._server.find_partition(self._call, AclOperation.READ, cached.topic, cached.index)
+        check_leader_epoch(cached.leader_epoch)
         return partition
 
-    def has_news(self, wanted: Wanted, data: PartitionData) -> bool:
-        told = wanted.high_watermark, wanted.log_start_offset
-        return bool(data.records or data.error_code) or told != (data.high_watermark, data.log_start_offset)
-
-    def note(self, wanted: Wanted, data: PartitionData, size: int) -> None:
+    def _note(self, cached: CachedPartition, data: PartitionData, size: int) -> None:
         """Remembers what the session's client now knows."""
-        wanted.high_watermark, wanted.log_start_offset = data.high_watermark, data.log_start_offset
-        if self.plan.session is not None and size:
-            self.plan.session.rotate(wanted.key)
+        cached.high_watermark, cached.log_start_offset = data.high_watermark, data.log_start_offset
+        if self._context.session is not None and size:
+            self._context.session.rotate(cached.key)
 
 
-def _failed(wanted: Wanted, code: ErrorCode) -> PartitionData:
-    return PartitionData(partition_index=wanted.index, error_code=code, high_watermark=-1, records=b"")
+def _topic_of(topics: dict[str | bytes, FetchableTopicResponse], key: str | bytes) -> FetchableTopicResponse:
+    found = topics.get(key)
+    if found is None:
+        found = topics[key] = FetchableTopicResponse(partitions=[])
+        if isinstance(key, str):
+            found.topic = key
+        else:
+            found.topic_id = key
+    return found
+
+
+def _failed(cached: CachedPartition, code: ErrorCode) -> PartitionData:
+    return PartitionData(partition_index=cached.index, error_code=code, high_watermark=-1, records=b"")

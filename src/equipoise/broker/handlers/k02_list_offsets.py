@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.broker.net.access import Operation
-from equipoise.broker.net.purgatory import Parked, Release
-from equipoise.broker.topics.decoder import Stopped
+from equipoise.broker.net.authorizer import AclOperation
+from equipoise.broker.net.purgatory import Completion, DelayedOperation
+from equipoise.broker.topics.batch_thread import WorkStopped
 from equipoise.broker.topics.topics import LEADER_EPOCH, Partition, check_leader_epoch
 from equipoise.log.timestamp_lookup import LookupBudget, TimestampLookup
 from equipoise.wire.apis.k02_list_offsets import (
@@ -58,7 +58,7 @@ def handle(server: Server, request: ListOffsetsRequest, call: Call) -> ListOffse
     response = ListOffsetsResponse(topics=topics)
     if not answering.searches:
         return response
-    answering.park(response)
+    answering.wait(response)
     return None
 
 
@@ -88,7 +88,7 @@ class _Answering:
         try:
             if (topic, index) in self.twice:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic}-{index} is asked for more than once")
-            partition = self.server.find_partition(self.call, Operation.DESCRIBE, topic, index)
+            partition = self.server.find_partition(self.call, AclOperation.DESCRIBE, topic, index)
             check_leader_epoch(asked.current_leader_epoch)
             if asked.timestamp < 0 and self.call.version < _SINCE.get(asked.timestamp, _NEVER):
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} has no meaning here")
@@ -102,25 +102,25 @@ class _Answering:
             _fill(row, -1, _known_offset(partition, asked.timestamp))
         return row
 
-    def park(self, response: ListOffsetsResponse) -> None:
-        def answer(reason: Release) -> ListOffsetsResponse:
+    def wait(self, response: ListOffsetsResponse) -> None:
+        def answer(reason: Completion) -> ListOffsetsResponse:
             self.is_over = True
             return response
 
-        self.server.lookups.begin(self.search(Parked(self.call, self.server.clock, None, answer)))
+        self.server.lookups.begin(self.search(DelayedOperation(self.call, self.server.clock, None, answer)))
 
-    async def search(self, parked: Parked) -> None:
+    async def search(self, delayed: DelayedOperation) -> None:
         budget = LookupBudget()
         try:
             for number, (row, partition, timestamp) in enumerate(self.searches):
                 if number % _A_TURN == _A_TURN - 1:
                     await asyncio.sleep(0)
                 await self.look_up(row, partition, TimestampLookup(partition.log, timestamp, budget))
-        except Stopped:
+        except WorkStopped:
             return
         except Exception:  # noqa: BLE001  as for any request: the log gets it, the client an end
             self.call.connection.fail()
-        parked.release(Release.READY)
+        delayed.complete(Completion.SATISFIED)
 
     async def look_up(self, row: ListOffsetsPartitionResponse, partition: Partition, lookup: TimestampLookup) -> None:
         try:

@@ -6,8 +6,15 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from equipoise.broker.net.access import CLUSTER_OPERATIONS, NO_OPERATIONS, TOPIC_OPERATIONS, Kind, Operation, Resource
-from equipoise.broker.topics.topics import INTERNAL_TOPICS, LEADER_EPOCH, Planned, Topic, folded
+from equipoise.broker.net.authorizer import (
+    CLUSTER_OPERATIONS,
+    NO_OPERATIONS,
+    TOPIC_OPERATIONS,
+    AclOperation,
+    Resource,
+    ResourceType,
+)
+from equipoise.broker.topics.topics import INTERNAL_TOPICS, LEADER_EPOCH, NewTopic, Topic, unify_collision_chars
 from equipoise.wire.apis.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -52,7 +59,7 @@ class _Asking:
         self.request = request
         self.call = call
         self.may_create = request.allow_auto_topic_creation and server.config.auto_create_topics_enable
-        self.planned: dict[str, Planned] = {}
+        self.planned: dict[str, NewTopic] = {}
         self.found: list[Found] = []
         self.rows: list[MetadataResponseTopic] = []
 
@@ -92,7 +99,7 @@ class _Asking:
         try:
             self.server.topics.check_free(new.topic.name)
         except KafkaError as error:
-            del self.planned[folded(new.topic.name)]
+            del self.planned[unify_collision_chars(new.topic.name)]
             return self.refuse(new.asked, error)
         return new
 
@@ -102,9 +109,9 @@ class _Asking:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {self.call.version} asks for topics by name")
             if asked.name is None:
                 topic = self.server.topics.require_id(asked.topic_id)
-                self.server.authorize(self.call, Operation.DESCRIBE, Resource(Kind.TOPIC, topic.name))
+                self.server.authorize(self.call, AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic.name))
                 return topic
-            self.server.authorize(self.call, Operation.DESCRIBE, Resource(Kind.TOPIC, asked.name))
+            self.server.authorize(self.call, AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, asked.name))
             return self.server.topics.get(asked.name) or self.missing(asked, asked.name)
         except KafkaError as error:
             return self.refuse(asked, error)
@@ -113,9 +120,9 @@ class _Asking:
         self.server.topics.check_name(name)
         if not self.may_create or name in INTERNAL_TOPICS:
             return self.server.topics.require(name)
-        self.server.authorize(self.call, Operation.CREATE, Resource(Kind.TOPIC, name))
+        self.server.authorize(self.call, AclOperation.CREATE, Resource(ResourceType.TOPIC, name))
         planned = self.server.topics.plan(name, self.server.config.num_partitions, {}, self.planned)
-        self.planned[folded(name)] = planned
+        self.planned[unify_collision_chars(name)] = planned
         return _New(asked, planned.topic)
 
     def refuse(self, asked: MetadataRequestTopic, error: KafkaError) -> MetadataResponseTopic:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.groups import authorize_group, caller_of
-from equipoise.broker.net.access import Operation
+from equipoise.broker.net.authorizer import AclOperation
 from equipoise.coordinator.offsets.commit import commit_response
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,
@@ -71,7 +71,7 @@ def _sort_out(
     for topic in request.topics:
         key = topic.topic_id if call.version >= _FIRST_VERSION_WITH_IDS else topic.name
         try:
-            known = server.find_topic(call, Operation.READ, key)
+            known = server.find_topic(call, AclOperation.READ, key)
         except KafkaError as error:
             refused.append(_refuse(topic, topic.partitions, error.code))
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import Kind, Operation, Resource
+from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -52,7 +52,7 @@ def handle(server: Server, request: OffsetFetchRequest, call: Call) -> None:
 def _fetch(server: Server, asked: OffsetFetchRequestGroup, call: Call) -> OffsetFetchResponseGroup:
     shard = server.groups.shard_of(asked.group_id).core
     try:
-        server.authorize(call, Operation.DESCRIBE, Resource(Kind.GROUP, asked.group_id))
+        server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.GROUP, asked.group_id))
         if shard.unavailable is not ErrorCode.NONE:
             raise KafkaError(shard.unavailable)
         topics = _by_name(server, asked.topics, call) if asked.topics is not None else None
@@ -74,7 +74,7 @@ def _without_the_denied(
     answers = []
     for topic in found:
         try:
-            server.authorize(call, Operation.DESCRIBE, Resource(Kind.TOPIC, topic.name))
+            server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic.name))
         except KafkaError as error:
             if is_all:
                 continue

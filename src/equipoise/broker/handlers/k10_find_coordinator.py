@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import Kind, Operation, Resource
+from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 
@@ -49,7 +49,7 @@ def _find(server: Server, call: Call, key_type: int, key: str) -> Coordinator:
             )
         if key_type != GROUP:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is not served; 0 is a group's")
-        server.authorize(call, Operation.DESCRIBE, Resource(Kind.GROUP, key))
+        server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.GROUP, key))
         server.groups.shard_of(key)  # creates the shards, if this is the first group anybody asks for
     except KafkaError as error:
         return Coordinator(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.groups.held_heartbeats import rejoins
+from equipoise.broker.groups.held_heartbeats import note_rejoin
 from equipoise.broker.handlers.groups import authorize_group, caller_of
 from equipoise.coordinator.classic.replies import join_error
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse
@@ -24,6 +24,6 @@ def handle(server: Server, request: JoinGroupRequest, call: Call) -> JoinGroupRe
     except KafkaError as error:
         return join_error(caller, error.code, "")
     shard = server.groups.shard_of(request.group_id)
-    rejoins(shard.core.find_member(request.group_id, request.member_id))
+    note_rejoin(shard.core.find_member(request.group_id, request.member_id))
     shard.run(shard.core.join_group(request, caller, call.now))
     return None

@@ -27,12 +27,12 @@ def handle(server: Server, request: HeartbeatRequest, call: Call) -> HeartbeatRe
     except KafkaError as error:
         return HeartbeatResponse(error_code=error.code)
     shard = server.groups.shard_of(request.group_id)
-    holding = call.connection.holding
+    held = call.connection.held_heartbeat
     member = shard.core.find_member(request.group_id, request.member_id)
-    hold = holding.limit(server.config, member, call.now)
-    if hold == 0 and shard.core.is_well(request, call.now):
+    hold_ms = held.limit(server.config, member, call.now)
+    if hold_ms == 0 and shard.core.is_well(request, call.now):
         return _all_is_well(call.version)
-    shard.run(shard.core.heartbeat(request, caller_of(call), call.now, hold))
+    shard.run(shard.core.heartbeat(request, caller_of(call), call.now, hold_ms))
     if call.pieces is None and member is not None:
-        holding.held(shard, request, member, call)
+        held.begin(shard, request, member, call)
     return None

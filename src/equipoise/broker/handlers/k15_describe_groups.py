@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import GROUP_OPERATIONS, Kind, Operation, Resource
+from equipoise.broker.net.authorizer import GROUP_OPERATIONS, AclOperation, Resource, ResourceType
 from equipoise.coordinator.admin import describe_group
 from equipoise.wire.apis.k15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
@@ -31,7 +31,7 @@ def handle(server: Server, request: DescribeGroupsRequest, call: Call) -> Descri
 def _describe(server: Server, group_id: str, call: Call) -> DescribedGroup:
     shard = server.groups.shard_of(group_id).core
     try:
-        server.authorize(call, Operation.DESCRIBE, Resource(Kind.GROUP, group_id))
+        server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.GROUP, group_id))
         if shard.unavailable is not ErrorCode.NONE:
             raise KafkaError(shard.unavailable)
     except KafkaError as error:

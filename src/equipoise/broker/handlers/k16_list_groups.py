@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import Kind, Operation, Resource
+from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.coordinator.admin import GROUP_TYPE, list_groups
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.shard import Status
@@ -29,7 +29,7 @@ def handle(server: Server, request: ListGroupsRequest, call: Call) -> ListGroups
         row
         for shard in shards
         for row in list_groups(shard, states, types)
-        if server.may(Operation.DESCRIBE, Resource(Kind.GROUP, row.group_id))
+        if server.is_authorized(AclOperation.DESCRIBE, Resource(ResourceType.GROUP, row.group_id))
     ]
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)
 

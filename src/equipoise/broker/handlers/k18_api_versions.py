@@ -25,7 +25,7 @@ def handle(server: Server, request: ApiVersionsRequest, call: Call) -> ApiVersio
     if call.version >= _FIRST_WITH_NAMES and not all(map(_LEGAL_NAME.fullmatch, names)):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     call.connection.client_software = names
-    call.connection.holding.known_as(request.client_software_name, call.client_id)
+    call.connection.held_heartbeat.known_as(request.client_software_name, call.client_id)
     return _answer(ErrorCode.NONE)
 
 

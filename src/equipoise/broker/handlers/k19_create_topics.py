@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.net.access import Kind, Operation, Resource
+from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.broker.topics.config import describe
-from equipoise.broker.topics.topics import Planned, Topic, folded
+from equipoise.broker.topics.topics import NewTopic, Topic, unify_collision_chars
 from equipoise.wire.apis.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -44,7 +44,7 @@ class _Creating:
         self.request = request
         self.call = call
         self.times = Counter(topic.name for topic in request.topics)
-        self.planned: dict[str, Planned] = {}
+        self.planned: dict[str, NewTopic] = {}
         self.answers: dict[str, CreatableTopicResult] = {}
 
     def steps(self) -> Iterator[None]:
@@ -56,10 +56,10 @@ class _Creating:
 
     def check(self, name: str, asked: CreatableTopic) -> CreatableTopicResult:
         try:
-            self.server.authorize(self.call, Operation.CREATE, Resource(Kind.TOPIC, name))
+            self.server.authorize(self.call, AclOperation.CREATE, Resource(ResourceType.TOPIC, name))
             if self.times[name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} stands {self.times[name]} times here")
-            one = self.planned[folded(name)] = _plan(self.server, asked, self.planned)
+            one = self.planned[unify_collision_chars(name)] = _plan(self.server, asked, self.planned)
         except KafkaError as error:
             return _refused(name, error)
         return _created(self.server, one, self.call.version)
@@ -87,12 +87,12 @@ class _Creating:
         return CreateTopicsResponse(topics=list(self.answers.values()))
 
 
-def _plan(server: Server, asked: CreatableTopic, beside: Mapping[str, Planned]) -> Planned:
+def _plan(server: Server, asked: CreatableTopic, beside: Mapping[str, NewTopic]) -> NewTopic:
     configs = {row.name: row.value for row in asked.configs if row.value is not None}
     return server.topics.plan(asked.name, _partition_count(server, asked), configs, beside)
 
 
-def _created(server: Server, planned: Planned, version: int) -> CreatableTopicResult:
+def _created(server: Server, planned: NewTopic, version: int) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=planned.topic.name,
         topic_id=planned.topic.topic_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import Operation
+from equipoise.broker.net.authorizer import AclOperation
 from equipoise.wire.apis.k20_delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -45,7 +45,7 @@ def _find(server: Server, call: Call, asked: DeleteTopicState) -> DeletableTopic
     answer = DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=ErrorCode.NONE)
     try:
         _check(server, asked)
-        topic = server.find_topic(call, Operation.DELETE, asked.topic_id if asked.name is None else asked.name)
+        topic = server.find_topic(call, AclOperation.DELETE, asked.topic_id if asked.name is None else asked.name)
         answer.name, answer.topic_id = topic.name, topic.topic_id
         server.topics.check_deletable(topic)
     except KafkaError as error:

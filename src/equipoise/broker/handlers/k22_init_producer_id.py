@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import CLUSTER, Operation
+from equipoise.broker.net.authorizer import CLUSTER, AclOperation
 from equipoise.wire.apis.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 
@@ -22,7 +22,7 @@ _NONE = -1
 
 def handle(server: Server, request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:
     try:
-        server.authorize(call, Operation.IDEMPOTENT_WRITE, CLUSTER)
+        server.authorize(call, AclOperation.IDEMPOTENT_WRITE, CLUSTER)
         producer_id, epoch = _next(server, request)
     except KafkaError as error:
         return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import Operation
+from equipoise.broker.net.authorizer import AclOperation
 from equipoise.broker.topics.topics import LEADER_EPOCH, check_leader_epoch
 from equipoise.wire.apis.k23_offset_for_leader_epoch import (
     EpochEndOffset,
@@ -35,7 +35,7 @@ def handle(server: Server, request: OffsetForLeaderEpochRequest, call: Call) -> 
 
 def _end(server: Server, call: Call, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = server.find_partition(call, Operation.DESCRIBE, topic, asked.partition)
+        partition = server.find_partition(call, AclOperation.DESCRIBE, topic, asked.partition)
         check_leader_epoch(asked.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error_code=error.code, partition=asked.partition)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import CLUSTER, Kind, Operation, Resource
+from equipoise.broker.net.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.broker.topics.config import ConfigRow, describe, describe_broker
 from equipoise.wire.apis.k32_describe_configs import (
     DescribeConfigsRequest,
@@ -57,15 +57,15 @@ def _describe(
 
 def _rows(server: Server, call: Call, asked: DescribeConfigsResource) -> list[ConfigRow]:
     if asked.resource_type == TOPIC:
-        server.authorize(call, Operation.DESCRIBE_CONFIGS, Resource(Kind.TOPIC, asked.resource_name))
+        server.authorize(call, AclOperation.DESCRIBE_CONFIGS, Resource(ResourceType.TOPIC, asked.resource_name))
         return describe(server.topics.defaults, server.topics.require(asked.resource_name).configs)
     if asked.resource_type == BROKER:
-        server.authorize(call, Operation.DESCRIBE_CONFIGS, CLUSTER)
+        server.authorize(call, AclOperation.DESCRIBE_CONFIGS, CLUSTER)
         if asked.resource_name not in ("", str(server.node_id)):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {server.node_id}, not {asked.resource_name}")
         return [_in_use(server, call, row) for row in describe_broker(server.config)]
     if asked.resource_type == GROUP:
-        server.authorize(call, Operation.DESCRIBE_CONFIGS, Resource(Kind.GROUP, asked.resource_name))
+        server.authorize(call, AclOperation.DESCRIBE_CONFIGS, Resource(ResourceType.GROUP, asked.resource_name))
         return []  # those there are in Kafka are for `consumer` and share groups
     raise KafkaError(
         ErrorCode.INVALID_REQUEST, f"resource type {asked.resource_type} is not served: 2 topic, 4 broker, 32 group"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.handlers.k32_describe_configs import TOPIC
-from equipoise.broker.net.access import CLUSTER, Kind, Operation, Resource
+from equipoise.broker.net.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.broker.topics.config import effective
 from equipoise.broker.topics.topics import Topic
 from equipoise.wire.apis.k33_alter_configs import (
@@ -74,13 +74,13 @@ class Altering:
         if times > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} stands {times} times here")
         if change is None:  # while a broker runs none of its settings is set: there is nothing to remove
-            self._server.authorize(self._call, Operation.ALTER_CONFIGS, CLUSTER)
+            self._server.authorize(self._call, AclOperation.ALTER_CONFIGS, CLUSTER)
             return
         if resource_type != TOPIC:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "only topics' configs can be altered; a broker's are set with --set at start"
             )
-        self._server.authorize(self._call, Operation.ALTER_CONFIGS, Resource(Kind.TOPIC, name))
+        self._server.authorize(self._call, AclOperation.ALTER_CONFIGS, Resource(ResourceType.TOPIC, name))
         topic = self._server.topics.require(name)
         configs = change(topic)
         self._changes[topic] = configs, effective(self._server.topics.defaults, configs)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import CLUSTER, Operation
+from equipoise.broker.net.authorizer import CLUSTER, AclOperation
 from equipoise.broker.topics.topics import Topic
 from equipoise.wire.apis.k35_describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -28,7 +28,7 @@ _MEMORY = "memory"  # in place of a path, for a broker that keeps nothing on dis
 
 def handle(server: Server, request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse | None:
     try:
-        server.authorize(call, Operation.DESCRIBE, CLUSTER)
+        server.authorize(call, AclOperation.DESCRIBE, CLUSTER)
     except KafkaError as error:
         return DescribeLogDirsResponse(error_code=error.code, results=[])
     result = _directory(server.directory.path)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import Kind, Operation, Resource
+from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -49,7 +49,7 @@ class _Growing:
 
     def check(self, name: str, asked: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         try:
-            self.server.authorize(self.call, Operation.ALTER, Resource(Kind.TOPIC, name))
+            self.server.authorize(self.call, AclOperation.ALTER, Resource(ResourceType.TOPIC, name))
             if self.times[name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} stands {self.times[name]} times here")
             topic = self.server.topics.require(name)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.groups import caller_of
-from equipoise.broker.net.access import Kind, Operation, Resource
+from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.schema import Message
@@ -47,7 +47,7 @@ def handle(server: Server, request: DeleteGroupsRequest, call: Call) -> DeleteGr
 def _begin(server: Server, call: Call, gathered: _Gathered, name: str) -> None:
     shard = server.groups.shard_of(name)
     try:
-        server.authorize(call, Operation.DELETE, Resource(Kind.GROUP, name))
+        server.authorize(call, AclOperation.DELETE, Resource(ResourceType.GROUP, name))
         if shard.core.unavailable is not ErrorCode.NONE:
             raise KafkaError(shard.core.unavailable)
     except KafkaError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import CLUSTER, Operation
+from equipoise.broker.net.authorizer import CLUSTER, AclOperation
 from equipoise.wire.apis.k43_elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -25,7 +25,7 @@ _ELECTION_TYPES = (0, 1)  # preferred, unclean
 def handle(server: Server, request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse | None:
     """Where all partitions are asked for (null), only those are answered that had an election: none."""
     try:
-        server.authorize(call, Operation.ALTER, CLUSTER)
+        server.authorize(call, AclOperation.ALTER, CLUSTER)
         if request.election_type not in _ELECTION_TYPES:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the election type is 0, preferred, or 1, unclean")
     except KafkaError as error:

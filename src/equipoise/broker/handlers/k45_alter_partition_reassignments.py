@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import CLUSTER, Operation
+from equipoise.broker.net.authorizer import CLUSTER, AclOperation
 from equipoise.wire.apis.k45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -31,7 +31,7 @@ def handle(
         responses=[],
     )
     try:
-        server.authorize(call, Operation.ALTER, CLUSTER)
+        server.authorize(call, AclOperation.ALTER, CLUSTER)
     except KafkaError as error:
         response.error_code, response.error_message = error.code, str(error)
         return response

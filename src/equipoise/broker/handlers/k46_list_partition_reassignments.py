@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import CLUSTER, Operation
+from equipoise.broker.net.authorizer import CLUSTER, AclOperation
 from equipoise.wire.apis.k46_list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -22,7 +22,7 @@ def handle(
     server: Server, request: ListPartitionReassignmentsRequest, call: Call
 ) -> ListPartitionReassignmentsResponse:
     try:
-        server.authorize(call, Operation.DESCRIBE, CLUSTER)
+        server.authorize(call, AclOperation.DESCRIBE, CLUSTER)
     except KafkaError as error:
         return ListPartitionReassignmentsResponse(error_code=error.code, error_message=str(error), topics=[])
     return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, topics=[])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.groups import caller_of
-from equipoise.broker.net.access import Kind, Operation, Resource
+from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -45,7 +45,7 @@ class _Merged:
 def handle(server: Server, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse | None:
     shard = server.groups.shard_of(request.group_id)
     try:
-        server.authorize(call, Operation.DELETE, Resource(Kind.GROUP, request.group_id))
+        server.authorize(call, AclOperation.DELETE, Resource(ResourceType.GROUP, request.group_id))
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         if shard.core.unavailable is not ErrorCode.NONE:
@@ -64,7 +64,7 @@ def _take_unknown(server: Server, request: OffsetDeleteRequest, call: Call) -> l
         kept, rows = [], []
         for row in topic.partitions:
             try:
-                server.find_partition(call, Operation.READ, topic.name, row.partition_index)
+                server.find_partition(call, AclOperation.READ, topic.name, row.partition_index)
                 kept.append(row)
             except KafkaError as error:
                 rows.append(OffsetDeleteResponsePartition(partition_index=row.partition_index, error_code=error.code))

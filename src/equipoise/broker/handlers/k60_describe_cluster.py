@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import CLUSTER_OPERATIONS
+from equipoise.broker.net.authorizer import CLUSTER_OPERATIONS
 from equipoise.wire.apis.k60_describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,

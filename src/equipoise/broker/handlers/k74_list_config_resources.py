@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import CLUSTER, Operation
+from equipoise.broker.net.authorizer import CLUSTER, AclOperation
 from equipoise.wire.apis.k74_list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -28,7 +28,7 @@ def handle(server: Server, request: ListConfigResourcesRequest, call: Call) -> L
     if call.version < _FIRST_VERSION_WITH_TYPES:
         types = {_CLIENT_METRICS}
     try:
-        server.authorize(call, Operation.DESCRIBE_CONFIGS, CLUSTER)
+        server.authorize(call, AclOperation.DESCRIBE_CONFIGS, CLUSTER)
         if not types <= _KNOWN:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     except KafkaError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.access import TOPIC_OPERATIONS, Kind, Operation, Resource
+from equipoise.broker.net.authorizer import TOPIC_OPERATIONS, AclOperation, Resource, ResourceType
 from equipoise.broker.topics.topics import LEADER_EPOCH
 from equipoise.wire.apis.k75_describe_topic_partitions import (
     Cursor,
@@ -27,37 +27,39 @@ PAGE = 2000
 def handle(server: Server, request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopicPartitionsResponse:
     left = min(max(request.response_partition_limit, 1), PAGE)
     response = DescribeTopicPartitionsResponse(topics=[])
-    for name, first in _asked(server, request, call):
+    for cursor in _asked(server, request):
         if left == 0:
-            response.next_cursor = Cursor(topic_name=name, partition_index=first)
+            response.next_cursor = cursor
             break
-        topic, count = _describe(server, call, name, first, left)
+        topic, count = _describe(server, call, cursor, left)
         response.topics.append(topic)
         left -= len(topic.partitions)
-        if first + len(topic.partitions) < count:
-            response.next_cursor = Cursor(topic_name=name, partition_index=first + len(topic.partitions))
+        cursor.partition_index += len(topic.partitions)
+        if cursor.partition_index < count:
+            response.next_cursor = cursor
             break
     return response
 
 
-def _asked(server: Server, request: DescribeTopicPartitionsRequest, call: Call) -> Iterator[tuple[str, int]]:
+def _asked(server: Server, request: DescribeTopicPartitionsRequest) -> Iterator[Cursor]:
     """Names in order, each with its first partition, from the cursor on."""
     names = {topic.name for topic in request.topics or server.visible_topics()}
     cursor = request.cursor
     for name in sorted(names):
         if cursor is None or name > cursor.topic_name:
-            yield name, 0
+            yield Cursor(topic_name=name, partition_index=0)
         elif name == cursor.topic_name:
-            yield name, max(cursor.partition_index, 0)
+            yield Cursor(topic_name=name, partition_index=max(cursor.partition_index, 0))
 
 
 def _describe(
-    server: Server, call: Call, name: str, first: int, limit: int
+    server: Server, call: Call, cursor: Cursor, limit: int
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
     """The topic's page, and how many partitions it has in all."""
+    name, first = cursor.topic_name, cursor.partition_index
     answer = DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.NONE, name=name, partitions=[])
     try:
-        server.authorize(call, Operation.DESCRIBE, Resource(Kind.TOPIC, name))
+        server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, name))
         answer.topic_authorized_operations = TOPIC_OPERATIONS  # of an unknown or illegal name too, as on Kafka
         server.topics.check_name(name)
         topic = server.topics.require(name)

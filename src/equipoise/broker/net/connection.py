@@ -1,6 +1,6 @@
 """One client's connection: bytes to frames, frames to handlers, replies back in the order of the requests.
 
-A request behind a parked one is served at once; only its reply waits for its turn. Memory is bounded: one
+A request behind a delayed one is served at once; only its reply waits for its turn. Memory is bounded: one
 receive buffer is shared by all connections, the buffer of a larger frame grows with what arrives, out of one budget
 (`receiving.py`), and a client that does not read its replies is not read from either. Time is bounded: requests that
 have cost much are served in turns (`turns.py`).
@@ -16,9 +16,9 @@ from struct import Struct
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
-from equipoise.broker.groups.held_heartbeats import Holding
-from equipoise.broker.groups.repeated_heartbeat import Beat
-from equipoise.broker.net.purgatory import Parked, Release
+from equipoise.broker.groups.held_heartbeats import HeldHeartbeat
+from equipoise.broker.groups.repeated_heartbeat import RepeatedHeartbeat
+from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.net.receiving import FREE_ROOM
 from equipoise.broker.net.turns import SLICE_S
 from equipoise.broker.topics.topics import MAX_ELEMENTS
@@ -50,7 +50,7 @@ _WORTH_COUNTING_S = 0.00001  # more than a heartbeat takes
 class Call:
     """A request being served, and the place its reply has in the connection's order."""
 
-    __slots__ = ("client_id", "connection", "correlation_id", "now", "parked", "pieces", "route", "size", "version")
+    __slots__ = ("client_id", "connection", "correlation_id", "delayed", "now", "pieces", "route", "size", "version")
 
     def __init__(
         self, connection: Connection, route: Route, correlation_id: int, client_id: str, now: int, size: int
@@ -62,7 +62,7 @@ class Call:
         self.client_id = client_id
         self.now = now  # the clock is read once for all requests that come together
         self.size = size  # of the request, as long as it is kept
-        self.parked: Parked | None = None
+        self.delayed: DelayedOperation | None = None
         self.pieces: list[Any] | None = None  # the reply, once it is there; empty: there will be none
 
     def reply(self, response: Message) -> None:
@@ -97,8 +97,8 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, server: Server) -> None:
         self.server = server
         self.client_software = ("", "")  # name and version, if the client's ApiVersions told
-        self.holding = Holding()
-        self.beat: Beat | None = None  # the last heartbeat, if the next may be like it
+        self.held_heartbeat = HeldHeartbeat()
+        self.repeated_heartbeat: RepeatedHeartbeat | None = None  # the last heartbeat, if the next may be like it
         self.peer = "?"
         self.client_host = ""  # the peer as Java prints an address that has no name
         self.local_host = ""
@@ -143,8 +143,8 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog.clear()
         self.server.receiving.forget(self, self._reserved + self._reserved_behind)
         self._frame, self._reserved, self._reserved_behind = None, 0, 0
-        self.holding.cut_off(self.server.clock.now())
-        self.release_parked(Release.DISCONNECTED)
+        self.held_heartbeat.cut_off(self.server.clock.now())
+        self.complete_delayed(Completion.DISCONNECTED)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         frame = self._frame
@@ -325,15 +325,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve(self, frame: bytes | bytearray, now: int) -> bool:
         """Whether it took time worth measuring."""
-        if self.beat is not None and not self._calls and (reply := self.beat.answer(frame, now)) is not None:
+        known = self.repeated_heartbeat
+        if known is not None and not self._calls and (reply := known.answer(frame, now)) is not None:
             self._out.append(reply)
             self.held_bytes += len(reply)
             return False
         try:
             api_key, version, correlation_id, client_id, pos = decode_request_header(frame)
             route = self.server.route(api_key, version)
-            if self.holding.is_holding:
-                self.holding.interrupt(api_key == _HEARTBEAT, now)
+            if self.held_heartbeat.is_held:
+                self.held_heartbeat.interrupt(api_key == _HEARTBEAT, now)
             size = len(frame) if api_key != _PRODUCE else 0
             call = Call(self, route, correlation_id, client_id or "", now, size)
             elements = self.server.topics.elements if route.names_partitions else MAX_ELEMENTS
@@ -342,7 +343,7 @@ class Connection(asyncio.BufferedProtocol):
             if response is not None:
                 call.pieces = call._encode(response)
             if api_key == _HEARTBEAT:
-                self.beat = self._repeatable(request, frame, route, response)
+                self.repeated_heartbeat = self._repeatable(request, frame, call, response)
         except ProtocolError as error:
             self._refuse(str(error))
         except Exception:  # noqa: BLE001  one request must not end the loop
@@ -352,12 +353,13 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _repeatable(
-        self, request: HeartbeatRequest, frame: bytes | bytearray, route: Route, response: Message | bytes | None
-    ) -> Beat | None:
-        if not isinstance(response, bytes) or self.holding.is_patient or not self.server.allows_all:
+        self, request: HeartbeatRequest, frame: bytes | bytearray, call: Call, response: Message | bytes | None
+    ) -> RepeatedHeartbeat | None:
+        if not isinstance(response, bytes) or self.held_heartbeat.is_patient or not self.server.allows_all:
             return None
+        assert call.pieces
         core = self.server.groups.shard_of(request.group_id).core
-        return Beat(core, request, bytes(frame), route.reply_head, response)
+        return RepeatedHeartbeat(core, request, bytes(frame), call.pieces[0])
 
     def _settle(self, call: Call) -> None:
         if not self._calls and call.pieces is not None:
@@ -397,13 +399,13 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- the end
 
-    def release_parked(self, reason: Release) -> None:
+    def complete_delayed(self, reason: Completion) -> None:
         for call in list(self._calls):
-            if call.parked is not None:
-                call.parked.release(reason)
+            if call.delayed is not None:
+                call.delayed.complete(reason)
 
     def _refuse(self, why: str) -> None:
-        told = self.server.complaints.about(self.peer, why)
+        told = self.server.client_warnings.about(self.peer, why)
         if told is not None:
             log.warning("%s: connection closed: %s", self.peer, told)
         self._backlog.clear()

@@ -1,6 +1,7 @@
-"""Replies that wait: a Fetch for data, a Produce for durability, later a JoinGroup for the other members.
+"""Replies that wait: a Fetch for data, a Produce for durability, a ListOffsets for a look into records.
 
-All are the same thing, a call with a deadline, released exactly once for a reason that is a value.
+Each is a delayed operation, as in Kafka's purgatory: a call with a deadline, completed exactly once for a reason that
+is a value. Requests of group members wait in the coordinator.
 """
 
 from __future__ import annotations
@@ -16,39 +17,42 @@ if TYPE_CHECKING:
     from equipoise.wire.schema import Message
 
 
-class Release(Enum):
-    """Why a parked reply was let go."""
+class Completion(Enum):
+    """Why a delayed operation has ended."""
 
-    READY = auto()  # what it waited for has come
-    DEADLINE = auto()
+    SATISFIED = auto()  # what it waited for has come
+    EXPIRED = auto()
     DISCONNECTED = auto()  # nobody is there to read the answer
     SHUTDOWN = auto()
 
 
-class Parked:
-    """A call whose reply waits. `answer(reason)` makes the reply; for DISCONNECTED it only cleans up."""
+class DelayedOperation:
+    """A call whose reply waits. `on_complete(reason)` makes the reply; for DISCONNECTED it only cleans up."""
 
-    __slots__ = ("_answer", "_timer", "call")
+    __slots__ = ("_on_complete", "_timer", "call")
 
-    def __init__(self, call: Call, clock: Clock, wait: int | None, answer: Callable[[Release], Message]) -> None:
+    def __init__(
+        self, call: Call, clock: Clock, delay_ms: int | None, on_complete: Callable[[Completion], Message]
+    ) -> None:
         self.call = call
-        self._answer: Callable[[Release], Message] | None = answer
+        self._on_complete: Callable[[Completion], Message] | None = on_complete
         self._timer: Timer | None = None
-        if wait is not None:
-            self._timer = clock.call_later(wait, lambda: self.release(Release.DEADLINE))
-        call.parked = self
+        if delay_ms is not None:
+            self._timer = clock.call_later(delay_ms, lambda: self.complete(Completion.EXPIRED))
+        call.delayed = self
 
-    def release(self, reason: Release) -> None:
-        answer, self._answer = self._answer, None
-        if answer is None:
+    def complete(self, reason: Completion) -> None:
+        """Replies, the first time it is called (DelayedOperation.forceComplete)."""
+        on_complete, self._on_complete = self._on_complete, None
+        if on_complete is None:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self.call.parked = None
+        self.call.delayed = None
         try:
-            response = answer(reason)
-        except Exception:  # noqa: BLE001  not the fault of whoever released this reply, often another client
+            response = on_complete(reason)
+        except Exception:  # noqa: BLE001  not the fault of whoever completed this, often another client
             self.call.connection.fail()
             return
-        if reason is not Release.DISCONNECTED:
+        if reason is not Completion.DISCONNECTED:
             self.call.reply(response)

@@ -28,7 +28,7 @@ NO_EFFECT: dict[str, str] = {
 }
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where a value comes from, in DescribeConfigs' numbers."""
 
     DYNAMIC_TOPIC = 1
@@ -50,11 +50,11 @@ class ConfigRow(NamedTuple):
 
     name: str
     value: str
-    source: Source
+    source: ConfigSource
     read_only: bool
     type: ConfigType
     doc: str
-    synonyms: tuple[tuple[str, str, Source], ...]
+    synonyms: tuple[tuple[str, str, ConfigSource], ...]
 
 
 def effective(defaults: BrokerConfig, configs: Mapping[str, str]) -> BrokerConfig:
@@ -111,11 +111,11 @@ def describe(defaults: BrokerConfig, configs: Mapping[str, str]) -> list[ConfigR
             continue
         synonyms = _broker_synonyms(defaults, row)
         if name in configs:
-            synonyms = ((name, configs[name], Source.DYNAMIC_TOPIC), *synonyms)
+            synonyms = ((name, configs[name], ConfigSource.DYNAMIC_TOPIC), *synonyms)
         _, value, source = synonyms[0]
         described.append(ConfigRow(name, value, source, False, _type(row), row.metadata["doc"], synonyms))
     for name, default in NO_EFFECT.items():
-        source = Source.DYNAMIC_TOPIC if name in configs else Source.DEFAULT
+        source = ConfigSource.DYNAMIC_TOPIC if name in configs else ConfigSource.DEFAULT
         value = configs.get(name, default)
         kind = ConfigType.BOOLEAN if _is_boolean(default) else ConfigType.LONG
         described.append(ConfigRow(name, value, source, False, kind, "Without effect here.", ((name, value, source),)))
@@ -133,10 +133,10 @@ def describe_broker(config: BrokerConfig) -> list[ConfigRow]:
     return described
 
 
-def _broker_synonyms(config: BrokerConfig, row: dataclasses.Field[Any]) -> tuple[tuple[str, str, Source], ...]:
+def _broker_synonyms(config: BrokerConfig, row: dataclasses.Field[Any]) -> tuple[tuple[str, str, ConfigSource], ...]:
     name, value = kafka_name(row.name), getattr(config, row.name)
-    default = (name, render(row.default), Source.DEFAULT)
-    return (default,) if value == row.default else ((name, render(value), Source.STATIC_BROKER), default)
+    default = (name, render(row.default), ConfigSource.DEFAULT)
+    return (default,) if value == row.default else ((name, render(value), ConfigSource.STATIC_BROKER), default)
 
 
 def _is_boolean(default: str) -> bool:

@@ -8,9 +8,9 @@ or whose connection is gone, makes room for a new one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
+from equipoise.wire.apis.k01_fetch import FetchPartition, PartitionData
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 FULL = 0  # epoch of a fetch that names everything and would like a session
@@ -23,100 +23,125 @@ MAX_PARTITIONS_OF_ALL = 262_144  # in all sessions together: some 70 MB
 Key = tuple[str | bytes, int]  # topic name, or id from version 13 on; partition
 
 
-class Wanted:
-    """A partition that a client fetches, and what it was last told of it."""
+class CachedPartition:
+    """A partition that a client fetches, and what it was last told of it (FetchSession.CachedPartition)."""
 
-    __slots__ = ("fetch_offset", "high_watermark", "index", "leader_epoch", "log_start_offset", "max_bytes", "topic")
+    __slots__ = (
+        "fetch_offset",
+        "high_watermark",
+        "index",
+        "key",
+        "leader_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "topic",
+    )
 
-    def __init__(self, topic: str | bytes, index: int, fetch_offset: int, max_bytes: int, leader_epoch: int) -> None:
-        self.topic = topic
-        self.index = index
-        self.fetch_offset = fetch_offset
-        self.max_bytes = max_bytes
-        self.leader_epoch = leader_epoch
+    def __init__(self, key: Key, asked: FetchPartition) -> None:
+        self.key = key
+        self.topic, self.index = key
+        self.fetch_offset = asked.fetch_offset
+        self.max_bytes = asked.partition_max_bytes
+        self.leader_epoch = asked.current_leader_epoch
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    @property
-    def key(self) -> Key:
-        return self.topic, self.index
+    def must_respond(self, data: PartitionData) -> bool:
+        """Whether an incremental answer has news of it: records, an error, or a watermark that has moved."""
+        told = self.high_watermark, self.log_start_offset
+        return bool(data.records or data.error_code) or told != (data.high_watermark, data.log_start_offset)
 
 
-class Session:
-    __slots__ = ("by_id", "epoch", "last_used", "owner", "session_id", "wanted")
+class FetchMetadata(NamedTuple):
+    """Which session a Fetch belongs to, and the how many-th of its requests it is."""
 
-    def __init__(self, session_id: int, wanted: dict[Key, Wanted], by_id: bool, now: int, owner: object) -> None:
+    session_id: int
+    epoch: int
+
+
+class FetchData(NamedTuple):
+    """What a Fetch names: partitions to read, and those of its session to forget."""
+
+    partitions: list[CachedPartition]
+    forgotten: list[Key]
+    by_id: bool  # topics are named by their ids
+
+
+class FetchSession:
+    """What one client fetches."""
+
+    __slots__ = ("by_id", "epoch", "last_used", "owner", "partitions", "session_id")
+
+    def __init__(self, session_id: int, asked: FetchData, now: int, owner: object) -> None:
         self.session_id = session_id
         self.epoch = 1
-        self.wanted = wanted
-        self.by_id = by_id
+        self.partitions = {one.key: one for one in asked.partitions}
+        self.by_id = asked.by_id
         self.last_used = now
         self.owner = owner  # the connection that has used it last
 
-    def update(self, wanted: Iterable[Wanted], forgotten: Iterable[Key]) -> None:
-        for key in forgotten:
-            self.wanted.pop(key, None)
-        for new in wanted:
-            known = self.wanted.get(new.key)
+    def update(self, asked: FetchData) -> None:
+        """Takes in what an incremental fetch adds, moves and forgets."""
+        for key in asked.forgotten:
+            self.partitions.pop(key, None)
+        for new in asked.partitions:
+            known = self.partitions.get(new.key)
             if known is not None:
                 new.high_watermark, new.log_start_offset = known.high_watermark, known.log_start_offset
-            self.wanted[new.key] = new
+            self.partitions[new.key] = new
 
     def rotate(self, key: Key) -> None:
         """A partition that gave data goes to the end, so that the others have their turn."""
-        self.wanted[key] = self.wanted.pop(key)
+        self.partitions[key] = self.partitions.pop(key)
 
 
-class Plan(NamedTuple):
+class FetchContext(NamedTuple):
     """What one Fetch is to read. `incremental`: only partitions with news are answered."""
 
-    wanted: list[Wanted]
-    session: Session | None
+    partitions: list[CachedPartition]
+    session: FetchSession | None
     incremental: bool
 
     @property
     def session_id(self) -> int:
+        """0: the client goes on with full fetches."""
         return self.session.session_id if self.session else 0
 
 
-class FetchSessions:
-    def __init__(self, slots: int, partitions: int = MAX_PARTITIONS_OF_ALL) -> None:
+class FetchSessionCache:
+    """Every session of the broker: `slots` of them, with `max_partitions` in all."""
+
+    def __init__(self, slots: int, max_partitions: int = MAX_PARTITIONS_OF_ALL) -> None:
         self._slots = slots
-        self._max_partitions = partitions
-        self._sessions: dict[int, Session] = {}
+        self._max_partitions = max_partitions
+        self._sessions: dict[int, FetchSession] = {}
         self._last_id = 0
-        self.partitions = 0  # of all sessions
+        self.partition_count = 0  # of all sessions
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def plan(
-        self,
-        session_id: int,
-        epoch: int,
-        wanted: list[Wanted],
-        forgotten: list[Key],
-        by_id: bool,
-        now: int,
-        owner: object = None,
-    ) -> Plan:
-        """Raises KafkaError with the top-level code that makes the client begin anew."""
+    def new_context(self, metadata: FetchMetadata, asked: FetchData, now: int, owner: object = None) -> FetchContext:
+        """Raises KafkaError with the top-level code that makes the client begin anew (FetchManager.newContext)."""
+        session_id, epoch = metadata
         if epoch in (FULL, SESSIONLESS):
-            wanted = list({one.key: one for one in wanted}.values())  # each once, as on Kafka
+            partitions = asked.partitions
+            if len(partitions) > 1:  # each once, as on Kafka
+                partitions = list({one.key: one for one in partitions}.values())
             self._drop(session_id)
-            session = self._create(wanted, by_id, now, owner) if epoch == FULL else None
-            return Plan(wanted, session, incremental=False)
-        session = self._resume(session_id, epoch, by_id)
-        had = len(session.wanted)
-        session.update(wanted, forgotten)
-        self.partitions += len(session.wanted) - had
+            opened = self._create(FetchData(partitions, [], asked.by_id), now, owner) if epoch == FULL else None
+            return FetchContext(partitions, opened, incremental=False)
+        session = self._resume(metadata, asked.by_id)
+        had = len(session.partitions)
+        session.update(asked)
+        self.partition_count += len(session.partitions) - had
         # Bit by bit a client could make it hold any number.
-        if len(session.wanted) > _MAX_PARTITIONS or self.partitions > self._max_partitions:
+        if len(session.partitions) > _MAX_PARTITIONS or self.partition_count > self._max_partitions:
             self._drop(session_id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session_id} grew too large")
         session.last_used, session.owner = now, owner
         session.epoch = session.epoch + 1 if session.epoch < _MAX_EPOCH else 1
-        return Plan(list(session.wanted.values()), session, incremental=True)
+        return FetchContext(list(session.partitions.values()), session, incremental=True)
 
     def disconnected(self, owner: object) -> None:
         """Its sessions are the first to go. A client that comes back meanwhile goes on with its own, as on Kafka."""
@@ -128,9 +153,10 @@ class FetchSessions:
     def _drop(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self.partitions -= len(session.wanted)
+            self.partition_count -= len(session.partitions)
 
-    def _resume(self, session_id: int, epoch: int, by_id: bool) -> Session:
+    def _resume(self, metadata: FetchMetadata, by_id: bool) -> FetchSession:
+        session_id, epoch = metadata
         session = self._sessions.get(session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {session_id} is kept")
@@ -142,19 +168,19 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, f"fetch session {session_id} mixes names and ids")
         return session
 
-    def _create(self, wanted: list[Wanted], by_id: bool, now: int, owner: object) -> Session | None:
-        if not wanted or not self._make_room(len(wanted), now):
+    def _create(self, asked: FetchData, now: int, owner: object) -> FetchSession | None:
+        count = len(asked.partitions)
+        if not count or not self._make_room(count, now):
             return None
         self._last_id = self._last_id + 1 if self._last_id < _MAX_EPOCH else 1
-        session = Session(self._last_id, {one.key: one for one in wanted}, by_id, now, owner)
-        self._sessions[session.session_id] = session
-        self.partitions += len(wanted)
+        session = self._sessions[self._last_id] = FetchSession(self._last_id, asked, now, owner)
+        self.partition_count += count
         return session
 
     def _make_room(self, count: int, now: int) -> bool:
         if count > self._max_partitions or not self._slots:
             return False
-        while len(self._sessions) >= self._slots or self.partitions + count > self._max_partitions:
+        while len(self._sessions) >= self._slots or self.partition_count + count > self._max_partitions:
             oldest = min(self._sessions.values(), key=lambda s: s.last_used)
             if now - oldest.last_used < _EVICT_AFTER_MS:
                 return False

@@ -164,7 +164,7 @@ class Topic:
             )
 
 
-class Planned(NamedTuple):
+class NewTopic(NamedTuple):
     """A topic to be, and its number of partitions."""
 
     topic: Topic
@@ -189,7 +189,7 @@ class Topics:
         self.defaults = defaults
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
-        self._by_folded_name: dict[str, str] = {}
+        self._by_unified_name: dict[str, str] = {}
         self.on_change: Callable[[], None] = lambda: None  # called when `counts` may have changed
         self._records = {record.name: record for record in directory.load_topics()}  # as they are saved
         self.partition_count = sum(record.partitions for record in self._records.values())
@@ -251,37 +251,37 @@ class Topics:
                 f"{name!r} is no topic name: 1 to 249 of letters, digits, '.', '_' and '-', and not '.' or '..'",
             )
 
-    def plan(self, name: str, count: int, configs: dict[str, str], beside: Mapping[str, Planned]) -> Planned:
-        """A topic that a client asks for, checked against those there are and those `beside` it, by folded name."""
-        if (internal := _RESERVED.get(folded(name))) is not None:
+    def plan(self, name: str, count: int, configs: dict[str, str], beside: Mapping[str, NewTopic]) -> NewTopic:
+        """A topic that a client asks for, checked against those there are and those `beside` it in the request."""
+        if (internal := _RESERVED.get(unify_collision_chars(name))) is not None:
             if name == internal:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is made by the broker when it is needed")
             raise _collision(name, internal)
         planned = self._plan(name, count, configs)
-        if (other := beside.get(folded(name))) is not None:
+        if (other := beside.get(unify_collision_chars(name))) is not None:
             raise _collision(name, other.topic.name)
         return planned
 
-    def _plan(self, name: str, count: int, configs: dict[str, str]) -> Planned:
+    def _plan(self, name: str, count: int, configs: dict[str, str]) -> NewTopic:
         self.check_name(name)
         self.check_free(name)
         self._check_count(count)
-        return Planned(Topic(name, uuid.uuid4().bytes, configs, effective(self.defaults, configs)), count)
+        return NewTopic(Topic(name, uuid.uuid4().bytes, configs, effective(self.defaults, configs)), count)
 
     def check_free(self, name: str) -> None:
         if name in self._records:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is already there")
-        other = self._by_folded_name.get(folded(name))
+        other = self._by_unified_name.get(unify_collision_chars(name))
         if other is not None and name not in INTERNAL_TOPICS:  # those are reserved, whatever an old directory holds
             raise _collision(name, other)
 
-    def create(self, planned: Collection[Planned]) -> Iterator[None]:
+    def create(self, planned: Collection[NewTopic]) -> Iterator[None]:
         """All of them with one save: each costs a sync of the disk, and the loop waits for it. What it returns opens
         them one by one; a topic is seen when all its partitions are open."""
         self.check_new(count for _, count in planned)
         self._save(self._records | {topic.name: _record(topic, count) for topic, count in planned})
         for topic, _ in planned:
-            self._by_folded_name[folded(topic.name)] = topic.name
+            self._by_unified_name[unify_collision_chars(topic.name)] = topic.name
         return (step for topic, count in planned for step in self._add(topic, count))
 
     def create_at_once(self, name: str, count: int) -> None:
@@ -345,7 +345,7 @@ class Topics:
         self._save({name: record for name, record in self._records.items() if name not in gone})
         for topic in topics:
             del self._by_name[topic.name], self._by_id[topic.topic_id]
-            self._by_folded_name.pop(folded(topic.name), None)
+            self._by_unified_name.pop(unify_collision_chars(topic.name), None)
             for partition in topic.partitions:
                 partition.log.delete()
         self.directory.delete_topics(gone)
@@ -353,7 +353,7 @@ class Topics:
     def _add(self, topic: Topic, count: int) -> Iterator[None]:
         yield from self._open_partitions(topic, count)
         self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
-        self._by_folded_name[folded(topic.name)] = topic.name
+        self._by_unified_name[unify_collision_chars(topic.name)] = topic.name
 
     def _open_partitions(self, topic: Topic, count: int) -> Iterator[None]:
         config = log_config(topic.settings)
@@ -395,13 +395,13 @@ def _collision(name: str, other: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} collides with topic {other!r}: '.' counts as '_'")
 
 
-def folded(name: str) -> str:
+def unify_collision_chars(name: str) -> str:
     """Kafka's metric names make '.' and '_' one; names that work here should work there."""
     return name.replace(".", "_")
 
 
 # Clients may not take them, whether or not the broker has made its own yet.
-_RESERVED = {folded(name): name for name in INTERNAL_TOPICS}
+_RESERVED = {unify_collision_chars(name): name for name in INTERNAL_TOPICS}
 
 
 def _record(topic: Topic, partitions: int) -> TopicRecord:

@@ -1,5 +1,7 @@
 """Batches that must be looked into before they are appended: on a thread, and in the order in which they came.
 
+Kafka's LogValidator does the same on the request's own thread.
+
 What comes for a partition behind such a batch waits for it, so that an idempotent producer's sequence stays whole. A
 connection whose batches wait here is not read from for long: they count as replies do that it has not fetched.
 """
@@ -11,7 +13,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from equipoise.broker.topics.decoder import Decoder
+from equipoise.broker.topics.batch_thread import BatchThread
 from equipoise.log.batch_validation import BatchValidation
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import BatchHeader
@@ -27,23 +29,27 @@ log = logging.getLogger(__name__)
 _MOST_WAITING = 256 << 20  # bytes, of all connections, also of those that have gone
 
 
-class Outcome(Protocol):
+class AppendOutcome(Protocol):
     """Who is told what became of a batch."""
 
-    def appended(self, appended: LogAppendInfo) -> None: ...
+    def appended(self, info: LogAppendInfo) -> None:
+        """It is in the log, not yet durable."""
 
-    def failed(self, error: KafkaError) -> None: ...
+    def failed(self, error: KafkaError) -> None:
+        """It is not."""
 
 
-class _Waiting(NamedTuple):
-    work: BatchValidation | None
+class QueuedBatch(NamedTuple):
+    """A batch, what is to be done with it, the connection it came on, and who is told of its end."""
+
+    validation: BatchValidation | None
     records: memoryview
     header: BatchHeader
     connection: Connection
-    outcome: Outcome
+    outcome: AppendOutcome
 
 
-def work_for(partition: Partition, header: BatchHeader) -> BatchValidation | None:
+def validation_for(partition: Partition, header: BatchHeader) -> BatchValidation | None:
     """What a batch needs before it can be appended; nearly always nothing."""
     codec = partition.topic.codec
     if codec is header.codec:
@@ -56,41 +62,36 @@ def work_for(partition: Partition, header: BatchHeader) -> BatchValidation | Non
     )
 
 
-class Preparing:
+class ValidationQueue:
+    """The batches of all partitions that wait for the thread, each partition's in their order."""
+
     def __init__(self, server: Server) -> None:
-        self.decoder = Decoder("producing")
+        self.thread = BatchThread("producing")
         self._server = server
-        self._queues: dict[Partition, deque[_Waiting]] = {}
+        self._queues: dict[Partition, deque[QueuedBatch]] = {}
         self._bytes = 0
 
     def is_busy(self, partition: Partition) -> bool:
+        """Whether a batch of the partition waits, so that the next must wait behind it."""
         return partition in self._queues
 
-    def take(
-        self,
-        partition: Partition,
-        work: BatchValidation | None,
-        records: memoryview,
-        header: BatchHeader,
-        connection: Connection,
-        outcome: Outcome,
-    ) -> None:
+    def add(self, partition: Partition, batch: QueuedBatch) -> None:
         """The batch is appended in its turn. Raises KafkaError if too much waits already."""
-        if self._bytes + header.size > _MOST_WAITING:
+        size = batch.header.size
+        if self._bytes + size > _MOST_WAITING:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"{self._bytes} bytes wait to be looked into; send this again later"
             )
-        self._bytes += header.size
-        connection.held_bytes += header.size
-        waiting = _Waiting(work, records, header, connection, outcome)
+        self._bytes += size
+        batch.connection.held_bytes += size
         queue = self._queues.get(partition)
         if queue is not None:
-            queue.append(waiting)
+            queue.append(batch)
             return
-        self._queues[partition] = queue = deque([waiting])
-        self.decoder.begin(self._work_off(partition, queue))
+        self._queues[partition] = queue = deque([batch])
+        self.thread.begin(self._work_off(partition, queue))
 
-    async def _work_off(self, partition: Partition, queue: deque[_Waiting]) -> None:
+    async def _work_off(self, partition: Partition, queue: deque[QueuedBatch]) -> None:
         try:
             while queue:
                 await self._append(partition, queue[0])
@@ -98,13 +99,13 @@ class Preparing:
         finally:
             del self._queues[partition]
 
-    async def _append(self, partition: Partition, one: _Waiting) -> None:
+    async def _append(self, partition: Partition, one: QueuedBatch) -> None:
         try:
             data, header = one.records, one.header
-            if one.work is not None:
-                made, header = await self.decoder.run(partial(one.work.run, data, header))
+            if one.validation is not None:
+                made, header = await self.thread.run(partial(one.validation.run, data, header))
                 data = data if made is None else memoryview(made)
-            keyed = one.work is not None and one.work.check_keys
+            keyed = one.validation is not None and one.validation.check_keys
             now = self._server.clock.now()
             appended = self._server.append(partition, data, [(0, header)], now, keyed=keyed)
         except KafkaError as error:
@@ -115,7 +116,7 @@ class Preparing:
         else:
             one.outcome.appended(appended)
 
-    def _let_go(self, one: _Waiting) -> None:
+    def _let_go(self, one: QueuedBatch) -> None:
         self._bytes -= one.header.size
         one.connection.held_bytes -= one.header.size
         one.connection.drain()

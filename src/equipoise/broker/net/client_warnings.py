@@ -18,7 +18,7 @@ class _Peer:
         self.left_out = 0
 
 
-class Complaints:
+class ClientWarnings:
     """`now` tells the time in milliseconds."""
 
     def __init__(self, now: Callable[[], int]) -> None:

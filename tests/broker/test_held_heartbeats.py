@@ -6,7 +6,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.groups.held_heartbeats import Holding, rejoins
+from equipoise.broker.groups.held_heartbeats import HeldHeartbeat, note_rejoin
 from equipoise.coordinator.classic.group import Member
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
 from equipoise.wire.errors import ErrorCode
@@ -23,8 +23,8 @@ class Client:
     """Beats at times given as seconds since its assignment; says how long each may be held."""
 
     def __init__(self, software: str = "librdkafka", config: BrokerConfig = CONFIG, *, static: bool = False) -> None:
-        self.holding = Holding()
-        self.holding.known_as(software)
+        self.held_heartbeat = HeldHeartbeat()
+        self.held_heartbeat.known_as(software)
         self.config = config
         self.member = Member(
             group_id="g",
@@ -38,7 +38,7 @@ class Client:
 
     def beat(self, at: float) -> int:
         now = NOW + round(at * 1000)
-        limit = self.holding.limit(self.config, self.member, now)
+        limit = self.held_heartbeat.limit(self.config, self.member, now)
         self.member.last_seen = now
         return limit
 
@@ -82,10 +82,10 @@ def test_others_are_answered_at_once(software: str) -> None:
 def test_aiokafka_is_known_by_its_own_client_id() -> None:
     for client_id, is_held in (("aiokafka-0.14.0", True), ("mine", False), ("aiokafka-mine", False)):
         client = Client("")
-        client.holding.known_as("", client_id)
+        client.held_heartbeat.known_as("", client_id)
         assert client.beat(0) == (FIRST if is_held else 0)
     client = Client("")
-    client.holding.known_as("kafkajs", "aiokafka-0.14.0")
+    client.held_heartbeat.known_as("kafkajs", "aiokafka-0.14.0")
     assert client.beat(0) == 0
 
 
@@ -131,7 +131,7 @@ def test_a_rebalance_in_between_says_nothing_of_the_interval() -> None:
     """Held for nine tenths of 3.4 s, a client that beats every 3 s would skip one, and then beat every 6 s."""
     client = Client()
     assert client.beats(0, 3) == [FIRST, 2700]
-    rejoins(client.member)
+    note_rejoin(client.member)
     assert client.beats(6.4, 9.4) == [2700, 2700]
 
 
@@ -151,8 +151,8 @@ def test_without_the_setting_none_is_held() -> None:
 def test_what_a_member_has_shown_outlives_its_connection() -> None:
     client = Client()
     client.beats(0, 3)
-    client.holding = Holding()
-    client.holding.known_as("librdkafka")
+    client.held_heartbeat = HeldHeartbeat()
+    client.held_heartbeat.known_as("librdkafka")
     assert client.beat(6) == 2700
 
 

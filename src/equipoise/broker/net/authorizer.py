@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from equipoise.wire.errors import ErrorCode
 
 
-class Operation(IntEnum):
+class AclOperation(IntEnum):
     """Kafka's numbers for what an access rule can allow."""
 
     READ = 3
@@ -23,7 +23,7 @@ class Operation(IntEnum):
     IDEMPOTENT_WRITE = 12
 
 
-class Kind(Enum):
+class ResourceType(Enum):
     """A kind of resource; its value is the error for a principal that may not."""
 
     TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -33,46 +33,50 @@ class Kind(Enum):
 
 
 class Resource(NamedTuple):
-    kind: Kind
+    type: ResourceType
     name: str
 
 
-CLUSTER = Resource(Kind.CLUSTER, "kafka-cluster")
+CLUSTER = Resource(ResourceType.CLUSTER, "kafka-cluster")
 
 
 class Authorizer(Protocol):
-    def __call__(self, principal: str, operation: Operation, resource: Resource) -> bool: ...
+    def __call__(self, principal: str, operation: AclOperation, resource: Resource) -> bool: ...
 
 
-def allow_all(principal: str, operation: Operation, resource: Resource) -> bool:
+def allow_all(principal: str, operation: AclOperation, resource: Resource) -> bool:
     return True
 
 
-def _bits(*operations: Operation) -> int:
+def _bits(*operations: AclOperation) -> int:
     return sum(1 << operation for operation in operations)
 
 
 # "Authorized operations" as bit fields: all that Kafka knows for the kind of resource.
 NO_OPERATIONS = -(2**31)  # nobody has asked, or the caller may not know
 TOPIC_OPERATIONS = _bits(
-    Operation.READ,
-    Operation.WRITE,
-    Operation.CREATE,
-    Operation.DELETE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.CREATE,
+    AclOperation.DELETE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
 )
 GROUP_OPERATIONS = _bits(
-    Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
+    AclOperation.READ,
+    AclOperation.DELETE,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
 )
 CLUSTER_OPERATIONS = _bits(
-    Operation.CREATE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.CLUSTER_ACTION,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-    Operation.IDEMPOTENT_WRITE,
+    AclOperation.CREATE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.CLUSTER_ACTION,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+    AclOperation.IDEMPOTENT_WRITE,
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.net.access import CLUSTER, Kind, Operation, Resource
+from equipoise.broker.net.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.wire.apis import k33_alter_configs as k33
 from equipoise.wire.apis import k44_incremental_alter_configs as k44
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -51,8 +51,8 @@ from tests.broker.calls import (
 from tests.broker.conftest import Connect, Start
 from tests.broker.rawclient import RawClient
 
-T = Resource(Kind.TOPIC, "t")
-GROUP = Resource(Kind.GROUP, "g")
+T = Resource(ResourceType.TOPIC, "t")
+GROUP = Resource(ResourceType.GROUP, "g")
 BY_NAME_COMMIT = 9  # later versions of OffsetCommit name topics by id
 
 
@@ -60,10 +60,10 @@ class Authorizer:
     """Allows all until told what to deny, and notes what it was asked."""
 
     def __init__(self) -> None:
-        self.denied: set[tuple[Operation, Resource]] = set()
-        self.asked: list[tuple[str, Operation, Resource]] = []
+        self.denied: set[tuple[AclOperation, Resource]] = set()
+        self.asked: list[tuple[str, AclOperation, Resource]] = []
 
-    def __call__(self, principal: str, operation: Operation, resource: Resource) -> bool:
+    def __call__(self, principal: str, operation: AclOperation, resource: Resource) -> bool:
         self.asked.append((principal, operation, resource))
         return (operation, resource) not in self.denied
 
@@ -104,109 +104,109 @@ def epochs(topic: str) -> OffsetForLeaderTopic:
     return OffsetForLeaderTopic(topic=topic, partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=0)])
 
 
-Case = tuple[Operation, Resource, Message, int | None, Callable[[Any], int]]
+Case = tuple[AclOperation, Resource, Message, int | None, Callable[[Any], int]]
 CASES: dict[str, Case] = {
     "Produce": (
-        Operation.WRITE,
+        AclOperation.WRITE,
         T,
         produce_request(batch_of(b"a")),
         BY_NAME,
         lambda r: r.responses[0].partition_responses[0].error_code,
     ),
-    "Fetch": (Operation.READ, T, fetch_request(), BY_NAME, lambda r: r.responses[0].partitions[0].error_code),
+    "Fetch": (AclOperation.READ, T, fetch_request(), BY_NAME, lambda r: r.responses[0].partitions[0].error_code),
     "ListOffsets": (
-        Operation.DESCRIBE,
+        AclOperation.DESCRIBE,
         T,
         ListOffsetsRequest(topics=[offsets("t")]),
         None,
         lambda r: r.topics[0].partitions[0].error_code,
     ),
     "FindCoordinator": (
-        Operation.DESCRIBE,
+        AclOperation.DESCRIBE,
         GROUP,
         FindCoordinatorRequest(coordinator_keys=["g"]),
         None,
         lambda r: r.coordinators[0].error_code,
     ),
     "Metadata": (
-        Operation.DESCRIBE,
+        AclOperation.DESCRIBE,
         T,
         MetadataRequest(topics=[MetadataRequestTopic(name="t")]),
         None,
         lambda r: r.topics[0].error_code,
     ),
     "Metadata that creates": (
-        Operation.CREATE,
-        Resource(Kind.TOPIC, "new"),
+        AclOperation.CREATE,
+        Resource(ResourceType.TOPIC, "new"),
         MetadataRequest(topics=[MetadataRequestTopic(name="new")]),
         None,
         lambda r: r.topics[0].error_code,
     ),
     "DescribeTopicPartitions": (
-        Operation.DESCRIBE,
+        AclOperation.DESCRIBE,
         T,
         DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]),
         None,
         lambda r: r.topics[0].error_code,
     ),
     "CreateTopics": (
-        Operation.CREATE,
-        Resource(Kind.TOPIC, "u"),
+        AclOperation.CREATE,
+        Resource(ResourceType.TOPIC, "u"),
         CreateTopicsRequest(topics=[CreatableTopic(name="u", num_partitions=1, replication_factor=1)]),
         None,
         lambda r: r.topics[0].error_code,
     ),
     "DeleteTopics": (
-        Operation.DELETE,
+        AclOperation.DELETE,
         T,
         DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000),
         None,
         lambda r: r.responses[0].error_code,
     ),
     "DeleteRecords": (
-        Operation.DELETE,
+        AclOperation.DELETE,
         T,
         DeleteRecordsRequest(topics=[records("t")], timeout_ms=1000),
         None,
         lambda r: r.topics[0].partitions[0].error_code,
     ),
     "InitProducerId": (
-        Operation.IDEMPOTENT_WRITE,
+        AclOperation.IDEMPOTENT_WRITE,
         CLUSTER,
         InitProducerIdRequest(transaction_timeout_ms=1),
         None,
         lambda r: r.error_code,
     ),
     "OffsetForLeaderEpoch": (
-        Operation.DESCRIBE,
+        AclOperation.DESCRIBE,
         T,
         OffsetForLeaderEpochRequest(topics=[epochs("t")]),
         None,
         lambda r: r.topics[0].partitions[0].error_code,
     ),
     "DescribeConfigs of a topic": (
-        Operation.DESCRIBE_CONFIGS,
+        AclOperation.DESCRIBE_CONFIGS,
         T,
         DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=2, resource_name="t")]),
         None,
         lambda r: r.results[0].error_code,
     ),
     "DescribeConfigs of the broker": (
-        Operation.DESCRIBE_CONFIGS,
+        AclOperation.DESCRIBE_CONFIGS,
         CLUSTER,
         DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=4, resource_name="1")]),
         None,
         lambda r: r.results[0].error_code,
     ),
     "AlterConfigs": (
-        Operation.ALTER_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
         T,
         k33.AlterConfigsRequest(resources=[k33.AlterConfigsResource(resource_type=2, resource_name="t", configs=[])]),
         None,
         lambda r: r.responses[0].error_code,
     ),
     "IncrementalAlterConfigs": (
-        Operation.ALTER_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
         T,
         k44.IncrementalAlterConfigsRequest(
             resources=[k44.AlterConfigsResource(resource_type=2, resource_name="t", configs=[])]
@@ -215,42 +215,42 @@ CASES: dict[str, Case] = {
         lambda r: r.responses[0].error_code,
     ),
     "DescribeLogDirs": (
-        Operation.DESCRIBE,
+        AclOperation.DESCRIBE,
         CLUSTER,
         DescribeLogDirsRequest(topics=None),
         None,
         lambda r: r.error_code,
     ),
     "ElectLeaders": (
-        Operation.ALTER,
+        AclOperation.ALTER,
         CLUSTER,
         ElectLeadersRequest(topic_partitions=None),
         None,
         lambda r: r.error_code,
     ),
     "AlterPartitionReassignments": (
-        Operation.ALTER,
+        AclOperation.ALTER,
         CLUSTER,
         AlterPartitionReassignmentsRequest(topics=[]),
         None,
         lambda r: r.error_code,
     ),
     "ListPartitionReassignments": (
-        Operation.DESCRIBE,
+        AclOperation.DESCRIBE,
         CLUSTER,
         ListPartitionReassignmentsRequest(),
         None,
         lambda r: r.error_code,
     ),
     "ListConfigResources": (
-        Operation.DESCRIBE_CONFIGS,
+        AclOperation.DESCRIBE_CONFIGS,
         CLUSTER,
         ListConfigResourcesRequest(),
         None,
         lambda r: r.error_code,
     ),
     "CreatePartitions": (
-        Operation.ALTER,
+        AclOperation.ALTER,
         T,
         CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=2)], timeout_ms=1000),
         None,
@@ -258,9 +258,9 @@ CASES: dict[str, Case] = {
     ),
 }
 CODES = {
-    Kind.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    Kind.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    Kind.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
 }
 
 
@@ -270,7 +270,7 @@ def test_denied_is_answered_by_code_and_allowed_goes_through(
 ) -> None:
     operation, resource, request, version, code_of = case
     authorizer.denied = {(operation, resource)}
-    assert code_of(guest.call(request, version)) == CODES[resource.kind]
+    assert code_of(guest.call(request, version)) == CODES[resource.type]
     assert ("User:ANONYMOUS", operation, resource) in authorizer.asked
     authorizer.denied = set()
     assert code_of(guest.call(request, version)) == ErrorCode.NONE
@@ -280,15 +280,15 @@ def test_topics_that_may_not_be_described_are_left_out_of_a_list_of_all(
     guest: RawClient, authorizer: Authorizer
 ) -> None:
     create_topic(guest, "seen")
-    authorizer.denied = {(Operation.DESCRIBE, T)}
+    authorizer.denied = {(AclOperation.DESCRIBE, T)}
     assert [row.name for row in guest.call(MetadataRequest(topics=None)).topics] == ["seen"]
     assert [row.name for row in guest.call(DescribeTopicPartitionsRequest(topics=[])).topics] == ["seen"]
 
 
 def test_who_may_not_ask_does_not_learn_whether_a_topic_is_there(guest: RawClient, authorizer: Authorizer) -> None:
-    authorizer.denied = {(Operation.DESCRIBE, Resource(Kind.TOPIC, "absent"))}
+    authorizer.denied = {(AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, "absent"))}
     assert list_offsets(guest, -1, topic="absent").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    authorizer.denied = {(Operation.DELETE, Resource(Kind.TOPIC, "absent"))}
+    authorizer.denied = {(AclOperation.DELETE, Resource(ResourceType.TOPIC, "absent"))}
     assert delete_topic(guest, "absent") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -297,7 +297,7 @@ def test_groups_that_may_not_be_described_are_left_out_of_a_list_of_all(
 ) -> None:
     for group in ("g", "seen"):
         guest.call(OffsetCommitRequest(group_id=group, topics=[committed("t")]), BY_NAME_COMMIT)
-    authorizer.denied = {(Operation.DESCRIBE, GROUP)}
+    authorizer.denied = {(AclOperation.DESCRIBE, GROUP)}
     assert [row.group_id for row in guest.call(ListGroupsRequest()).groups] == ["seen"]
 
 

@@ -20,11 +20,11 @@ Result = TypeVar("Result")
 Pause = Callable[[], None]
 
 
-class Stopped(Exception):
+class WorkStopped(Exception):
     """Ends work on the thread half-way."""
 
 
-class Decoder:
+class BatchThread:
     """One piece of work at a time, so that memory is bounded by the largest of them."""
 
     def __init__(self, name: str) -> None:
@@ -44,7 +44,7 @@ class Decoder:
 
         def pause() -> None:
             if self._closed or not is_wanted():
-                raise Stopped
+                raise WorkStopped
             let_others_run()
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, pause)

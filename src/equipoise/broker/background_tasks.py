@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from equipoise.broker.clock import Timer
-from equipoise.broker.topics.decoder import let_others_run
+from equipoise.broker.topics.batch_thread import let_others_run
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Housekeeping:
+class BackgroundTasks:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._timers: dict[str, Timer] = {}
