@@ -73,6 +73,10 @@ class RawMember:
             protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
         )
 
+    def close(self) -> None:
+        """The connection that it has now."""
+        self.client.close()
+
     def joined(self) -> Any:
         reply = self.client.receive()
         assert reply.error_code == ErrorCode.NONE
@@ -137,7 +141,7 @@ class RawGroup:
         self.members: list[RawMember] = []
         for instance in instances:
             member = RawMember(address, group, topics, instance)
-            self._open.callback(member.client.close)
+            self._open.callback(member.close)
             self.members.append(member)
         await_coordinator(address, group)
         self._form(assignments)
