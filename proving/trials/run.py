@@ -14,7 +14,7 @@ from proving.spark_cluster import SparkCluster
 from proving.trials.accounts import Account, table
 from proving.trials.consumers import OURS, consumers_through_faults
 from proving.trials.spark import EXACT, SINK, spark_through_faults
-from proving.trials.truncation import consumers_of_a_log_that_is_cut
+from proving.trials.truncation import readers_of_a_log_that_is_cut
 
 TRIALS = ("consumers", "truncation", "queries", "pipeline")
 _EXACT = (OURS, *EXACT)
@@ -38,7 +38,7 @@ def _play(trial: str, cluster: KafkaCluster, home: Path, rounds: int) -> list[Ac
     if trial == "consumers":
         return consumers_through_faults(cluster, home / "members.log", rounds=rounds, patient=True, tell=_tell)
     if trial == "truncation":
-        return consumers_of_a_log_that_is_cut(cluster, home / "members.log", tell=_tell)
+        return readers_of_a_log_that_is_cut(cluster, home, tell=_tell)
     with SparkCluster() as spark:
         return spark_through_faults(cluster, spark, home, apps=[trial], rounds=rounds, tell=_tell)
 

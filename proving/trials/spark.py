@@ -169,16 +169,32 @@ def _queries(kafka: KafkaCluster, spark: SparkCluster, home: Path, topic: str) -
         "official": _query("kafka", source, "json", {"path": f"{home}/official"}),
         "official-sink": _query("kafka", source, "kafka", _to_topic(kafka, f"{topic}-official")),
     }
-    settings = {f"spark.{name}": value for name, value in _SETTINGS.items()}
-    settings["spark.jars"] = ",".join(map(str, jars("spark").glob("*.jar")))
-    given = {"master": spark.url, "home": str(home), "settings": settings, "queries": queries, "trigger": TRIGGER}
-    command = python_module("proving.trials.spark_app", json.dumps(given))
-    return Application("queries", command, home), [
+    return _application(spark.url, home, queries), [
         Files(MEMBERS, home, "members-*"),
         Topic(SINK, kafka.bootstrap_servers, f"{topic}-sink", PARTITIONS),
         Files(OFFICIAL, home, "official"),
         Topic(OFFICIAL_SINK, kafka.bootstrap_servers, f"{topic}-official", PARTITIONS),
     ]
+
+
+def queries_of_a_log_that_is_cut(kafka: KafkaCluster, home: Path, topic: str) -> Made:
+    """A member of a group, and a query of Spark's own connector, on Spark in one process. Both are told to go on."""
+    source = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
+    source["failOnDataLoss"] = "false"
+    group = {"group.id": f"members-{topic}"}
+    queries = {
+        "members-0": _query("equipoise", source | group, "json", {"path": f"{home}/members-0"}),
+        "official": _query("kafka", source, "json", {"path": f"{home}/official"}),
+    }
+    app = _application("local[2]", home, queries)
+    return app, [Files(MEMBERS, home, "members-*"), Files(OFFICIAL, home, "official")]
+
+
+def _application(master: str, home: Path, queries: Mapping[str, Any]) -> Application:
+    settings = {f"spark.{name}": value for name, value in _SETTINGS.items()}
+    settings["spark.jars"] = ",".join(map(str, jars("spark").glob("*.jar")))
+    given = {"master": master, "home": str(home), "settings": settings, "queries": queries, "trigger": TRIGGER}
+    return Application("queries", python_module("proving.trials.spark_app", json.dumps(given)), home)
 
 
 def _query(source: str, options: Mapping[str, str], sink: str, to: Mapping[str, str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from proving.trials.accounts import Account, table
 from proving.trials.consumers import CLIENTS, consumers_through_faults
 from proving.trials.run import is_kept
 from proving.trials.spark import MEMBERS, PIPELINE, SINK, spark_through_faults
-from proving.trials.truncation import consumers_of_a_log_that_is_cut
+from proving.trials.truncation import readers_of_a_log_that_is_cut
 from tests.proving.needed import needed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1_500)]  # each takes about a minute, on a machine of its own
@@ -58,10 +58,11 @@ def test_consumers_through_faults(kafka_cluster: KafkaCluster, tmp_path: Path, r
     check(accounts, *CLIENTS)
 
 
-def test_consumers_of_a_log_that_is_cut(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:
-    """An unclean election takes back what they have read: ours read what comes in its place, all of it and once."""
-    accounts = needed(lambda: consumers_of_a_log_that_is_cut(kafka_cluster, tmp_path / "log"))
-    check(accounts, *CLIENTS)
+def test_readers_of_a_log_that_is_cut(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:
+    """An unclean election takes back what they have read: our consumer and our Spark source read what comes in its
+    place, all of it and once."""
+    accounts = needed(lambda: readers_of_a_log_that_is_cut(kafka_cluster, tmp_path))
+    check(accounts, *CLIENTS, MEMBERS)
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(6, marks=pytest.mark.soak)])
