@@ -1,4 +1,4 @@
-"""Section 1.3: the answer to every request in every state, cell by cell."""
+"""Rule 1.3: the answer to every request in every state, cell by cell."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ REQUESTS: dict[str, Callable[[World], Call]] = {
 
 NOT_APPLICABLE = "n/a"
 # The answer (a code, or "parked"), then the state afterwards. Dead is what follows an unload; then the shard says 16
-# before it looks for a group (3.5: where the coordinator is comes before existence and Dead). Requests of which
-# only the handler knows that the shard is unloaded have "handler" there; they are in test_5, 5.4.
+# before it looks for a group (rule 3.5: where the coordinator is comes before existence and Dead). Requests of which
+# only the handler knows that the shard is unloaded have "handler" there; they are in test_5, rule 5.4.
 CELLS: dict[str, list[str]] = {
     #                                                none        Empty       PR           CR           Stable       Dead
     "JoinGroup mid='' dynamic, v>=4": ["79 Empty", "79 Empty", "79 PR", "79 CR", "79 Stable", "16"],

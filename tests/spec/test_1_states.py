@@ -1,4 +1,4 @@
-"""Section 1: states, transitions, what Describe and List say. The table of requests by states has its own file."""
+"""Rules of part 1: states, transitions, what Describe and List say. The table of requests by states has a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Section 2.10: static members."""
+"""Rule 2.10: static members."""
 
 from __future__ import annotations
 

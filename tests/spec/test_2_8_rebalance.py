@@ -1,4 +1,4 @@
-"""Section 2.8, 2.9 and 2.11: how a join phase begins and ends, who leads, what the timers do."""
+"""Rules 2.8, 2.9 and 2.11: how a join phase begins and ends, who leads, what the timers do."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_2_8_prepare_4_completes_at_once_if_all_have_joined() -> None:
         (3_000, 60_000, [0, 2_999], 6_000),
         (3_000, 60_000, [0, 1_000, 1_500], 6_000),
         (3_000, 60_000, [0, 1_000, 4_000], 9_000),
-        (3_000, 10_000, [0, 1_000, 4_000, 7_000, 9_500], 10_000),  # the example of 2.8: 3, 6, 9, 10
+        (3_000, 10_000, [0, 1_000, 4_000, 7_000, 9_500], 10_000),  # the example of rule 2.8: 3, 6, 9, 10
         (3_000, 2_000, [0, 1_000], 3_000),  # nothing remains
         (3_000, 4_000, [0, 1_000, 3_500], 4_000),
         (0, 60_000, [0], 0),

@@ -1,4 +1,4 @@
-"""Section 2.1 to 2.7: JoinGroup, its checks and whom it adds. What only a handler knows is in test_handlers."""
+"""Rules 2.1 to 2.7: JoinGroup, its checks and whom it adds. What only a handler knows is in test_handlers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_2_1_from_v1_the_rebalance_timeout_is_its_own() -> None:
 
 @pytest.mark.parametrize(("version", "name"), [(v, "" if v < 7 else None) for v in range(10)])
 def test_2_1_no_protocol_name_is_empty_before_v7_and_null_from_then(version: int, name: str | None) -> None:
-    """Also 2.12, the shape of an immediate error."""
+    """Also rule 2.12, the shape of an immediate error."""
     reply = Context().join("stranger", version=version).reply
     assert (reply.error_code, reply.generation_id, reply.leader) == (ErrorCode.UNKNOWN_MEMBER_ID, -1, "")
     assert (reply.protocol_name, reply.protocol_type, reply.members) == (name, None, [])
@@ -462,7 +462,7 @@ def test_2_a_second_join_replaces_the_parked_one_and_the_older_is_answered_once(
 
 
 def test_2_a_new_group_that_cannot_be_written_fails_the_join_that_is_still_open() -> None:
-    """0.3 (b), with the mapping of 0.2."""
+    """Rule 0.3, with the errors of rule 0.2."""
     ctx = Context()
     ctx.hold_writes()
     call = ctx.client("a").join(version=3)

@@ -1,4 +1,4 @@
-"""Section 3: SyncGroup, Heartbeat, LeaveGroup. What only a handler knows is in test_handlers."""
+"""Rules of part 3: SyncGroup, Heartbeat, LeaveGroup. What only a handler knows is in test_handlers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_3_1_validation_order(
 
 
 def test_3_1_4_loading_is_27_and_not_coordinator_16() -> None:
-    """27 and not 14, as 5.4 recommends: several clients take 14 as fatal here, and the rebalance is lost anyway."""
+    """27 and not 14, as rule 5.4 says: several clients take 14 as fatal here, and the rebalance is lost anyway."""
     ctx = Context()
     ctx.start_loading()
     assert ctx.sync(("g", "a", 1, None), {}).error is ErrorCode.REBALANCE_IN_PROGRESS
@@ -435,7 +435,7 @@ def test_3_4_a_parked_join_is_answered_25_with_an_empty_member_id() -> None:
 
 
 def test_3_4_a_parked_sync_is_answered_25() -> None:
-    """Kafka leaves it open; the spec derives that it should be answered."""
+    """Kafka leaves it open; rule 7.6."""
     ctx = Context()
     _, b, _ = ctx.completing("a", "b", "c")
     call = b.sync()

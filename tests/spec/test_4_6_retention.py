@@ -1,4 +1,4 @@
-"""Section 4.6: when offsets and groups are forgotten."""
+"""Rule 4.6: when offsets and groups are forgotten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Section 4: offsets, as the group judges them. Before it is asked: test_handlers; expiry: test_4_6."""
+"""Rules of part 4: offsets, as the group judges them. Before it is asked: test_handlers; expiry: test_4_6."""
 
 from __future__ import annotations
 

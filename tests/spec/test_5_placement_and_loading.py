@@ -1,4 +1,4 @@
-"""Section 5: which shard has a group, load and unload, the answers meanwhile. FindCoordinator is in test_handlers."""
+"""Rules of part 5: placement, load and unload, and the answers meanwhile. FindCoordinator is in test_handlers."""
 
 from __future__ import annotations
 
@@ -337,7 +337,7 @@ ABOUT = ("g", "m", 1, None)
     ("name", "loading", "elsewhere"),
     [
         ("JoinGroup", 14, 16),
-        ("SyncGroup", 27, 16),  # as 5.4 recommends
+        ("SyncGroup", 27, 16),  # as rule 5.4 says
         ("Heartbeat", 0, 16),
         ("LeaveGroup", 14, 16),
         ("OffsetCommit", 14, 16),

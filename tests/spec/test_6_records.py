@@ -1,4 +1,4 @@
-"""Section 6.3: what is written when, and nothing else. The bytes of the records are in tests/wire."""
+"""Rule 6.3: what is written when, and nothing else. The bytes of the records are in tests/wire."""
 
 from __future__ import annotations
 

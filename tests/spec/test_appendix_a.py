@@ -1,4 +1,4 @@
-"""Appendix A: the thirty pitfalls, each by its number. Longer versions of most are with their sections."""
+"""Rules A.1 to A.30: the pitfalls, each by its number. Longer versions of most are with their rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that live in the handlers, through a broker and a socket: 2.2, 3.1, 4.1, 4.3, 4.4, 5.2, 5.4, parts of 1.4.
+"""What the handlers decide, through a broker and a socket: rules 2.2, 3.1, 4.1, 4.3, 4.4, 5.2, 5.4, parts of rule 1.4.
 
 What has no case here: a coordinator that is not running (15; then nothing listens), groups of other types than
 classic, leaders on other brokers.
@@ -393,7 +393,7 @@ def test_5_2_the_offsets_topic_is_created_by_the_first_question(broker: Broker, 
 ANSWERS: dict[str, tuple[Message, int, int, int]] = {
     # request, version, loading, elsewhere
     "JoinGroup": (requests.join("m"), 9, 14, 16),
-    "SyncGroup": (requests.sync(), 5, 27, 16),  # 27 as 5.4 recommends
+    "SyncGroup": (requests.sync(), 5, 27, 16),  # 27 as rule 5.4 says
     "Heartbeat": (requests.heartbeat(), 4, 0, 16),
     "LeaveGroup": (requests.leave(), 5, 14, 16),
     "OffsetCommit": (requests.commit({"t": [0]}), 9, 14, 16),
@@ -417,7 +417,7 @@ def set_status(broker: Broker, status: Status) -> None:
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_5_4_answers_while_loading_and_elsewhere(broker: Broker, client: RawClient, name: str) -> None:
-    """The second column is the Dead one of 1.3 too: after an unload the shard is asked first, and says 16."""
+    """The second column is the Dead one of rule 1.3 too: after an unload the shard is asked first, and says 16."""
     request, version, loading, elsewhere = ANSWERS[name]
     create_topic(client, "t", 1)
     set_status(broker, Status.LOADING)

@@ -25,7 +25,10 @@ _NOT_FOUND_FROM = 6
 
 
 def describe_group(shard: Shard, group_id: str, version: int) -> DescribedGroup:
-    """Kafka: GroupMetadataManager.describeGroups; an unknown group is an error since KIP-1043."""
+    """Only a Stable group has a protocol to show; an unknown group is Dead, and an error since KIP-1043. Rule 1.4.
+
+    Kafka: GroupMetadataManager.describeGroups.
+    """
     group = shard.groups.get(group_id)
     if group is None:
         is_error = version >= _NOT_FOUND_FROM
@@ -57,7 +60,7 @@ def describe_group(shard: Shard, group_id: str, version: int) -> DescribedGroup:
 
 
 def list_groups(shard: Shard, states: list[str], types: list[str]) -> Iterator[ListedGroup]:
-    """By state (KIP-518) and by type (KIP-848). Kafka: GroupMetadataManager.listGroups."""
+    """By state (KIP-518) and by type (KIP-848). Rule 1.4. Kafka: GroupMetadataManager.listGroups."""
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {kind.lower() for kind in types}  # unlike states with their blanks, as on Kafka
     if wanted_types and GROUP_TYPE not in wanted_types:
@@ -73,7 +76,7 @@ def list_groups(shard: Shard, states: list[str], types: list[str]) -> Iterator[L
 
 
 def delete_group(shard: Shard, group_id: str, caller: Caller, step: Step) -> None:
-    """An Empty group goes with its offsets (KIP-229). Kafka: ClassicGroup.validateDeleteGroup.
+    """An Empty group goes with its offsets (KIP-229). Rule 1.4. Kafka: ClassicGroup.validateDeleteGroup.
 
     The answer is a whole response, which the broker joins with those of other shards.
     """
@@ -95,7 +98,7 @@ def _deleted(group_id: str, error: ErrorCode) -> DeleteGroupsResponse:
 def forget(shard: Shard, group: Group, records: list[Record], step: Step, *, caller: Caller | None = None) -> None:
     """At once: a join that comes before the tombstone is durable makes a new group, written behind it.
 
-    Kafka: GroupMetadataManager.createGroupTombstoneRecords.
+    Rule 4.6. Kafka: GroupMetadataManager.createGroupTombstoneRecords.
     """
     del shard.groups[group.group_id]
     step.write([*records, group.tombstone()], GroupTombstoned(group, caller))

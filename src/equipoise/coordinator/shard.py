@@ -123,7 +123,10 @@ class Shard:
         return step
 
     def close(self, now: int) -> Step:
-        """The shard goes elsewhere: all waiting clients are to look for it. Kafka: GroupMetadataManager.onUnloaded."""
+        """The shard goes elsewhere: all waiting clients are to look for it.
+
+        Rule 5.3. Kafka: GroupMetadataManager.onUnloaded.
+        """
         step = Step(now)
         self.status = Status.CLOSED
         for group in self.groups.values():

@@ -86,5 +86,5 @@ _WRITE_ERRORS = {
 
 
 def write_error(error: ErrorCode) -> ErrorCode:
-    """Clients know errors of coordinators, not of logs. Kafka: CoordinatorOperationExceptionHelper."""
+    """Clients know errors of coordinators, not of logs. Rule 0.2. Kafka: CoordinatorOperationExceptionHelper."""
     return _WRITE_ERRORS.get(error, error)

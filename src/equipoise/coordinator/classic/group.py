@@ -79,7 +79,7 @@ class Member:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The first of its protocols that all members have. Kafka: ClassicGroupMember.vote."""
+        """The first of its protocols that all members have. Rule 2.5. Kafka: ClassicGroupMember.vote."""
         if self.protocols[0][0] in candidates:
             return self.protocols[0][0]
         return next(name for name, _ in self.protocols if name in candidates)
@@ -116,7 +116,7 @@ class Group:
     # -- state
 
     def transition(self, target: State, at: WallTime) -> None:
-        """Every change of state. Kafka: ClassicGroup.transitionTo."""
+        """Every change of state. Rule 1.2. Kafka: ClassicGroup.transitionTo."""
         if (self.state, target) not in TRANSITIONS:
             raise IllegalTransition(self.group_id, self.state, target)
         self.previous_state, self.state = self.state, target
@@ -180,7 +180,7 @@ class Group:
     def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
         """The member a request speaks for. Raises KafkaError: unknown, or fenced by a newer incarnation (KIP-345).
 
-        Kafka: ClassicGroup.validateMember.
+        Rules 2.2.15, 2.2.16 and 3.5. Kafka: ClassicGroup.validateMember.
         """
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
@@ -206,7 +206,7 @@ class Group:
     def has_all_joined(self) -> bool:
         """A member id that was given out holds the join phase open (KIP-394).
 
-        Kafka: ClassicGroup.hasAllMembersJoined.
+        Rule 2.8.4. Kafka: ClassicGroup.hasAllMembersJoined.
         """
         return self.joined == len(self.members) and not self.pending_members
 
@@ -223,7 +223,7 @@ class Group:
     # -- protocols
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """A member must share a protocol with all others. Kafka: ClassicGroup.supportsProtocols."""
+        """A member must share a protocol with all others. Rule 2.4. Kafka: ClassicGroup.supportsProtocols."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         return protocol_type == self.protocol_type and any(
@@ -244,7 +244,7 @@ class Group:
     def select_protocol(self) -> str | None:
         """Each member votes for the first of its protocols that all have; a tie ends as on Kafka, see `_tie_break`.
 
-        Kafka: ClassicGroup.selectProtocol.
+        Rule 2.5. Kafka: ClassicGroup.selectProtocol.
         """
         candidates = self._candidates()
         votes: dict[str, int] = {}
@@ -279,7 +279,7 @@ class Group:
         return frozenset(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """A topic that is in use keeps its offsets (KIP-496). Kafka: ClassicGroup.isSubscribedToTopic."""
+        """A topic that is in use keeps its offsets (KIP-496). Rule 4.4. Kafka: ClassicGroup.isSubscribedToTopic."""
         if self.subscribed_topics is None:
             return self.protocol_type == PROTOCOL_TYPE and self.state is not State.EMPTY
         return topic in self.subscribed_topics and self.state is not State.EMPTY
@@ -350,7 +350,7 @@ def protocols_of(request: JoinGroupRequest) -> Protocols:
 def load_group(group_id: str, value: GroupMetadataValue, now: int) -> Group:
     """A group from its record: Stable with members, else Empty. What was in flight is lost.
 
-    Kafka: GroupMetadataManager.replay.
+    Rule 5.3. Kafka: GroupMetadataManager.replay.
     """
     since = WallTime(value.current_state_timestamp) if value.current_state_timestamp >= 0 else None
     state = State.STABLE if value.members else State.EMPTY

@@ -21,7 +21,7 @@ def heartbeat(shard: Shard, request: HeartbeatRequest, caller: Caller, step: Ste
     """In CompletingRebalance a heartbeat is fine, in PreparingRebalance it is told to rejoin: alive it is in both.
 
     A heartbeat that would be answered "all is well" may be held for `hold_ms`, to be answered at once when a
-    rebalance begins: an addition. Kafka: GroupMetadataManager.classicGroupHeartbeat.
+    rebalance begins: an addition. Rules 3.3 and 7.3. Kafka: GroupMetadataManager.classicGroupHeartbeat.
     """
     group = shard.groups.get(request.group_id)
     try:
@@ -45,7 +45,10 @@ def heartbeat(shard: Shard, request: HeartbeatRequest, caller: Caller, step: Ste
 
 
 def _check(group: Group | None, request: HeartbeatRequest) -> Member:
-    """Kafka: GroupMetadataManager.validateClassicGroupHeartbeat."""
+    """A member of an older generation must hear so. Rule 3.3.
+
+    Kafka: GroupMetadataManager.validateClassicGroupHeartbeat.
+    """
     if group is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     member = group.check_member(request.member_id, request.group_instance_id)
@@ -56,7 +59,7 @@ def _check(group: Group | None, request: HeartbeatRequest) -> Member:
 def on_session_timer(shard: Shard, group: Group, member_id: str, step: Step) -> None:
     """A member that waits for us cannot speak, so its silence does not count; it is armed again when answered.
 
-    Kafka: GroupMetadataManager.expireClassicGroupMemberHeartbeat.
+    Rule 2.11. Kafka: GroupMetadataManager.expireClassicGroupMemberHeartbeat.
     """
     if member_id in group.pending_members:
         group.pending_members.discard(member_id)

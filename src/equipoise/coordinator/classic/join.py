@@ -39,7 +39,7 @@ class Joining:
     def run(self) -> None:
         """In Kafka's order: existence, size, protocols, then the member.
 
-        Kafka: GroupMetadataManager.classicGroupJoinToClassicGroup.
+        Rules 2.2.7 and 2.2.11. Kafka: GroupMetadataManager.classicGroupJoinToClassicGroup.
         """
         request, group = self.request, self.shard.groups.get(self.request.group_id)
         if group is None and request.member_id:
@@ -59,7 +59,10 @@ class Joining:
         self.step.reply(self.caller, join_error(self.caller, error, member_id))
 
     def create_group(self) -> Group:
-        """The record is written in the background. Kafka: GroupMetadataManager.getOrMaybeCreateClassicGroup."""
+        """The record is written in the background.
+
+        Rules 2.2.8 and 6.3. Kafka: GroupMetadataManager.getOrMaybeCreateClassicGroup.
+        """
         group = self.shard.create_group(self.request.group_id, self.step.now)
         self.step.write([group.record()], GroupCreated(group.group_id, self.caller))
         return group
@@ -67,7 +70,10 @@ class Joining:
     # -- group.max.size
 
     def has_room(self, group: Group) -> bool:
-        """`group.max.size` bounds a group (KIP-389). Kafka: GroupMetadataManager.acceptJoiningMember."""
+        """`group.max.size` bounds a group (KIP-389).
+
+        Rules 2.2.9 and 2.3. Kafka: GroupMetadataManager.acceptJoiningMember.
+        """
         limit, member_id = self.shard.config.group_max_size, self.request.member_id
         if group.state is State.EMPTY:
             return True
@@ -78,7 +84,7 @@ class Joining:
     def turn_away(self, group: Group) -> None:
         """That is also how members too many leave after the limit was lowered. A reserved id is given up.
 
-        Kafka: GroupMetadataManager.classicGroupJoinToClassicGroup.
+        Rule 2.3. Kafka: GroupMetadataManager.classicGroupJoinToClassicGroup.
         """
         member = group.members.get(self.request.member_id)
         if member is None:
@@ -91,7 +97,10 @@ class Joining:
     # -- a join without a member id
 
     def newcomer(self, group: Group) -> None:
-        """Kafka: GroupMetadataManager.classicGroupJoinNewMember."""
+        """A client without a member id is new, or a static member that is back. Rule 2.2.13.
+
+        Kafka: GroupMetadataManager.classicGroupJoinNewMember.
+        """
         instance_id = self.request.group_instance_id
         if instance_id is not None:
             self.static(group, instance_id)
@@ -103,7 +112,7 @@ class Joining:
     def reserve_id(self, group: Group) -> None:
         """A client that repeats its first join must not become a member twice (KIP-394).
 
-        Kafka: GroupMetadataManager.classicGroupJoinNewDynamicMember.
+        Rule 2.2.12. Kafka: GroupMetadataManager.classicGroupJoinNewDynamicMember.
         """
         member_id = self.shard.new_member_id(self.caller.client_id)
         group.pending_members.add(member_id)
@@ -114,7 +123,7 @@ class Joining:
     def add(self, group: Group, member_id: str) -> None:
         """A newcomer begins a rebalance, or takes part in the one under way.
 
-        Kafka: GroupMetadataManager.addMemberThenRebalanceOrCompleteJoin.
+        Rule 2.7. Kafka: GroupMetadataManager.addMemberThenRebalanceOrCompleteJoin.
         """
         member = Member(
             group_id=group.group_id,
@@ -159,7 +168,7 @@ class Joining:
     def replace(self, group: Group, member: Member, member_id: str) -> None:
         """A static member is back under a new id; its old incarnation is fenced (KIP-345).
 
-        Kafka: GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin.
+        Rule 2.10. Kafka: GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin.
         """
         before = Incarnation(member.member_id, group.leader or "", member.protocols, member.timeouts)
         last_seen = member.last_seen
@@ -173,7 +182,10 @@ class Joining:
         return self.take_part(group, Trigger.STATIC_MEMBER_REPLACED, member)
 
     def fence(self, group: Group, member: Member) -> None:
-        """Kafka: ClassicGroup.replaceStaticMember."""
+        """Only one incarnation of a static member may be in the group (KIP-345). Rule 2.10.
+
+        Kafka: ClassicGroup.replaceStaticMember.
+        """
         self.rebalancer.release(group, member, FENCED, self.step)
         now = self.step.now
         silent = now - member.last_seen
@@ -186,7 +198,7 @@ class Joining:
 
         Parked until then: the next incarnation fences it, and a rebalance that comes first takes it along. What the
         group is subscribed to stays what it was in the last join phase, also if the member has other topics now.
-        Kafka: GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin.
+        Rules 2.10 and 6.3. Kafka: GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin.
         """
         outcome = StaticMemberReplaced(group.group_id, member.member_id, before, self.caller)
         self.step.write([group.record()], outcome)
@@ -194,7 +206,10 @@ class Joining:
     # -- a join with a member id
 
     def known(self, group: Group, member_id: str) -> None:
-        """Kafka: GroupMetadataManager.classicGroupJoinExistingMember."""
+        """A client with a member id is a member, or has reserved the id. Rule 2.2.14.
+
+        Kafka: GroupMetadataManager.classicGroupJoinExistingMember.
+        """
         if member_id in group.pending_members:
             if self.request.group_instance_id is not None:
                 return self.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "")
@@ -210,7 +225,7 @@ class Joining:
     def rejoin(self, group: Group, member: Member) -> None:
         """A rejoin with the same protocols, byte for byte, is answered from memory; only the leader's never is.
 
-        Kafka: GroupMetadataManager.classicGroupJoinExistingMember.
+        Rules 2.2.17 and 2.6. Kafka: GroupMetadataManager.classicGroupJoinExistingMember.
         """
         is_changed = self.protocols != member.protocols
         is_follower_in_stable = group.state is State.STABLE and member.member_id != group.leader
@@ -240,7 +255,7 @@ def group_created(shard: Shard, outcome: GroupCreated, error: ErrorCode, step: S
 def static_member_replaced(shard: Shard, outcome: StaticMemberReplaced, error: ErrorCode, step: Step) -> None:
     """The member goes on under its new id, or it is what it was before. The next incarnation may have been quicker.
 
-    Kafka: GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin, its append future.
+    Rule 2.10. Kafka: GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin, its append future.
     """
     group, caller, before = shard.groups.get(outcome.group_id), outcome.caller, outcome.before
     if group is None or group.state is not State.STABLE or group.parked.joins.get(outcome.member_id) != caller:

@@ -18,7 +18,7 @@ _BATCHED_FROM = 3
 
 
 def leave_group(shard: Shard, request: LeaveGroupRequest, caller: Caller, step: Step) -> None:
-    """Several members go with one rebalance (KIP-345). Kafka: GroupMetadataManager.classicGroupLeave."""
+    """Several members go with one rebalance (KIP-345). Rule 3.4. Kafka: GroupMetadataManager.classicGroupLeave."""
     members = request.members if caller.version >= _BATCHED_FROM else [MemberIdentity(member_id=request.member_id)]
     group = shard.groups.get(request.group_id)
     if group is None:

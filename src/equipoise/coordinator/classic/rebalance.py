@@ -45,7 +45,7 @@ class Rebalancer:
     def add_member(self, group: Group, member: Member, caller: Caller, step: Step) -> None:
         """A parked client cannot heartbeat, so a new member has a longer timer than its session.
 
-        Kafka: GroupMetadataManager.addMemberThenRebalanceOrCompleteJoin.
+        Rule 2.7. Kafka: GroupMetadataManager.addMemberThenRebalanceOrCompleteJoin.
         """
         member.is_new = True
         if group.in_initial_phase:
@@ -57,7 +57,7 @@ class Rebalancer:
     def rename(self, group: Group, member: Member, member_id: str, step: Step) -> None:
         """A static member under a new id (KIP-345). No newcomer, so it does not expire while it is parked.
 
-        Kafka: ClassicGroup.replaceStaticMember.
+        Rule 2.10. Kafka: ClassicGroup.replaceStaticMember.
         """
         self._timers.cancel(member.timer)
         group.rename(member, member_id)
@@ -89,7 +89,7 @@ class Rebalancer:
     def after_removal(self, group: Group, cause: Cause, step: Step) -> None:
         """The others rebalance, or their join phase may be complete now.
 
-        Kafka: GroupMetadataManager.removeMemberAndUpdateClassicGroup.
+        Rule 3.4. Kafka: GroupMetadataManager.removeMemberAndUpdateClassicGroup.
         """
         if group.is_in(State.STABLE, State.COMPLETING_REBALANCE):
             self.prepare(group, cause, step)
@@ -99,7 +99,7 @@ class Rebalancer:
     def keep_alive(self, member: Member, now: int) -> None:
         """A sign of life, or the end of a wait in which there could be none.
 
-        Kafka: GroupMetadataManager.rescheduleClassicGroupMemberHeartbeat.
+        Rules 2.11 and 4.1.10. Kafka: GroupMetadataManager.rescheduleClassicGroupMemberHeartbeat.
         """
         member.last_seen = now
         self._timers.arm(member.timer, now + member.session_timeout_ms)
@@ -147,7 +147,7 @@ class Rebalancer:
     # -- the join phase begins
 
     def prepare(self, group: Group, cause: Cause, step: Step) -> None:
-        """All members are to rejoin. Kafka: GroupMetadataManager.prepareRebalance."""
+        """All members are to rejoin. Rules 2.8.2, 2.8.4 and 7.2. Kafka: GroupMetadataManager.prepareRebalance."""
         if group.state is State.COMPLETING_REBALANCE:
             self.reset_assignments(group, REBALANCE, step)
         group.pending_sync.clear()
@@ -170,7 +170,7 @@ class Rebalancer:
     def reset_assignments(self, group: Group, release: Release, step: Step) -> None:
         """An assignment of a rebalance that is overtaken reaches no member.
 
-        Kafka: GroupMetadataManager.resetAndPropagateAssignmentWithError.
+        Rule 2.8.1. Kafka: GroupMetadataManager.resetAndPropagateAssignmentWithError.
         """
         for member in group.members.values():
             member.assignment = b""
@@ -192,7 +192,7 @@ class Rebalancer:
     def on_join_timer(self, group: Group, step: Step) -> None:
         """The initial delay goes on while new members come, up to the rebalance timeout (KIP-134).
 
-        Kafka: GroupMetadataManager.tryCompleteInitialRebalanceElseSchedule.
+        Rule 2.8.3. Kafka: GroupMetadataManager.tryCompleteInitialRebalanceElseSchedule.
         """
         if group.state is not State.PREPARING_REBALANCE:
             return
@@ -208,7 +208,7 @@ class Rebalancer:
     def maybe_complete_join(self, group: Group, step: Step) -> None:
         """Completes if nobody is missing. The initial delay is waited for, unless all who were here are back.
 
-        Kafka: GroupMetadataManager.maybeCompleteJoinPhase.
+        Rules 2.8.3 and 7.1. Kafka: GroupMetadataManager.maybeCompleteJoinPhase.
         """
         if group.state is not State.PREPARING_REBALANCE or not group.has_all_joined or step.now < group.not_before:
             return
@@ -227,7 +227,7 @@ class Rebalancer:
     def complete_join(self, group: Group, step: Step) -> None:
         """Everybody has joined, or time is up. Static members that have not rejoined stay (KIP-345).
 
-        Kafka: GroupMetadataManager.completeClassicGroupJoin.
+        Rules 2.8.5, 2.8.6 and 2.8.7. Kafka: GroupMetadataManager.completeClassicGroupJoin.
         """
         self._timers.cancel(group.timer(TimerKind.JOIN))
         self._remove_absent(group, step)
@@ -291,7 +291,7 @@ class Rebalancer:
     def write_assignment(self, group: Group, assignments: dict[str, bytes], step: Step) -> None:
         """The leader has assigned. Members hear of it when the record is durable.
 
-        Kafka: GroupMetadataManager.classicGroupSyncToClassicGroup.
+        Rules 3.1.11 and 6.3. Kafka: GroupMetadataManager.classicGroupSyncToClassicGroup.
         """
         group.assigning = True
         group.journal.assigned(step.now)
@@ -301,7 +301,7 @@ class Rebalancer:
     def assignment_written(self, write: Write, error: ErrorCode, step: Step) -> None:
         """If the group has moved on meanwhile, the assignment is of no more use.
 
-        Kafka: GroupMetadataManager.classicGroupSyncToClassicGroup, its append future.
+        Rule 3.1.11. Kafka: GroupMetadataManager.classicGroupSyncToClassicGroup, its append future.
         """
         (record,), outcome = write
         assert isinstance(outcome, AssignmentWritten)
@@ -318,7 +318,10 @@ class Rebalancer:
             self.prepare(group, Cause(Trigger.ASSIGNMENT_NOT_WRITTEN), step)
 
     def _become_stable(self, group: Group, value: GroupMetadataValue, step: Step) -> None:
-        """Kafka: GroupMetadataManager.setAndPropagateAssignment."""
+        """The assignment takes effect by its record, as after a restart. Rule 3.1.11.
+
+        Kafka: GroupMetadataManager.setAndPropagateAssignment.
+        """
         group.apply(value, step.now)
         self._transition(group, State.STABLE, step)
         for member in group.members.values():

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def sync_group(shard: Shard, request: SyncGroupRequest, caller: Caller, step: Step) -> None:
-    """A member waits for the leader's assignment, unless it is there. Kafka: GroupMetadataManager.classicGroupSync."""
+    """A member waits for the leader's assignment, unless it is there.
+
+    Rules 3.1.5, 3.1.9 and 3.1.10. Kafka: GroupMetadataManager.classicGroupSync.
+    """
     group = shard.groups.get(request.group_id)
     try:
         member = _check(group, request)
@@ -43,7 +46,10 @@ def sync_group(shard: Shard, request: SyncGroupRequest, caller: Caller, step: St
 
 
 def _check(group: Group | None, request: SyncGroupRequest) -> Member:
-    """Kafka: GroupMetadataManager.validateSyncGroup; the protocol since KIP-559."""
+    """A member of this generation only, with its protocol (KIP-559). Rule 3.1.
+
+    Kafka: GroupMetadataManager.validateSyncGroup.
+    """
     if group is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     member = group.check_member(request.member_id, request.group_instance_id)
@@ -57,7 +63,7 @@ def _check(group: Group | None, request: SyncGroupRequest) -> Member:
 
 
 def _drop_pending(shard: Shard, group: Group, member: Member) -> None:
-    """Kafka: GroupMetadataManager.removePendingSyncMember."""
+    """The last one to ask ends the wait for all. Rule 3.1.11. Kafka: GroupMetadataManager.removePendingSyncMember."""
     group.pending_sync.discard(member.member_id)
     if not group.pending_sync:
         shard.timers.cancel(group.timer(TimerKind.SYNC))
@@ -66,7 +72,7 @@ def _drop_pending(shard: Shard, group: Group, member: Member) -> None:
 def on_sync_timer(shard: Shard, group: Group, step: Step) -> None:
     """Members that joined and never asked for their assignment would own partitions that nobody reads: they go.
 
-    Static ones too. Kafka: GroupMetadataManager.expirePendingSync.
+    Static ones too. Rule 3.2. Kafka: GroupMetadataManager.expirePendingSync.
     """
     if not group.pending_sync or not group.is_in(State.COMPLETING_REBALANCE, State.STABLE):
         return

@@ -42,7 +42,7 @@ def commit_offsets(
 ) -> None:
     """Partitions that do not exist were taken out before. Group errors are told partition by partition.
 
-    Kafka: OffsetMetadataManager.commitOffset.
+    Rules 4.1.3, 4.1.4 and 4.1.6. Kafka: OffsetMetadataManager.commitOffset.
     """
     try:
         _validate(shard, request, caller, step.now)

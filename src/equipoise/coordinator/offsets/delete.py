@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def delete_offsets(shard: Shard, request: OffsetDeleteRequest, caller: Caller, step: Step) -> None:
     """Topics that the group is subscribed to keep their offsets (KIP-496).
 
-    Kafka: OffsetMetadataManager.deleteOffsets.
+    Rule 4.4. Kafka: OffsetMetadataManager.deleteOffsets.
     """
     group = shard.groups.get(request.group_id)
     error = _error(group)
@@ -68,7 +68,7 @@ def _error(group: Group | None) -> ErrorCode:
 def topic_deleted(shard: Shard, topic: str, topic_id: bytes, step: Step) -> None:
     """Offsets of a deleted topic go at once, in every group; those of an older topic of that name too.
 
-    Kafka: OffsetMetadataManager.onPartitionsDeleted.
+    Rule 4.6. Kafka: OffsetMetadataManager.onPartitionsDeleted.
     """
     records = [
         tombstone(group_id, topic, partition)

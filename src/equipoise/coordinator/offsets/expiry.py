@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def sweep(shard: Shard, step: Step) -> None:
     """Offsets past their retention go, and with its last offset an Empty group.
 
-    Kafka: GroupCoordinatorShard.cleanupGroupMetadata.
+    Rule 4.6. Kafka: GroupCoordinatorShard.cleanupGroupMetadata.
     """
     under_way, wall_time = shard.offsets.commits_under_way, shard.wall_time(step.now)
     for group in [group for group in shard.groups.values() if group.group_id not in under_way]:

@@ -17,7 +17,7 @@ def fetch_offsets(
 ) -> list[OffsetFetchResponseTopic]:
     """What is committed; offset -1 where nothing is. None asks for all there is.
 
-    Kafka: OffsetMetadataManager.fetchOffsets and fetchAllOffsets.
+    Rule 4.3. Kafka: OffsetMetadataManager.fetchOffsets and fetchAllOffsets.
     """
     if topics is None:
         return [
