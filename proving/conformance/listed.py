@@ -65,24 +65,24 @@ def _is_transaction(found: Found) -> bool:
 LISTED = (
     Listed(
         "an older request of the same member",
-        "A JoinGroup or SyncGroup that a newer one of the same member has taken the place of is never answered.",
-        "It is answered REBALANCE_IN_PROGRESS.",
-        "Nobody waits for it but a client that has reconnected; an answer lets its old connection end in order.",
+        "If a member sends a newer JoinGroup or SyncGroup, the older request is never answered.",
+        "The older request is answered REBALANCE_IN_PROGRESS.",
+        "Only a client that has reconnected waits for it. An answer lets the old connection end in order.",
         lambda found: _only_we_answer(found, ("JoinGroup", "SyncGroup"), "REBALANCE_IN_PROGRESS"),
     ),
     Listed(
         "SyncGroup of a member that is removed",
         "A parked SyncGroup of a member that leaves, or is removed, is never answered.",
         "It is answered UNKNOWN_MEMBER_ID.",
-        "Kafka answers a parked JoinGroup so; a client should not have to wait for its own timeout.",
+        "Kafka answers a parked JoinGroup in this way. A client should not have to wait for its own timeout.",
         lambda found: _only_we_answer(found, ("SyncGroup",), "UNKNOWN_MEMBER_ID"),
     ),
     Listed(
         "requests behind a parked one",
-        "A connection is not read while a request of it is parked: what is sent behind takes effect when that is "
-        "answered.",
-        "It takes effect at once; only its answer waits for its turn.",
-        "A LeaveGroup behind a parked JoinGroup is obeyed, and a member that closes does not hold up the others.",
+        "The broker does not read a connection that has a parked request. A later request takes effect after the "
+        "parked one is answered.",
+        "The later request takes effect at once; only its answer waits for its turn.",
+        "A LeaveGroup behind a parked JoinGroup takes effect, and a member that closes does not hold up the others.",
         lambda found: any(isinstance(step, Ask) and step.is_behind for step in found.history),
         ends=True,
     ),
@@ -90,28 +90,28 @@ LISTED = (
         "a protocol twice in one JoinGroup",
         "The join phase never ends: the member counts as two, and the vote fails with an internal error.",
         "The protocol counts once.",
-        "A client's slip should not stop a group.",
+        "A client's mistake should not stop a group.",
         _names_a_protocol_twice,
         ends=True,
     ),
     Listed(
         "coordinators of transactions",
-        "FindCoordinator names one.",
+        "FindCoordinator names a broker.",
         "It is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED.",
-        "Transactions are not served; this code makes every client give up at once instead of asking again.",
+        "Transactions are not served. This error makes every client give up at once instead of asking again.",
         _is_transaction,
     ),
     Listed(
         "DeleteGroups v3",
         "Kafka 4.3 serves up to v2; v3 comes with 4.4.",
-        "v3 is served.",
-        "A client takes the highest version that both know, so serving one more disturbs none.",
+        "Equipoise serves v3.",
+        "A client takes the highest version that both sides know; a further version disturbs no client.",
         lambda found: found.kafka == CLOSED and found.key.endswith(" DeleteGroups v3"),
     ),
     Listed(
         "a group twice in one DescribeGroups or FindCoordinator",
-        "It is answered as often as it is named.",
-        "It is answered once.",
+        "The group is answered as often as it is named.",
+        "The group is answered once.",
         "A request of a few kilobytes could ask for the members of a large group a thousand times.",
         _names_a_group_twice,
     ),
@@ -119,7 +119,7 @@ LISTED = (
         "SyncGroup while groups are loaded",
         "COORDINATOR_LOAD_IN_PROGRESS.",
         "REBALANCE_IN_PROGRESS.",
-        "Java and aiokafka take the former as fatal in SyncGroup; the rebalance is lost in any case, and the latter "
+        "For Java and aiokafka the former is fatal in SyncGroup. The rebalance is lost in any case, and the latter "
         "makes every client rejoin. Loading cannot be stopped half-way, so this row is not compared.",
         lambda found: False,
         is_compared=False,
@@ -133,14 +133,13 @@ def listed(found: Found) -> Listed | None:
 
 _HEAD = """# Differences from Apache Kafka
 
-`python -m proving conformance` puts the same group requests to Apache Kafka and to Equipoise, step by step, and
-compares every answer field by field, what is parked, and each group's state, members and offsets. The rows below are
-all the differences known; the comparison has them as data, and fails on any other, and also when one of them no longer
-occurs.
+`python -m proving conformance` puts the same group requests to Apache Kafka and to Equipoise, step by step. It compares
+every answer field by field, the parked requests, and each group's state, members and offsets. The table lists all known
+differences. The comparison has them as data. It fails on any other difference, and if one of these no longer occurs.
 
-Not compared is what Kafka leaves to chance: member ids beyond their beginning, which of several members leads when the
-leader has gone, the order of lists that come out of its hash maps, and the words of error messages. Our additions to
-the timing (`docs/groups.md`) are switched off for the comparison.
+The comparison leaves out what Kafka leaves to chance: member ids after their prefix, the new leader among several
+members when the leader has gone, the order of lists from hash maps, and the words of error messages. Our additions to
+the timing (`docs/groups.md`) are switched off.
 
 | | Kafka | Equipoise | why |
 |---|---|---|---|

@@ -15,14 +15,14 @@ from proving.scenarios.plays import SCENARIOS
 _ERRORS = {"max.poll overrun": "the commit after the overrun", "standalone commit": "the commit from outside"}
 _HEAD = """# Compatibility: real clients on Equipoise and on Apache Kafka
 
-Written by `python -m proving scenarios`: each scenario is one program, played with every client on both brokers with
-the same settings, and what it notes must be the same on both: who owns how much, what is committed, what was read twice
-without need, how many generations it took, which error the application sees. (Generations are not counted with
-kafka-python, which joins once more when a join ends between two of its polls; nor, but for confluent-kafka, when the
-broker is killed: clients may then join again of their own accord.)
+`python -m proving scenarios` writes this page. Each scenario is one program. It runs with every client on both brokers,
+with the same settings. Its notes must be the same on both: the number of partitions of each member, the committed
+offsets, records that were read twice without need, the number of generations, and the error that the application sees.
+Two counts of generations are left out. kafka-python joins once more if a join ends between two of its polls. After the
+broker is killed, clients other than confluent-kafka may join again of their own accord.
 
-`ok ok`: it went well on Equipoise and on Kafka, with the same outcome. `-`: the client cannot do that; the reason
-stands below the table.
+`ok ok`: the scenario passed on Equipoise and on Kafka, with the same outcome. `-`: the client lacks the feature; the
+reason is below the table.
 """
 
 

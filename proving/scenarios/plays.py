@@ -15,7 +15,7 @@ Play = Callable[[Stage], None]
 
 
 def join(stage: Stage) -> None:
-    """Members come one after the other; each gets its share, and what was committed is not read again."""
+    """Members join one after the other. Each gets its share, and no member reads a committed record again."""
     stage.members.join("first", stage.client)
     stage.settle()
     stage.count_rounds()
@@ -27,7 +27,7 @@ def join(stage: Stage) -> None:
 
 
 def leave(stage: Stage) -> None:
-    """Two of three leave, then the last; who comes next goes on where the commits ended."""
+    """Two of three members leave, then the last. The next member goes on at the committed offsets."""
     stage.join("first", "second", "third")
     stage.feed()
     stage.count_rounds()
@@ -47,7 +47,7 @@ def leave(stage: Stage) -> None:
 
 
 def crash(stage: Stage) -> None:
-    """A member is killed by SIGKILL; when its session has ended, the other has all and goes on."""
+    """A member gets SIGKILL. When its session has expired, the other member has all partitions and goes on."""
     stage.join("survivor")
     stage.join("victim", alone=True, session_ms=SHORT_MS)
     stage.feed()
@@ -59,7 +59,7 @@ def crash(stage: Stage) -> None:
 
 
 def static_restart(stage: Stage) -> None:
-    """A static member restarts, closed or killed, and has the same partitions again; the other never notices."""
+    """A static member restarts, closed or killed. It has the same partitions again; the other member never notices."""
     for name in ("one", "other"):
         stage.join(name, instance_id=name)
     stage.feed()
@@ -78,7 +78,7 @@ def static_restart(stage: Stage) -> None:
 
 
 def pattern(stage: Stage) -> None:
-    """Members that subscribe to a pattern find a topic that is created later, and none that does not match."""
+    """Members that subscribe to a pattern find a topic that is created later, and no topic that does not match."""
     settings: dict[str, Any] = {"pattern": f"{stage.topic}-a", "topics": (), "metadata_age_ms": METADATA_AGE_MS}
     places = stage.create_topic(f"{stage.topic}-a1")
     stage.create_topic(f"{stage.topic}-b1")
@@ -93,7 +93,7 @@ def pattern(stage: Stage) -> None:
 
 
 def added_partitions(stage: Stage) -> None:
-    """A topic gets more partitions; the members notice, and share them."""
+    """A topic gets more partitions. The members notice, and share them."""
     for name in ("one", "two"):
         stage.members.join(name, stage.client, metadata_age_ms=METADATA_AGE_MS)
     stage.settle()
@@ -105,7 +105,7 @@ def added_partitions(stage: Stage) -> None:
 
 
 def cooperative(stage: Stage) -> None:
-    """With cooperative-sticky, one joins and one leaves; nobody lets go of what it keeps."""
+    """With cooperative-sticky, a member joins and a member leaves. No member gives up a partition that it keeps."""
     stage.join("first", assignor=COOPERATIVE)
     stage.feed()
     stage.count_rounds()
@@ -123,7 +123,7 @@ def cooperative(stage: Stage) -> None:
 
 
 def rolling_upgrade(stage: Stage) -> None:
-    """From range to cooperative-sticky in two rounds of restarts, members being there at all times."""
+    """The group changes from range to cooperative-sticky in two rounds of restarts. It has members at all times."""
     both = f"{COOPERATIVE},range"
     stage.join("one", "two")
     stage.feed()
@@ -140,7 +140,7 @@ def rolling_upgrade(stage: Stage) -> None:
 
 
 def standalone_commit(stage: Stage) -> None:
-    """A consumer that is no member commits for the group: refused while the group has members, then accepted."""
+    """A consumer that is no member commits for the group: refused while the group has members, accepted after."""
     stage.join("one", "two")
     stage.feed()
     stage.count_rounds()
@@ -155,8 +155,8 @@ def standalone_commit(stage: Stage) -> None:
 
 
 def max_poll_overrun(stage: Stage) -> None:
-    """A member works on its records for longer than it may: others get its partitions, its commit is refused, and it
-    comes back."""
+    """A member works on its records for longer than max.poll.interval.ms. Others get its partitions, its commit is
+    refused, and it rejoins."""
     stage.join("steady")
     stage.join("slow", max_poll_ms=SHORT_MS, session_ms=SHORT_MS)
     stage.feed()
@@ -176,7 +176,7 @@ def max_poll_overrun(stage: Stage) -> None:
 
 
 def broker_killed(stage: Stage) -> None:
-    """The broker is killed by SIGKILL and started again: no commit is lost, and the members go on."""
+    """The broker gets SIGKILL and starts again. No commit is lost, and the members go on."""
     # KafkaJS may give up meanwhile and start anew; the member it was goes when its session ends.
     session = {"session_ms": SHORT_MS} if stage.client == "kafkajs" else {}
     stage.join("one", "two", **session)
