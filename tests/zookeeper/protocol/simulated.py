@@ -1,8 +1,8 @@
 """Members of a group on a tree in memory: both policies, virtual time, one thread, and chance by a seed.
 
-Every member has tasks: its executor, its first rebalance, commits of the application. A task stops before each
-operation on ZooKeeper and before its answer, and whenever it waits; the world draws which task goes on. What a member
-has asked for may be done and its answer lost.
+Every member has tasks: its executor, its first rebalance, commits of the application. A task stops before each action,
+before the answer of ZooKeeper, and whenever it waits; the world draws which task goes on. What a member has asked for
+may be done and its answer lost.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Member:
         self.errors: list[Exception] = []
         self.released: list[frozenset[TopicPartition]] = []
         self._lock: object | None = None  # the task that has it
-        self._watches_brokers = False
+        self._watches = self._watches_brokers = False
         self._topics: frozenset[str] = frozenset()
         self._executor_runs = False
         self.spawn(self._start())
@@ -93,6 +93,7 @@ class Member:
         me = object()
         try:
             yield from self.drive(self.policy.join(), me)
+            self._watches = True
             if not self.policy.gives_way_to_sessions:
                 self.spawn(self._executor())
             yield from self.drive(self.policy.synced_rebalance(), me)
@@ -157,6 +158,7 @@ class Member:
                 outcome: T = ended.value
                 return outcome
             try:
+                yield Until()  # a thread can be stopped between any two actions
                 go_on = partial(steps.send, (yield from self._perform(action, me)))
             except Exception as error:  # noqa: BLE001  whatever it is, the policy knows what follows
                 go_on = partial(steps.throw, error)
@@ -297,12 +299,14 @@ class Member:
         return bool(self.subscribed.topics([topic], exclude_internal=self.config.exclude_internal_topics))
 
     def told(self, path: str) -> None:
-        """By a watch."""
+        """By a watch, if it is set and there is a connection; when one is back, all is looked at."""
         above, _, name = path.rpartition("/")
+        if not (self._watches and self.is_connected):
+            return
         if above == GroupPaths(GROUP).ids or (above == BROKER_IDS and self._watches_brokers):
             self.pending.add(Event.REBALANCE)
         elif above == TOPICS and self.means(name):
-            self.pending |= {Event.REBALANCE, Event.TOPICS}
+            self.pending |= {Event.REBALANCE} if self.subscribed.pattern == "static" else set(Event) - {Event.SESSION}
 
     # -- reading
 
@@ -417,8 +421,9 @@ class World:
         def resume() -> None:
             member.is_paused = False
 
+        noticed = ms + self.chance.randint(0, 3)
         self.after(ms, resume)
-        self.cut_off(member, ms + 50, noticed_ms=ms + self.chance.randint(0, 40))
+        self.cut_off(member, noticed + self.chance.randint(0, 3), noticed)
 
     def after(self, ms: int, act: Callable[[], None]) -> None:
         self._timers.append((self.now + ms, act))

@@ -167,7 +167,7 @@ class SafePolicy(RebalancePolicy):
     def _reset_state(self) -> Steps[None]:
         """All is lost: nothing is committed, since others may have read on."""
         yield from UpdateFetcher()
-        self._doubtful |= self.topic_registry.keys() | self._unreleased.keys()
+        self._doubtful |= self.topic_registry.keys()
         self.topic_registry = {}
         self._unreleased = {}
         self.checkpointed = {}
@@ -198,8 +198,8 @@ class SafePolicy(RebalancePolicy):
         if isinstance(error, InconsistentStrategyError):
             yield from Abandon(error)
             return
-        now = yield from Now()
-        self._retry_at = now + (yield from Jitter(self.config.rebalance_backoff_ms))
+        again = (yield from Now()) + (yield from Jitter(self.config.rebalance_backoff_ms))
+        self._retry_at = min(again, self._retry_at or again)  # failures that follow each other do not put it off
 
     # -- the rebalance
 
@@ -238,6 +238,9 @@ class SafePolicy(RebalancePolicy):
             return True
         yield from self._clear_doubtful()
         self._context = context = yield from self._read_context()
+        if self.consumer_id not in context.members:
+            yield from Notify(Event.SESSION)  # a lost session, or somebody has deleted the node: all is looked at
+            return False
         plan = self.decide(context, self.threads(), stays=(yield from ReachesBrokers(brokers)))
         yield from self._tell_differing(context)
         yield from self._release(plan.release)
