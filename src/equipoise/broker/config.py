@@ -1,7 +1,7 @@
 """The broker's settings, under Kafka's names, with Kafka's defaults and bounds.
 
 Each row is a typed attribute; its Kafka name is the attribute with dots. Rows marked `topic=` are also the
-default of that topic config. The last rows are our own; SUPPORTED.md lists all of them.
+default of that topic config. The last rows are our own. SUPPORTED.md lists all of them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from equipoise.settings import INT_MAX, LONG_MAX, Rows, convert, parse_values, r
 
 DAY_MS = 86_400_000
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
-DOCUMENT = "SUPPORTED.md"  # where all of them are listed
+DOCUMENT = "SUPPORTED.md"  # lists all of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     node_id: int = setting(1, "This broker's id in Metadata.", 0, INT_MAX)
-    broker_rack: str = setting("", "Rack named in Metadata; empty for none.")
+    broker_rack: str = setting("", "Rack of this broker in Metadata; empty: none.")
     num_partitions: int = setting(1, "Partitions of a topic created without a count.", 1, INT_MAX)
     default_replication_factor: int = setting(1, "Replicas of a topic created without a factor.", 1, 1)
     auto_create_topics_enable: bool = setting(True, "Whether Metadata creates the topics it names.")
@@ -28,7 +28,7 @@ class BrokerConfig:
     fetch_max_bytes: int = setting(57_671_680, "Most bytes in one Fetch answer.", 1024, INT_MAX)
     compression_type: str = setting(
         "producer",
-        "Codec in which batches are stored; producer: as they came.",
+        "Codec of stored batches; producer: the producer's.",
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         topic="compression.type",
     )
@@ -40,10 +40,10 @@ class BrokerConfig:
     )
     compression_zstd_level: int = setting(3, "Level of zstd.", -131072, 22, topic="compression.zstd.level")
     log_retention_ms: int = setting(
-        7 * DAY_MS, "Age at which segments are deleted; -1 never.", -1, topic="retention.ms"
+        7 * DAY_MS, "Age at which segments are deleted; -1: never.", -1, topic="retention.ms"
     )
     log_retention_bytes: int = setting(
-        -1, "Size above which old segments are deleted; -1 never.", -1, topic="retention.bytes"
+        -1, "Size above which old segments are deleted; -1: never.", -1, topic="retention.bytes"
     )
     log_retention_check_interval_ms: int = setting(300_000, "Time between two rounds of retention.", 1)
     log_segment_bytes: int = setting(
@@ -61,7 +61,7 @@ class BrokerConfig:
         "delete", "delete, compact, or both with a comma.", topic="cleanup.policy", list_of=("delete", "compact")
     )
     log_cleaner_delete_retention_ms: int = setting(
-        DAY_MS, "How long a compacted log keeps its tombstones.", 0, topic="delete.retention.ms"
+        DAY_MS, "Time for which a compacted log keeps its tombstones.", 0, topic="delete.retention.ms"
     )
     log_cleaner_min_cleanable_ratio: float = setting(
         0.5, "Share of a log that must be dirty before it is compacted.", 0, 1, topic="min.cleanable.dirty.ratio"
@@ -70,7 +70,7 @@ class BrokerConfig:
         0, "Age below which records are not compacted.", 0, topic="min.compaction.lag.ms"
     )
     log_cleaner_max_compaction_lag_ms: int = setting(
-        LONG_MAX, "Age at which records are compacted at the latest.", 1, topic="max.compaction.lag.ms"
+        LONG_MAX, "Age by which records must be compacted.", 1, topic="max.compaction.lag.ms"
     )
     log_cleaner_backoff_ms: int = setting(15_000, "Time between two rounds of compaction.", 1)
     log_index_interval_bytes: int = setting(
@@ -78,73 +78,89 @@ class BrokerConfig:
     )
     log_message_timestamp_type: str = setting(
         "CreateTime",
-        "Whose clock stamps records.",
+        "CreateTime: the producer's clock stamps records. LogAppendTime: the broker's.",
         choices=("CreateTime", "LogAppendTime"),
         topic="message.timestamp.type",
     )
     log_message_timestamp_after_max_ms: int = setting(
         3_600_000,
-        "How far a timestamp may lie in the future.",
+        "Largest distance of a timestamp into the future.",
         0,
         topic="message.timestamp.after.max.ms",
     )
     log_message_timestamp_before_max_ms: int = setting(
-        LONG_MAX, "How far a timestamp may lie in the past.", 0, topic="message.timestamp.before.max.ms"
+        LONG_MAX, "Largest distance of a timestamp into the past.", 0, topic="message.timestamp.before.max.ms"
     )
     min_insync_replicas: int = setting(1, "With one broker, always 1.", 1, 1, topic="min.insync.replicas")
-    producer_id_expiration_ms: int = setting(DAY_MS, "Idle time after which a producer is forgotten.", 1, INT_MAX)
+    producer_id_expiration_ms: int = setting(
+        DAY_MS, "Idle time after which the broker forgets a producer id.", 1, INT_MAX
+    )
     offsets_topic_num_partitions: int = setting(50, "Partitions of __consumer_offsets.", 1, INT_MAX)
     offsets_topic_segment_bytes: int = setting(104_857_600, "Segment size of __consumer_offsets.", 1, INT_MAX)
     offsets_topic_replication_factor: int = setting(3, "Without effect: there is one broker.", 1, 32767)
     offsets_topic_compression_codec: int = setting(0, "Without effect: never compressed.", 0, 4)
     offsets_load_buffer_size: int = setting(5_242_880, "Without effect.", 1, INT_MAX)
-    offsets_commit_timeout_ms: int = setting(5_000, "How long a write of the coordinator may take.", 1, INT_MAX)
+    offsets_commit_timeout_ms: int = setting(5_000, "Time limit of a write of the coordinator.", 1, INT_MAX)
     offset_metadata_max_bytes: int = setting(4_096, "Longest metadata of a committed offset.", 0, INT_MAX)
-    offsets_retention_minutes: int = setting(10_080, "How long offsets outlive their group's last member.", 1, INT_MAX)
+    offsets_retention_minutes: int = setting(
+        10_080, "Time for which offsets outlive their group's last member.", 1, INT_MAX
+    )
     offsets_retention_check_interval_ms: int = setting(600_000, "Time between two rounds of offset expiry.", 1)
-    group_min_session_timeout_ms: int = setting(6_000, "Shortest session timeout a member may ask for.", 0, INT_MAX)
-    group_max_session_timeout_ms: int = setting(1_800_000, "Longest session timeout.", 0, INT_MAX)
-    group_initial_rebalance_delay_ms: int = setting(3_000, "Wait for more members of an empty group.", 0, INT_MAX)
-    group_max_size: int = setting(INT_MAX, "Members a group may have.", 1, INT_MAX)
+    group_min_session_timeout_ms: int = setting(
+        6_000, "Shortest session timeout that a member may ask for.", 0, INT_MAX
+    )
+    group_max_session_timeout_ms: int = setting(
+        1_800_000, "Longest session timeout that a member may ask for.", 0, INT_MAX
+    )
+    group_initial_rebalance_delay_ms: int = setting(
+        3_000, "Time for which the first rebalance of an Empty group waits for more members.", 0, INT_MAX
+    )
+    group_max_size: int = setting(INT_MAX, "Most members of a group.", 1, INT_MAX)
     group_coordinator_threads: int = setting(4, "Without effect: one loop serves all shards.", 1, INT_MAX)
     group_coordinator_background_threads: int = setting(2, "Without effect.", 1, INT_MAX)
     group_coordinator_append_linger_ms: int = setting(-1, "Without effect: one append per turn of the loop.", -1)
     group_coordinator_cached_buffer_max_bytes: int = setting(1_048_588, "Without effect.", 524_288, INT_MAX)
     group_coordinator_rebalance_protocols: str = setting(
-        "classic", "The group protocols served.", list_of=("classic", "consumer", "streams")
+        "classic", "The group protocols that are served.", list_of=("classic", "consumer", "streams")
     )
     socket_request_max_bytes: int = setting(104_857_600, "Largest frame accepted.", 1, INT_MAX)
     queued_max_request_bytes: int = setting(
-        268_435_456, "Memory of unfinished requests of all connections; who needs more waits.", 1, LONG_MAX
+        268_435_456, "Memory of unfinished requests over all connections; further requests wait.", 1, LONG_MAX
     )
-    max_connections: int = setting(INT_MAX, "Connections at a time.", 0, INT_MAX)
-    connections_max_idle_ms: int = setting(600_000, "Silence after which a connection is closed; -1 never.", -1)
-    max_incremental_fetch_session_cache_slots: int = setting(1000, "Fetch sessions kept at a time.", 0, INT_MAX)
+    max_connections: int = setting(INT_MAX, "Most connections at a time.", 0, INT_MAX)
+    connections_max_idle_ms: int = setting(
+        600_000, "Idle time after which the broker closes a connection; -1: never.", -1
+    )
+    max_incremental_fetch_session_cache_slots: int = setting(1000, "Most fetch sessions at a time.", 0, INT_MAX)
     advertised_listeners: str = setting(
-        "", "HOST:PORT told to clients; empty: the address each client has reached us at."
+        "", "HOST:PORT that Metadata gives to clients; empty: the address that each client has used."
     )
     flush: str = setting(
         "commit",
-        "commit: records count as written (acks, consumers) after a group commit with fdatasync. never: at once.",
+        "commit: a record is acknowledged and readable after a group commit with fdatasync. never: at once.",
         choices=("commit", "never"),
     )
     request_receive_timeout_ms: int = setting(
-        30_000, "Silence in the middle of a frame, or time for each MiB of it, that ends a connection.", 1
+        30_000, "Silence inside a frame, or time for each MiB of it, after which the broker closes a connection.", 1
     )
     group_initial_rebalance_delay_early: bool = setting(
-        True, "End the initial delay when as many members as the group last had, or all its static ones, are back."
+        True,
+        "Whether the initial delay ends when as many members as before, or all static members, are back.",
     )
     group_rebalance_debounce_ms: int = setting(
-        0, "A rebalance of a Stable group waits at least this long, so that a burst costs one.", 0, INT_MAX
+        0, "A rebalance of a Stable group takes at least this long, so that a burst of joins costs one.", 0, INT_MAX
     )
     group_heartbeat_hold_max_ms: int = setting(
-        5_000, "Longest hold of a heartbeat of a client known to bear it; 0: none is held.", 0, INT_MAX
+        5_000, "Longest hold of a heartbeat, for clients that can bear it; 0: the broker holds none.", 0, INT_MAX
     )
     max_partitions: int = setting(
-        100_000, "Partitions of all topics; each takes some kilobytes of memory. More are refused.", 1, INT_MAX
+        100_000, "Most partitions of all topics; each takes some kilobytes of memory.", 1, INT_MAX
     )
     max_in_flight_requests_per_connection: int = setting(
-        1000, "Requests of one connection being answered; more are read when some have left.", 1, INT_MAX
+        1000,
+        "Requests of one connection that wait for their answers; the broker reads no more until some are answered.",
+        1,
+        INT_MAX,
     )
 
     @classmethod
