@@ -9,6 +9,8 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000  # a parked client cannot heartbeat; a cons
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
+    """One field per setting; SUPPORTED.md says what each does."""
+
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 3_000
@@ -22,4 +24,5 @@ class GroupConfig:
 
     @property
     def offsets_retention_ms(self) -> int:
+        """`offsets.retention.minutes` in milliseconds."""
         return self.offsets_retention_minutes * 60_000

@@ -10,12 +10,16 @@ from equipoise.coordinator.reasons import Cause, Departure, Refusal, Who
 
 @dataclass(frozen=True, slots=True)
 class Event:
+    """Any event: of which group, and when, in the time of `now`."""
+
     group_id: str
     at: int
 
 
 @dataclass(frozen=True, slots=True)
 class StateChanged(Event):
+    """The group has changed its state."""
+
     origin: State
     target: State
     generation_id: int
@@ -24,11 +28,15 @@ class StateChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class MemberJoined(Event):
+    """A new member was added."""
+
     who: Who
 
 
 @dataclass(frozen=True, slots=True)
 class MemberLeft(Event):
+    """A member is gone, and why."""
+
     who: Who
     departure: Departure
     said: str | None = None
@@ -47,6 +55,8 @@ class MemberFenced(Event):
 
 @dataclass(frozen=True, slots=True)
 class CommitRefused(Event):
+    """A commit was refused, and why."""
+
     who: Who
     refusal: Refusal
     generation_id: int
@@ -55,4 +65,6 @@ class CommitRefused(Event):
 
 @dataclass(frozen=True, slots=True)
 class GroupDeleted(Event):
+    """The group is gone from the log: its last offset expired, or an administrator deleted it."""
+
     expired: bool

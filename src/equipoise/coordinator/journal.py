@@ -55,6 +55,7 @@ class Rebalance:
 
     @property
     def listed(self) -> int:
+        """Partitions that the entry names."""
         return len(self.moved) + len(self.revoked) + len(self.dark_ms)
 
     @property
@@ -64,14 +65,17 @@ class Rebalance:
 
     @property
     def join_ms(self) -> int | None:
+        """From the cause to the end of the join phase."""
         return None if self.joined_at is None else self.joined_at - self.started
 
     @property
     def assign_ms(self) -> int | None:
+        """From the end of the join phase to the leader's assignment."""
         return None if self.joined_at is None or self.assigned_at is None else self.assigned_at - self.joined_at
 
     @property
     def sync_ms(self) -> int | None:
+        """From the leader's assignment to Stable."""
         if self.overtaken or self.assigned_at is None or self.ended is None:
             return None
         return self.ended - self.assigned_at
@@ -99,6 +103,8 @@ def _kept() -> deque[Any]:
 
 @dataclass(slots=True)
 class Journal:
+    """The rebalances of one group."""
+
     group_id: str
     entries: deque[Rebalance] = field(default_factory=_kept)
     _current: Rebalance | None = None
@@ -115,9 +121,11 @@ class Journal:
     # -- facts, noted as they come
 
     def loaded(self, assignments: dict[str, bytes]) -> None:
+        """After a restart: who owned what."""
         self._assignments = assignments
 
     def begin(self, cause: Cause, generation: int, now: int) -> None:
+        """A rebalance begins; the one under way, if any, is overtaken."""
         if self._current is not None:
             self._current.overtaken = True
             self._close(self._current, now)
@@ -130,6 +138,7 @@ class Journal:
         self._wait_for(who, now)
 
     def stopped(self, member_id: str, at: int) -> None:
+        """A member works no longer, since `at`."""
         self._stop(member_id, at, None)
 
     def released(self, who: Who, last_seen: int, now: int) -> None:
@@ -154,13 +163,16 @@ class Journal:
             self._current.joined_at = now
 
     def assigned(self, now: int) -> None:
+        """The leader has assigned."""
         if self._current is not None:
             self._current.assigned_at = now
 
     def stable(self, assignments: dict[str, bytes], now: int) -> None:
+        """A rebalance ends with this assignment."""
         self._end(assignments, now)
 
     def completed_empty(self, generation: int, now: int) -> None:
+        """A rebalance ends without members."""
         if self._current is not None:
             self._current.generation = generation
         self._end({}, now)
@@ -207,6 +219,7 @@ class Journal:
 
     @property
     def has_unsettled(self) -> bool:
+        """Whether `settle` has something to do."""
         return bool(self._unsettled)
 
     def settling(self) -> Iterator[Rebalance | None]:

@@ -16,6 +16,8 @@ from equipoise.wire.errors import ErrorCode
 
 
 class Why(Enum):
+    """The reason for which a wait ends."""
+
     ANSWERED = auto()  # what the request waited for is there; of a held heartbeat: all is well
     SENT_AGAIN = auto()  # the client has sent the same request anew
     REBALANCE = auto()  # a rebalance has begun
@@ -46,6 +48,7 @@ UNLOADED = Release(Why.UNLOADED, ErrorCode.NOT_COORDINATOR)
 
 
 def not_written(error: ErrorCode) -> Release:
+    """The release after a failed write."""
     return Release(Why.NOT_WRITTEN, write_error(error))
 
 

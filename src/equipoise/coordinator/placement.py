@@ -18,5 +18,6 @@ def java_hash(text: str) -> int:
 
 @lru_cache(maxsize=1 << 14)  # every request of a group asks
 def partition_for(group_id: str, partitions: int) -> int:
+    """Rule 5.1. Kafka: GroupCoordinatorService.partitionFor."""
     value = java_hash(group_id)
     return 0 if value == _INT_MIN else abs(value) % partitions

@@ -53,6 +53,8 @@ _ID_SUFFIX = 37  # what `new_member_id` adds: a dash and a UUID
 
 
 class Status(Enum):
+    """The life of a shard, in this order."""
+
     LOADING = auto()
     ACTIVE = auto()
     CLOSED = auto()
@@ -84,6 +86,7 @@ class Shard:
         self.attach(new_id, wall_time)
 
     def attach(self, new_id: Callable[[], str], wall_time: Callable[[int], int] = _unchanged) -> None:
+        """Gives the shard the two functions that are not state."""
         self._new_id = new_id
         self.wall_time = cast("Callable[[int], WallTime]", wall_time)
 
@@ -149,6 +152,7 @@ class Shard:
         return step
 
     def _follow(self, write: Write, error: ErrorCode, step: Step) -> None:
+        """Acts on the outcome of a write. The module that made the outcome knows what follows."""
         match write.outcome:
             case OffsetsCommitted() as outcome:
                 commit.offsets_committed(self, outcome, error, step)
@@ -167,15 +171,18 @@ class Shard:
     # -- time
 
     def next_deadline(self) -> int | None:
+        """When to call `tick` next; None: no timer is armed."""
         return self.timers.next_deadline()
 
     def tick(self, now: int) -> Step:
+        """Every timer that is due fires."""
         step = Step(now)
         while (key := self.timers.pop_due(now)) is not None:
             self._fire(key, step)
         return step
 
     def _fire(self, key: TimerKey, step: Step) -> None:
+        """Acts on a timer. The module that armed it knows what follows."""
         if key.kind is TimerKind.EXPIRY:
             self.timers.arm(_EXPIRY, step.now + self.config.offsets_retention_check_interval_ms)
             expiry.sweep(self, step)
@@ -203,6 +210,7 @@ class Shard:
     # -- requests
 
     def join_group(self, request: JoinGroupRequest, caller: Caller, now: int) -> Step:
+        """Rule 2.2. Kafka: GroupCoordinatorService.joinGroup."""
         step = Step(now)
         error = self._join_error(request, caller)
         if error is ErrorCode.NONE:
@@ -223,6 +231,7 @@ class Shard:
         return self.unavailable
 
     def sync_group(self, request: SyncGroupRequest, caller: Caller, now: int) -> Step:
+        """Rule 3.1. Kafka: GroupCoordinatorService.syncGroup."""
         step = Step(now)
         error = ErrorCode.INVALID_GROUP_ID if not request.group_id else self.unavailable
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -273,6 +282,7 @@ class Shard:
         return step
 
     def leave_group(self, request: LeaveGroupRequest, caller: Caller, now: int) -> Step:
+        """Rule 3.4. Kafka: GroupCoordinatorService.leaveGroup."""
         step = Step(now)
         error = ErrorCode.INVALID_GROUP_ID if not request.group_id else self.unavailable
         if error is ErrorCode.NONE:
@@ -296,19 +306,23 @@ class Shard:
     def fetch_offsets(
         self, group_id: str, topics: list[OffsetFetchRequestTopic] | None
     ) -> list[OffsetFetchResponseTopic]:
+        """Rule 4.3. It changes nothing, and may be asked at any time."""
         return fetch.fetch_offsets(self.offsets, group_id, topics)
 
     def delete_offsets(self, request: OffsetDeleteRequest, caller: Caller, now: int) -> Step:
+        """Rule 4.4."""
         step = Step(now)
         delete.delete_offsets(self, request, caller, step)
         return step
 
     def delete_group(self, group_id: str, caller: Caller, now: int) -> Step:
+        """Rule 1.4."""
         step = Step(now)
         admin.delete_group(self, group_id, caller, step)
         return step
 
     def topic_deleted(self, topic: str, topic_id: bytes, now: int) -> Step:
+        """Rule 4.6. The runner says which topics are gone."""
         step = Step(now)
         delete.topic_deleted(self, topic, topic_id, step)
         return step
@@ -317,19 +331,23 @@ class Shard:
 
     @property
     def unavailable(self) -> ErrorCode:
+        """The error of a shard that is not active; NONE of one that is. Rule 5.4."""
         if self.status is Status.LOADING:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NONE if self.status is Status.ACTIVE else ErrorCode.NOT_COORDINATOR
 
     def find_member(self, group_id: str, member_id: str) -> Member | None:
+        """The member, if group and member exist."""
         group = self.groups.get(group_id)
         return group.members.get(member_id) if group is not None else None
 
     def create_group(self, group_id: str, now: int) -> Group:
+        """An Empty group at generation 0. Rule 1.2."""
         group = self.groups[group_id] = Group(group_id, self.wall_time(now))
         return group
 
     def new_member_id(self, prefix: str) -> str:
+        """A prefix that people can read, and a random part. Rule 2.2.13."""
         return f"{prefix}-{self._new_id()}"
 
 

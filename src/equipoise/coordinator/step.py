@@ -24,6 +24,7 @@ class Caller(NamedTuple):
     client_host: str = ""  # as Java prints addresses: "/10.0.0.1"
 
     def who(self, member_id: str, group_instance_id: str | None) -> Who:
+        """The sender as events name it."""
         return Who(member_id, self.client_id, self.client_host, group_instance_id)
 
 
@@ -49,9 +50,11 @@ class Step:
         self.events: list[Event] = []
 
     def reply(self, caller: Caller, response: Message) -> None:
+        """Answers a request."""
         self.replies.append((caller, response))
 
     def note(self, event: Event) -> None:
+        """Notes an event."""
         self.events.append(event)
 
     def note_fenced(self, error: ErrorCode, group_id: str, who: Who, request: str) -> None:
@@ -60,6 +63,7 @@ class Step:
             self.events.append(MemberFenced(group_id, self.now, who, request))
 
     def write(self, records: list[Record], outcome: Outcome | None = None) -> None:
+        """Writes records; `outcome` says what follows."""
         self.writes.append(Write(records, outcome))
 
     def reply_when_written(self, caller: Caller, response: Message) -> None:

@@ -21,6 +21,8 @@ class TimerKind(IntEnum):
 
 
 class TimerKey(NamedTuple):
+    """What a timer is for: the shard, a group, or a member."""
+
     kind: TimerKind
     group_id: str = ""
     member_id: str = ""
@@ -39,20 +41,24 @@ class Timers(Generic[K]):
     _order: int = 0  # keys armed for the same moment fire in the order they were queued
 
     def arm(self, key: K, deadline: int) -> None:
+        """Sets the deadline of a key, earlier or later than it was."""
         self._deadlines[key] = deadline
         queued = self._queued.get(key)
         if queued is None or queued > deadline:
             self._queue(key, deadline)
 
     def cancel(self, key: K) -> None:
+        """Takes the deadline of a key away; the heap forgets it when it comes up."""
         self._deadlines.pop(key, None)
 
     def clear(self) -> None:
+        """Takes all deadlines away."""
         self._deadlines.clear()
         self._queued.clear()
         self._heap.clear()
 
     def deadline(self, key: K) -> int | None:
+        """When a key fires; None: it is not armed."""
         return self._deadlines.get(key)
 
     def next_deadline(self) -> int | None:

@@ -42,6 +42,8 @@ class InitialDelay(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Member:
+    """A member, and what it said in its last JoinGroup. Kafka: ClassicGroupMember."""
+
     group_id: str
     member_id: str
     group_instance_id: str | None = None
@@ -63,17 +65,24 @@ class Member:
 
     @property
     def is_static(self) -> bool:
+        """A static member has a group.instance.id (KIP-345)."""
         return self.group_instance_id is not None
 
     @property
     def who(self) -> Who:
+        """The member as events and the journal name it."""
         return Who(self.member_id, self.client_id, self.client_host, self.group_instance_id)
 
     @property
     def timeouts(self) -> Timeouts:
+        """Both timeouts, to be kept when the member is replaced."""
         return Timeouts(self.session_timeout_ms, self.rebalance_timeout_ms)
 
     def metadata(self, protocol: str | None) -> bytes:
+        """The member's metadata for a protocol; empty if it does not offer that one.
+
+        Kafka: ClassicGroupMember.metadata.
+        """
         if self.protocols and self.protocols[0][0] == protocol:  # most often: a group of thousands is asked one by one
             return self.protocols[0][1]
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
@@ -87,6 +96,8 @@ class Member:
 
 @dataclass(slots=True)
 class Group:
+    """A classic group. Kafka: ClassicGroup."""
+
     group_id: str
     state_since: WallTime | None  # it is written down. None: loaded from a record too old to say
     state: State = State.EMPTY
@@ -123,18 +134,22 @@ class Group:
         self.state_since = at
 
     def is_in(self, *states: State) -> bool:
+        """Whether the group is in one of these states."""
         return self.state in states
 
     def timer(self, kind: TimerKind) -> TimerKey:
+        """The key of one of the group's own timers."""
         return TimerKey(kind, self.group_id)
 
     @property
     def in_initial_phase(self) -> bool:
+        """The first join phase of an Empty group has a delay of its own (KIP-134). Rule 2.8.3."""
         return self.state is State.PREPARING_REBALANCE and self.previous_state is State.EMPTY
 
     # -- members
 
     def add(self, member: Member, protocol_type: str) -> None:
+        """The first member leads, and gives the group its type. Rule 2.9. Kafka: ClassicGroup.add."""
         if not self.members:
             self.protocol_type = protocol_type
         self.leader = self.leader or member.member_id
@@ -145,6 +160,7 @@ class Group:
             self.static_members[member.group_instance_id] = member.member_id
 
     def update(self, member: Member, protocols: Protocols, timeouts: Timeouts) -> None:
+        """A rejoin may bring other protocols and timeouts. Kafka: ClassicGroup.updateMember."""
         self._count_supporters(member.protocols, -1)
         self._count_supporters(protocols, 1)
         member.protocols = protocols
@@ -194,6 +210,7 @@ class Group:
         return member
 
     def check_generation(self, generation_id: int) -> None:
+        """A request of another generation is of no more use. Raises KafkaError. Rule 3.5."""
         if generation_id != self.generation_id:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
@@ -212,6 +229,7 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
+        """The longest of the members' (KIP-62). Kafka: ClassicGroup.rebalanceTimeoutMs."""
         return max(0, max((member.rebalance_timeout_ms for member in self.members.values()), default=0))
 
     def assignments(self) -> dict[str, bytes]:
@@ -323,9 +341,14 @@ class Group:
         return Record(GroupMetadataKey(group=self.group_id), value)
 
     def tombstone(self) -> Record:
+        """The record that ends the group in the log."""
         return Record(GroupMetadataKey(group=self.group_id), None)
 
     def members_for_leader(self) -> list[JoinGroupResponseMember]:
+        """The members with their metadata, by which the leader assigns.
+
+        Kafka: ClassicGroup.currentClassicGroupMembers.
+        """
         return [
             JoinGroupResponseMember(
                 member_id=member.member_id,
@@ -344,6 +367,7 @@ def _tie_break(name: str) -> int:
 
 
 def protocols_of(request: JoinGroupRequest) -> Protocols:
+    """The protocols of a JoinGroup, in the order of preference."""
     return [(protocol.name, protocol.metadata) for protocol in request.protocols]
 
 

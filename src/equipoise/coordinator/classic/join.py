@@ -56,6 +56,7 @@ class Joining:
         return self.known(group, named)
 
     def refuse(self, error: ErrorCode, member_id: str) -> None:
+        """Answers with an error; nothing has changed."""
         self.step.reply(self.caller, join_error(self.caller, error, member_id))
 
     def create_group(self) -> Group:

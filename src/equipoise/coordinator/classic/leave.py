@@ -33,6 +33,7 @@ def leave_group(shard: Shard, request: LeaveGroupRequest, caller: Caller, step: 
 
 
 def leave_error(error: ErrorCode) -> LeaveGroupResponse:
+    """An error of the whole request."""
     return LeaveGroupResponse(error_code=error)
 
 

@@ -36,6 +36,7 @@ class Rebalancer:
         self._timers = shard.timers
 
     def _transition(self, group: Group, target: State, step: Step, cause: Cause | None = None) -> None:
+        """Changes the state and notes it. Rule 1.2. Kafka: ClassicGroup.transitionTo."""
         origin = group.state
         group.transition(target, self._shard.wall_time(step.now))
         step.note(StateChanged(group.group_id, step.now, origin, target, group.generation_id, cause))
@@ -105,11 +106,16 @@ class Rebalancer:
         self._timers.arm(member.timer, now + member.session_timeout_ms)
 
     def arm_session(self, member: Member, now: int) -> None:
+        """A full session from now on. Rule 2.11."""
         self._timers.arm(member.timer, now + member.session_timeout_ms)
 
     # -- parked requests
 
     def park_join(self, group: Group, member: Member, caller: Caller, step: Step) -> None:
+        """A JoinGroup waits for the end of the join phase; its client will send no more heartbeats.
+
+        Rules 2.7 and 7.5.
+        """
         member.last_seen = step.now
         self.release_heartbeat(group, member, REBALANCE, step)
         self.release_join(group, member, SENT_AGAIN, step)
@@ -122,6 +128,10 @@ class Rebalancer:
         self.release_heartbeat(group, member, release, step)
 
     def release_join(self, group: Group, member: Member, release: Release, step: Step) -> bool:
+        """Answers a parked JoinGroup: with the generation, or with an error. Whether there was one.
+
+        Kafka: ClassicGroup.completeJoinFuture.
+        """
         caller = group.parked.joins.pop(member.member_id, None)
         if caller is None:
             return False
@@ -132,6 +142,10 @@ class Rebalancer:
         return True
 
     def release_sync(self, group: Group, member: Member, release: Release, step: Step) -> bool:
+        """Answers a parked SyncGroup: with the assignment, or with an error. Whether there was one.
+
+        Kafka: ClassicGroup.completeSyncFuture.
+        """
         caller = group.parked.syncs.pop(member.member_id, None)
         if caller is None:
             return False
@@ -139,6 +153,7 @@ class Rebalancer:
         return True
 
     def release_heartbeat(self, group: Group, member: Member, release: Release, step: Step) -> None:
+        """Answers a held heartbeat. Rule 7.3."""
         caller = group.parked.heartbeats.pop(member.member_id, None)
         if caller is not None:
             self._timers.cancel(member.hold_timer)
@@ -258,6 +273,10 @@ class Rebalancer:
             group.leader = next((one for one in group.members if one in group.parked.joins), None)
 
     def _become_empty(self, group: Group, step: Step) -> None:
+        """Nobody has joined: the generation counts all the same, and is written. Rule 2.8.6.
+
+        Kafka: GroupMetadataManager.completeClassicGroupJoin.
+        """
         group.protocol_name = None
         self._transition(group, State.EMPTY, step)
         group.update_subscribed_topics()

@@ -12,6 +12,7 @@ _NULL_PROTOCOL_FROM = 7  # the version of JoinGroup that says "no protocol" with
 
 
 def join_error(caller: Caller, error: ErrorCode, member_id: str) -> JoinGroupResponse:
+    """A refused JoinGroup. Rule 2.12."""
     return JoinGroupResponse(error_code=error, protocol_name=_protocol_name(caller, None), member_id=member_id)
 
 
@@ -34,10 +35,12 @@ def _protocol_name(caller: Caller, name: str | None) -> str | None:
 
 
 def sync_error(error: ErrorCode) -> SyncGroupResponse:
+    """A refused SyncGroup."""
     return SyncGroupResponse(error_code=error)
 
 
 def synced(group: Group, member: Member) -> SyncGroupResponse:
+    """The member's part of the assignment."""
     return SyncGroupResponse(
         error_code=ErrorCode.NONE,
         protocol_type=group.protocol_type,

@@ -63,6 +63,10 @@ def commit_offsets(
 
 
 def offsets_committed(shard: Shard, outcome: OffsetsCommitted, error: ErrorCode, step: Step) -> None:
+    """The commit is durable and has taken effect, or has failed as a whole. Rule 4.1.
+
+    Kafka: GroupCoordinatorService.commitOffsets.
+    """
     request, too_large, caller = outcome
     shard.offsets.commit_ends(request.group_id)
     step.reply(caller, commit_response(request, write_error(error), too_large if error is ErrorCode.NONE else _NONE))
@@ -159,6 +163,7 @@ def _utf16_length(text: str) -> int:
 def commit_response(
     request: OffsetCommitRequest, error: ErrorCode, too_large: frozenset[tuple[str, int]] = _NONE
 ) -> OffsetCommitResponse:
+    """The same error for every partition, but for those whose metadata is too large. Rule 4.1."""
     topics = [
         OffsetCommitResponseTopic(
             name=topic.name,

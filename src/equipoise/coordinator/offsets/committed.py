@@ -10,6 +10,8 @@ from equipoise.wire.offsets_records import OffsetCommitKey, OffsetCommitValue, R
 
 
 class CommittedOffset(NamedTuple):
+    """One offset as its record has it."""
+
     offset: int
     leader_epoch: int
     metadata: str
@@ -26,14 +28,17 @@ class CommittedOffsets:
     _groups: dict[str, dict[str, dict[int, CommittedOffset]]] = field(default_factory=dict)
 
     def commit_begins(self, group_id: str) -> None:
+        """A commit is on its way to the log."""
         self.commits_under_way[group_id] = self.commits_under_way.get(group_id, 0) + 1
 
     def commit_ends(self, group_id: str) -> None:
+        """It is durable, or has failed."""
         left = self.commits_under_way.pop(group_id) - 1
         if left:
             self.commits_under_way[group_id] = left
 
     def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        """A durable record takes effect; None is a tombstone. Kafka: OffsetMetadataManager.replay."""
         if value is None:
             self._remove(key)
             return
@@ -61,21 +66,26 @@ class CommittedOffsets:
             self._groups.pop(key.group, None)
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        """The offset of a partition, if there is one."""
         return self._groups.get(group_id, {}).get(topic, {}).get(partition)
 
     def topics(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
+        """All offsets of a group, by topic and partition."""
         return self._groups.get(group_id, {})
 
     def of_group(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
+        """All offsets of a group."""
         for topic, partitions in self._groups.get(group_id, {}).items():
             for partition, committed in partitions.items():
                 yield topic, partition, committed
 
     def of_topic(self, topic: str) -> Iterator[tuple[str, int, CommittedOffset]]:
+        """All offsets for a topic, with their groups."""
         for group_id, topics in self._groups.items():
             for partition, committed in topics.get(topic, {}).items():
                 yield group_id, partition, committed
 
 
 def tombstone(group_id: str, topic: str, partition: int) -> Record:
+    """The record that takes an offset away."""
     return Record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
