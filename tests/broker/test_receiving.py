@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import struct
+import threading
+from collections.abc import Callable
 
 import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.net.connection import Connection
 from equipoise.broker.net.receiving import FREE_ROOM
+from equipoise.broker.net.turns import Turns
 from equipoise.wire.apis.headers import decode_response_header
 from equipoise.wire.apis.k00_produce import PartitionProduceResponse, ProduceResponse
 from equipoise.wire.apis.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -51,6 +54,30 @@ def test_a_buffer_grows_with_what_has_come(broker: Broker, connect: Connect) -> 
     client.send_bytes(LARGE[100_004:])
     assert produced(client).error_code == ErrorCode.NONE
     assert broker.call(lambda s: s.receiving.used) == 0
+
+
+def test_very_large_frames_are_read_in_turns(start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one turn of the loop libuv would read 32 MB of each connection, and others would wait for that."""
+    rests: list[int] = []
+    rest = Turns.rest
+
+    def noting(self: Turns, read_on: Callable[[], None]) -> None:
+        rests.append(self._read)
+        rest(self, read_on)
+
+    monkeypatch.setattr(Turns, "rest", noting)
+    broker = start({"message.max.bytes": 30_000_000})
+    clients = [connect(broker) for _ in range(6)]
+    create_topic(clients[0])
+    frame = request_frame(produce_request(batch_of(bytes(20_000_000))), BY_NAME)
+    senders = [threading.Thread(target=client.send_bytes, args=(frame,)) for client in clients]
+    for sender in senders:
+        sender.start()
+    assert sorted(produced(client).base_offset for client in clients) == [*range(6)]
+    for sender in senders:
+        sender.join()
+    assert rests, "none of them had to wait for its turn"
+    assert max(rests) < 12_000_000, "more was read in one turn"
 
 
 def produced(client: RawClient) -> PartitionProduceResponse:

@@ -121,6 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         self._write_paused = False
         self._read_paused = False
         self._is_starved = False  # the budget has no room for `_frame`
+        self._is_resting = False  # others are served before more of `_frame` is read
         self._is_queued = False  # its next turn is in `server.turns`
         self._is_turn = False  # this is it
         self._next_slice = 0.0  # after a long slice others go first until then
@@ -160,6 +161,8 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._filled += count
             self._make_room()
+            if self._frame is not None and self.server.turns.read(count):
+                self._rest()
         self.last_active = self._serve_backlog()
 
     def eof_received(self) -> bool:
@@ -225,6 +228,15 @@ class Connection(asyncio.BufferedProtocol):
                 return
             self._reserved += wanted
             self._room = room
+
+    def _rest(self) -> None:
+        self._is_resting = True
+        self._regulate_reading()
+        self.server.turns.rest(self._read_on)
+
+    def _read_on(self) -> None:
+        self._is_resting = False
+        self._regulate_reading()
 
     def feed(self) -> None:
         """The budget may have room again: reading goes on, and so does the time for the frame."""
@@ -312,7 +324,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _regulate_reading(self) -> None:
-        full = bool(self._backlog) or self._is_starved or self._is_full()
+        full = bool(self._backlog) or self._is_starved or self._is_resting or self._is_full()
         if full is self._read_paused or self._transport.is_closing():
             return
         self._read_paused = full

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SLICE_S = 0.005
 _BUSY_S = 0.02
+_READ_BYTES = 1 << 22  # of large frames in one turn of the loop: some milliseconds
+_READERS = 4  # connections that go on with their large frames in one turn: each may read a megabyte at once
 Asked = TypeVar("Asked")
 Row = TypeVar("Row")
 
@@ -29,6 +31,8 @@ class Turns:
         self._queue: deque[Callable[[], None]] = deque()
         self._is_scheduled = False
         self._spent = 0.0
+        self._read = 0
+        self._resting: deque[Callable[[], None]] = deque()
 
     def add(self, take_turn: Callable[[], None]) -> None:
         self._queue.append(take_turn)
@@ -49,12 +53,29 @@ class Turns:
 
     def spend(self, seconds: float) -> None:
         """What requests that were served when they were read have cost in this turn of the loop."""
-        if not self._spent:
+        if not self._spent and not self._read:
             self._loop.call_soon(self._begin_turn)
         self._spent += seconds
 
+    def read(self, size: int) -> bool:
+        """Counts what has come of a large frame. Whether that is enough for this turn of the loop: libuv reads a
+        connection up to 32 times in a turn, and would read 32 MB."""
+        if not self._spent and not self._read:
+            self._loop.call_soon(self._begin_turn)
+        self._read += size
+        return self._read >= _READ_BYTES
+
+    def rest(self, read_on: Callable[[], None]) -> None:
+        """For a connection that is not read from until its turn comes."""
+        self._resting.append(read_on)
+
     def _begin_turn(self) -> None:
-        self._spent = 0.0
+        self._spent, self._read = 0.0, 0
+        for _ in range(min(len(self._resting), _READERS)):
+            self._resting.popleft()()
+        if self._resting:
+            self._read = _READ_BYTES  # new ones stand behind those that wait
+            self._loop.call_soon(self._begin_turn)
 
     @property
     def is_busy(self) -> bool:
