@@ -25,19 +25,8 @@ from collections.abc import Mapping
 
 from equipoise.member.partitions import TopicPartition, listed
 from equipoise.zookeeper.config import ZooKeeperConsumerConfig
-from equipoise.zookeeper.protocol.actions import (
-    BeforeReleasingPartitions,
-    BeforeStartingFetchers,
-    CommitToKafka,
-    ConnectFetchers,
-    Consumed,
-    Event,
-    Log,
-    Notify,
-    Sleep,
-    UpdateFetcher,
-    WatchBrokers,
-)
+from equipoise.zookeeper.protocol import actions
+from equipoise.zookeeper.protocol.actions import Event
 from equipoise.zookeeper.protocol.assignment import Decision, share_of
 from equipoise.zookeeper.protocol.layout import Registration
 from equipoise.zookeeper.protocol.nodes import Create, Delete, GetData
@@ -74,9 +63,9 @@ class FaithfulPolicy(RebalancePolicy):
 
     def failed(self, error: Exception, undone: set[Event]) -> Steps[None]:
         """It is told, and that is all: nothing is read until something else happens."""
-        yield from Log(f"{self.consumer_id}: {error}")
+        yield from actions.Log(f"{self.consumer_id}: {error}")
         for event in undone:
-            yield from Notify(event)
+            yield from actions.Notify(event)
 
     # -- the rebalance
 
@@ -88,7 +77,7 @@ class FaithfulPolicy(RebalancePolicy):
             if self.is_closing or (yield from self.attempt()):
                 return
             yield from self.close_fetchers()
-            yield from Sleep(self.config.rebalance_backoff_ms)
+            yield from actions.Sleep(self.config.rebalance_backoff_ms)
         if not self.is_closing:
             raise self.rebalance_failed()
 
@@ -100,24 +89,24 @@ class FaithfulPolicy(RebalancePolicy):
         brokers = yield from self.group.brokers()
         yield from self.group.members([self.consumer_id])  # missing: the attempt fails, and nothing is given up
         if not brokers:
-            yield from WatchBrokers()  # only if there were none once; from then on for ever
+            yield from actions.WatchBrokers()  # only if there were none once; from then on for ever
             return True
         yield from self.close_fetchers()
-        yield from BeforeReleasingPartitions(frozenset(self.topic_registry))
+        yield from actions.BeforeReleasingPartitions(frozenset(self.topic_registry))
         yield from self.release_partition_ownership()
-        yield from ConnectFetchers(brokers)
+        yield from actions.ConnectFetchers(brokers)
         context = yield from self.group.context(self.config.exclude_internal_topics)
         plan = self.decide(context, self.threads())
         offsets = yield from self.fetch_offsets(plan.claim)
         if not (yield from self.reflect_partition_ownership_decision(plan.claim)):
             return False
         self.topic_registry = dict(self.add_partition_topic_info(plan.claim, offsets))
-        yield from BeforeStartingFetchers(self.consumer_id, plan.decision)
-        yield from UpdateFetcher(self.topic_registry)
+        yield from actions.BeforeStartingFetchers(self.consumer_id, plan.decision)
+        yield from actions.UpdateFetcher(self.topic_registry)
         return True
 
     def close_fetchers(self) -> Steps[None]:
-        yield from UpdateFetcher()
+        yield from actions.UpdateFetcher()
         if self.config.auto_commit_enable:
             yield from self.commit_offsets()
 
@@ -138,7 +127,7 @@ class FaithfulPolicy(RebalancePolicy):
         for partition in made:
             yield from Delete(self.group.paths.owner(partition))
         others = listed(share.keys() - set(made))
-        yield from Log(f"{self.consumer_id}: others own {others}", is_warning=False)
+        yield from actions.Log(f"{self.consumer_id}: others own {others}", is_warning=False)
         return False
 
     def _create_owner(self, partition: TopicPartition, thread: str) -> Steps[bool]:
@@ -153,9 +142,9 @@ class FaithfulPolicy(RebalancePolicy):
 
     def commit_offsets(self) -> Steps[None]:
         """Nobody looks whether they are still owned, and no lock is taken."""
-        offsets = yield from Consumed(list(self.topic_registry.values()))
+        offsets = yield from actions.Consumed(list(self.topic_registry.values()))
         if self.config.in_kafka:
-            yield from CommitToKafka(offsets)
+            yield from actions.CommitToKafka(offsets)
         if not self.config.in_zookeeper:
             return
         for partition, offset in offsets.items():

@@ -22,27 +22,8 @@ from equipoise.member.partitions import TopicPartition, listed
 from equipoise.wire.errors import EquipoiseError
 from equipoise.wire.text import printable
 from equipoise.zookeeper.config import ZooKeeperConsumerConfig
-from equipoise.zookeeper.protocol.actions import (
-    Abandon,
-    AwaitQuiet,
-    AwaitRelease,
-    BeforeReleasingPartitions,
-    BeforeStartingFetchers,
-    CommitToKafka,
-    ConnectFetchers,
-    Consumed,
-    Event,
-    IsPending,
-    Jitter,
-    Log,
-    Notify,
-    Now,
-    OpenGate,
-    ReachesBrokers,
-    UniqueName,
-    UpdateFetcher,
-    WatchBrokers,
-)
+from equipoise.zookeeper.protocol import actions
+from equipoise.zookeeper.protocol.actions import Event
 from equipoise.zookeeper.protocol.assignment import Decision, Members, Strategy, share_of
 from equipoise.zookeeper.protocol.errors import InconsistentStrategyError, NotRegisteredError, OwnershipLostError
 from equipoise.zookeeper.protocol.fencing import FencedNodes
@@ -118,7 +99,7 @@ class SafePolicy(RebalancePolicy):
 
     def new_consumer_id(self) -> Steps[str]:
         """Never the same twice: a node of an old session can be told from one of the new."""
-        given, unique = self.config.consumer_id, (yield from UniqueName())
+        given, unique = self.config.consumer_id, (yield from actions.UniqueName())
         return f"{self.config.group_id}_{f'{given}-{unique[-8:]}' if given else unique}"
 
     def join(self) -> Steps[None]:
@@ -146,15 +127,15 @@ class SafePolicy(RebalancePolicy):
 
     def _handle_new_session(self, interruptions: int) -> Steps[None]:
         if (yield from self._holds_everything()):
-            yield from OpenGate(interruptions)
-            yield from Notify(Event.TOPICS)  # whatever was left undone meanwhile
-            yield from Notify(Event.REBALANCE)
+            yield from actions.OpenGate(interruptions)
+            yield from actions.Notify(Event.TOPICS)  # whatever was left undone meanwhile
+            yield from actions.Notify(Event.REBALANCE)
             return
         yield from self._reset_state()
         yield from self.group.unregister(self.consumer_id)  # if it is this session's after all, nobody may count it
         self.consumer_id = yield from self.new_consumer_id()
         yield from self.register_consumer_in_zk()
-        yield from OpenGate(interruptions)
+        yield from actions.OpenGate(interruptions)
         yield from self.synced_rebalance()
 
     def _holds_everything(self) -> Steps[bool]:
@@ -166,7 +147,7 @@ class SafePolicy(RebalancePolicy):
 
     def _reset_state(self) -> Steps[None]:
         """All is lost: nothing is committed, since others may have read on."""
-        yield from UpdateFetcher()
+        yield from actions.UpdateFetcher()
         self._doubtful |= self.topic_registry.keys()
         self.topic_registry = {}
         self._unreleased = {}
@@ -175,7 +156,7 @@ class SafePolicy(RebalancePolicy):
     # -- the executor
 
     def handle(self, events: set[Event]) -> Steps[None]:
-        now = yield from Now()
+        now = yield from actions.Now()
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
             events.add(Event.SESSION)
@@ -194,11 +175,11 @@ class SafePolicy(RebalancePolicy):
 
     def failed(self, error: Exception, undone: set[Event]) -> Steps[None]:
         """Everything is looked at again, soon. A consumer that does not fit leaves, and the application hears why."""
-        yield from Log(f"{self.consumer_id}: {error}")
+        yield from actions.Log(f"{self.consumer_id}: {error}")
         if isinstance(error, InconsistentStrategyError):
-            yield from Abandon(error)
+            yield from actions.Abandon(error)
             return
-        again = (yield from Now()) + (yield from Jitter(self.config.rebalance_backoff_ms))
+        again = (yield from actions.Now()) + (yield from actions.Jitter(self.config.rebalance_backoff_ms))
         self._retry_at = min(again, self._retry_at or again)  # failures that follow each other do not put it off
 
     # -- the rebalance
@@ -208,23 +189,23 @@ class SafePolicy(RebalancePolicy):
 
     def _synced_rebalance(self) -> Steps[None]:
         yield from self._settle()
-        deadline = (yield from Now()) + self.config.patience_ms
+        deadline = (yield from actions.Now()) + self.config.patience_ms
         last = self.attempts + self.config.rebalance_max_retries
         while not self.is_closing:
             self._blocker = ""
-            if (yield from self.attempt()) or (yield from IsPending(Event.SESSION)):
+            if (yield from self.attempt()) or (yield from actions.IsPending(Event.SESSION)):
                 return
-            if self.attempts >= last and (yield from Now()) >= deadline:  # changes may have made them many
+            if self.attempts >= last and (yield from actions.Now()) >= deadline:  # changes may have made them many
                 raise self.rebalance_failed()
-            pause = yield from Jitter(self.config.rebalance_backoff_ms)
-            yield from AwaitRelease(self._blocker, pause)
+            pause = yield from actions.Jitter(self.config.rebalance_backoff_ms)
+            yield from actions.AwaitRelease(self._blocker, pause)
 
     def _settle(self) -> Steps[None]:
         """One rebalance for changes that come together."""
         quiet = self.config.rebalance_settle_ms
-        limit = (yield from Now()) + _SETTLES * quiet
-        while quiet and not self.is_closing and not (yield from AwaitQuiet(quiet)):
-            if (yield from Now()) >= limit:
+        limit = (yield from actions.Now()) + _SETTLES * quiet
+        while quiet and not self.is_closing and not (yield from actions.AwaitQuiet(quiet)):
+            if (yield from actions.Now()) >= limit:
                 return
 
     def forgives(self, error: Exception) -> bool:
@@ -234,21 +215,23 @@ class SafePolicy(RebalancePolicy):
     def rebalance(self) -> Steps[bool]:
         brokers = yield from self.group.brokers()
         if not brokers:
-            yield from WatchBrokers()
+            yield from actions.WatchBrokers()
             return True
         yield from self._clear_doubtful()
         self._context = context = yield from self._read_context()
         if self.consumer_id not in context.members:
-            yield from Notify(Event.SESSION)  # a lost session, or somebody has deleted the node: all is looked at
+            yield from actions.Notify(
+                Event.SESSION
+            )  # a lost session, or somebody has deleted the node: all is looked at
             return False
-        plan = self.decide(context, self.threads(), stays=(yield from ReachesBrokers(brokers)))
+        plan = self.decide(context, self.threads(), stays=(yield from actions.ReachesBrokers(brokers)))
         yield from self._tell_differing(context)
         yield from self._release(plan.release)
-        yield from ConnectFetchers(brokers)
+        yield from actions.ConnectFetchers(brokers)
         if plan.claim and not (yield from self._claim(plan.claim)):
             return False
-        yield from BeforeStartingFetchers(self.consumer_id, plan.decision)
-        yield from UpdateFetcher(self.topic_registry)
+        yield from actions.BeforeStartingFetchers(self.consumer_id, plan.decision)
+        yield from actions.UpdateFetcher(self.topic_registry)
         return True
 
     def _read_context(self) -> Steps[AssignmentContext]:
@@ -260,7 +243,7 @@ class SafePolicy(RebalancePolicy):
     def _tell_differing(self, context: AssignmentContext) -> Steps[None]:
         if differing := self._differing(context):
             names = printable(", ".join(sorted(differing)))
-            yield from Log(f"group {self.config.group_id} does not count {names}: not of its strategy")
+            yield from actions.Log(f"group {self.config.group_id} does not count {names}: not of its strategy")
 
     # -- giving up
 
@@ -268,10 +251,10 @@ class SafePolicy(RebalancePolicy):
         given = {key: info for key, info in self.topic_registry.items() if key in partitions}
         if given:
             keep = {key: info for key, info in self.topic_registry.items() if key not in given}
-            yield from UpdateFetcher(keep)
+            yield from actions.UpdateFetcher(keep)
             self._unreleased |= given
             self.topic_registry = keep
-            yield from BeforeReleasingPartitions(frozenset(given))
+            yield from actions.BeforeReleasingPartitions(frozenset(given))
         if self._unreleased:
             yield from self.release_partition_ownership()
 
@@ -280,7 +263,7 @@ class SafePolicy(RebalancePolicy):
         infos = list(self._unreleased.values())
         offsets: Offsets = {}
         if self.config.auto_commit_enable:
-            consumed = yield from Consumed([info for info in infos if self._exists(info.partition)])
+            consumed = yield from actions.Consumed([info for info in infos if self._exists(info.partition)])
             offsets = dict(consumed)
         lost: set[TopicPartition] = set()
         if self.config.in_kafka:
@@ -291,7 +274,7 @@ class SafePolicy(RebalancePolicy):
         for info in infos:
             self.checkpointed.pop(info.partition, None)
         if lost:
-            yield from Log(f"{self.consumer_id} no longer owned {listed(lost)}, and wrote no offsets")
+            yield from actions.Log(f"{self.consumer_id} no longer owned {listed(lost)}, and wrote no offsets")
 
     def _exists(self, partition: TopicPartition) -> bool:
         """Kafka takes no offsets of a topic that was deleted."""
@@ -330,10 +313,10 @@ class SafePolicy(RebalancePolicy):
     def _commit_offsets(self) -> Steps[None]:
         if not self.gate.is_open:
             raise OwnershipLostError(f"{self.consumer_id} has no session at the moment: nothing was committed")
-        offsets = yield from Consumed(list(self.topic_registry.values()))
+        offsets = yield from actions.Consumed(list(self.topic_registry.values()))
         lost = yield from self._commit([self.topic_registry[partition] for partition in offsets], offsets)
         if lost:
-            yield from Notify(Event.REBALANCE)
+            yield from actions.Notify(Event.REBALANCE)
             raise OwnershipLostError(f"{self.consumer_id} no longer owns {listed(lost)}: others have taken them over")
 
     def _commit(self, infos: Sequence[PartitionTopicInfo], offsets: Offsets) -> Steps[set[TopicPartition]]:
@@ -350,7 +333,7 @@ class SafePolicy(RebalancePolicy):
         else:
             lost = set(offsets) - (yield from self._fenced.held(infos))
         if self.config.in_kafka:
-            yield from CommitToKafka({key: offset for key, offset in offsets.items() if key not in lost})
+            yield from actions.CommitToKafka({key: offset for key, offset in offsets.items() if key not in lost})
         return lost
 
     def _write(
@@ -369,15 +352,17 @@ class SafePolicy(RebalancePolicy):
         context = yield from self.group.context(self.config.exclude_internal_topics, self._members)
         unowned = yield from self.group.unowned(context.partitions)
         if unowned & self.topic_registry.keys():
-            yield from Notify(Event.SESSION)  # somebody has deleted nodes of this consumer: all it holds is looked at
-        now = yield from Now()
+            yield from actions.Notify(
+                Event.SESSION
+            )  # somebody has deleted nodes of this consumer: all it holds is looked at
+        now = yield from actions.Now()
         self._unowned_since = {partition: self._unowned_since.get(partition, now) for partition in unowned}
         patience = self.config.patience_ms
         self.orphans = frozenset(one for one, since in self._unowned_since.items() if now - since >= patience)
         if self.orphans:
             group = self.config.group_id
-            yield from Log(
+            yield from actions.Log(
                 f"group {group}: nobody owns {listed(self.orphans)}, for {patience / 1000:g} s at least; "
                 f"see `equipoise zookeeper explain {group}`"
             )
-            yield from Notify(Event.REBALANCE)
+            yield from actions.Notify(Event.REBALANCE)
