@@ -148,6 +148,19 @@ def test_in_safe_mode_a_commit_without_a_connection_is_an_error() -> None:
     assert isinstance(one.errors[0], OwnershipLostError)
 
 
+@both
+def test_a_late_commit(mode: str) -> None:
+    """The partition is another's by now, and its epoch has moved on."""
+    world, one = alone(mode, 1)
+    world.produce(5)
+    world.read(5)
+    world.tree.set(world.paths.epoch(ORDERS_0), b"somebody")
+    one.commit()
+    world.run(100)
+    assert world.offset(ORDERS_0) == (5 if mode == "faithful" else None)
+    assert [type(error) for error in one.errors] == ([] if mode == "faithful" else [OwnershipLostError])
+
+
 def test_forgotten_nodes() -> None:
     """After a lost session the registry is emptied, and what is fetched goes on being handed out."""
     world, one = alone("faithful", 1)
