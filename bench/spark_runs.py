@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from equipoise.client import Admin
-from equipoise.spark.pipeline.starting import spark_session
+from equipoise.spark.pipeline.spark_session import SparkApplication, spark_session
 from equipoise.spark.sink.options import SinkOptions
 from equipoise.spark.sink.writing import write
 from equipoise.wire.errors import EquipoiseError
@@ -52,7 +52,8 @@ def session(connector: list[Path]) -> Iterator[Any]:
             "spark.sql.warehouse.dir": scratch,
             "spark.sql.streaming.numRecentProgressUpdates": "200",
         }
-        with spark_session("python -m bench spark", "local[2]", settings, log.debug) as running:
+        application = SparkApplication(name="python -m bench spark", master="local[2]", settings=settings)
+        with spark_session(application, log.debug) as running:
             yield running
 
 

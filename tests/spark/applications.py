@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from equipoise.spark.source.offsets import INITIAL, SourceOffset
+from equipoise.spark.source.source_offset import INITIAL, SourceOffset
 from tests.spark.streams import PATIENCE_S, Place, committed, until
 
 ROOT = Path(__file__).parents[2]

@@ -13,9 +13,9 @@ from concurrent.futures import Future
 from typing import Any
 
 from equipoise.spark.options import SourceOptions
-from equipoise.spark.source.offsets import INITIAL, SourceOffset
-from equipoise.spark.source.progress import Progress
-from equipoise.spark.source.session import Session
+from equipoise.spark.source.batch_planner import BatchPlanner
+from equipoise.spark.source.offset_reader import OffsetReader
+from equipoise.spark.source.source_offset import INITIAL, SourceOffset
 
 Range = tuple[str, int, int, int]
 PATIENCE_S = 120.0
@@ -39,11 +39,11 @@ class Engine:
         self.log: list[str] = [] if checkpoint is None else checkpoint.log
         self.commits = 0 if checkpoint is None else checkpoint.commits
         self.read: list[Range] = []  # by batches of this run
-        self.session = Session(self.options.consumer)
-        self.progress = self.session.run(self._begin(), "the start")
+        self.reader = OffsetReader(self.options.consumer)
+        self.planner = self.reader.run(self._begin(), "the start")
 
-    async def _begin(self) -> Progress:
-        return Progress(self.session, self.options)
+    async def _begin(self) -> BatchPlanner:
+        return BatchPlanner(self.reader, self.options)
 
     @property
     def start(self) -> SourceOffset:
@@ -52,7 +52,9 @@ class Engine:
     def plan(self) -> bool:
         """Up to the write-ahead log: whether there is a batch."""
         assert self.commits == len(self.log), "the last batch is not finished"
-        end = self.session.run(self.progress.next(self.start, self.options.max_offsets_per_trigger), "the next batch")
+        end = self.reader.run(
+            self.planner.latest_offset(self.start, self.options.max_offsets_per_trigger), "the next batch"
+        )
         if end is not None:
             self.log.append(json.dumps(end.json()))
         return end is not None
@@ -69,24 +71,29 @@ class Engine:
         return self.run() if self.plan() else []
 
     def stop(self) -> None:
-        self.session.run(self.progress.close(), "the end")
-        self.session.close()
+        self.reader.run(self.planner.close(), "the end")
+        self.reader.close()
 
     def kill(self, planning: Future[bool] | None = None) -> None:
         """Without a word to anybody, as SIGKILL would, and with it a plan that is being made in another thread."""
-        self.session.thread.run(_cancel_all())
+        self.reader.thread.run(_cancel_all())
         while planning is not None and not planning.done():
-            self.session.thread.run(_cancel_all())
-        self.session.close()
+            self.reader.thread.run(_cancel_all())
+        self.reader.close()
 
     def pause(self, seconds: float) -> None:
         """The process stands still, but for the thread of the engine: no heartbeats."""
-        self.session.thread.loop.call_soon_threadsafe(time.sleep, seconds)
+        self.reader.thread.loop.call_soon_threadsafe(time.sleep, seconds)
 
     @property
     def group(self) -> Any:
-        parts: Any = self.progress.parts
-        return parts._group
+        partitions: Any = self.planner.partitions
+        return partitions._group
+
+    @property
+    def offset_commits(self) -> Any:
+        partitions: Any = self.planner.partitions
+        return partitions._commits
 
     @property
     def owned(self) -> set[int]:

@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 
 from equipoise.client import Admin, Consumer
 from equipoise.member import Callback, Kind
-from equipoise.spark.source.offsets import INITIAL, SourceOffset
+from equipoise.spark.source.source_offset import INITIAL, SourceOffset
 from equipoise.wire.errors import EquipoiseError
 from tests.client.writing import Reachable
 from tests.spark.engine import Engine, Range, until
@@ -60,13 +60,13 @@ class Query:
             self.run()
 
     def _watch(self, engine: Engine) -> None:
-        parts, group = engine.progress.parts, engine.group
-        follow, engine_goes = group._follow, parts.engine_goes
+        parts, group = engine.planner.partitions, engine.group
+        follow, poll_ends = group._follow, parts.poll_ends
 
         def goes(busy: Any) -> None:
             if busy:
-                self._last_planned = engine.progress._start.batch + 1
-            engine_goes(busy)
+                self._last_planned = engine.planner._start.batch + 1
+            poll_ends(busy)
 
         def followed(callback: Callback) -> None:
             if callback.kind is Kind.LOST:
@@ -75,7 +75,7 @@ class Query:
                 self._world.late_windows.append((self, self._last_planned, gone))
             follow(callback)
 
-        parts.engine_goes, group._follow = goes, followed  # type: ignore[method-assign]
+        parts.poll_ends, group._follow = goes, followed  # type: ignore[method-assign]
 
     # -- what the engine does
 
@@ -99,7 +99,7 @@ class Query:
 
     @property
     def _parts(self) -> Any:
-        return self._engine.progress.parts
+        return self._engine.planner.partitions
 
     @property
     def _engine(self) -> Engine:
@@ -251,7 +251,7 @@ class World:
     def _go_on(self) -> str | None:
         if not self._alive:
             return self._join()
-        query = self.random.choice(self._alive)
+        query = self.random.strategy(self._alive)
         return f"{query.name} {query.go_on()}"
 
     def _write(self) -> str:
@@ -277,7 +277,7 @@ class World:
         dead = [query for query in self._queries if query.engine is None]
         if not dead or len(self._alive) >= 3:
             return None
-        query = self.random.choice(dead)
+        query = self.random.strategy(dead)
         query.start()
         return f"{query.name} begins again"
 
@@ -290,14 +290,14 @@ class World:
     def _end(self, how: Callable[[Query], None], told: str) -> str | None:
         if not self._alive:
             return None
-        query = self.random.choice(self._alive)
+        query = self.random.strategy(self._alive)
         how(query)
         return f"{query.name} {told}"
 
     def _pause(self) -> str | None:
         if not self._alive:
             return None
-        query = self.random.choice(self._alive)
+        query = self.random.strategy(self._alive)
         assert query.engine is not None
         query.engine.pause(SESSION_MS / 1000 * 1.5)
         return f"{query.name} stands still"

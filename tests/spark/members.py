@@ -72,7 +72,7 @@ def share_of(*engines: Engine) -> None:
 @contextmanager
 def planning_held(engine: Engine) -> Iterator[tuple[Future[bool], threading.Event]]:
     """The query plans a batch on a thread, and has asked for the ends: it goes on when the event is set."""
-    ends, is_asked, may_go = engine.session.ends, threading.Event(), threading.Event()
+    ends, is_asked, may_go = engine.reader.ends, threading.Event(), threading.Event()
 
     async def slow(*given: Any) -> Any:
         found = await ends(*given)
@@ -81,7 +81,7 @@ def planning_held(engine: Engine) -> Iterator[tuple[Future[bool], threading.Even
             await asyncio.sleep(0.01)
         return found
 
-    engine.session.ends = slow  # type: ignore[method-assign]
+    engine.reader.ends = slow  # type: ignore[method-assign]
     with ThreadPoolExecutor(1) as pool:
         planning = pool.submit(engine.plan)
         try:

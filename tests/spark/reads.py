@@ -10,7 +10,7 @@ import pyarrow as pa
 from equipoise.spark.executor.reading import read
 from equipoise.spark.options import SourceOptions
 from equipoise.spark.schema import arrow_schema, columns_of, spark_schema
-from equipoise.spark.source.ranges import OffsetRange, ReadTask
+from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask
 
 COLUMNS = columns_of(spark_schema(include_headers=False))
 IN_VAIN = {"kafka__default__api__timeout__ms": "500"}  # for those who wait for what does not come

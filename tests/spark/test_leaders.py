@@ -12,7 +12,7 @@ from equipoise.client.net.api_versions import KafkaConnectionError
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.executor.leaders import Leaders
 from equipoise.spark.options import SourceOptions
-from equipoise.spark.source.ranges import OffsetRange
+from equipoise.spark.source.offset_ranges import OffsetRange
 from tests.client.fakes import RECORDS, TOPIC, FakeCluster
 from tests.spark.brokers import aside
 from tests.spark.engine import until

@@ -43,7 +43,7 @@ def refuse_commits(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[Any]
         refused.append(given)
         return KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "no")
 
-    monkeypatch.setattr(engine.group, "commit", commit)
+    monkeypatch.setattr(engine.offset_commits, "_commit", commit)
     return refused
 
 
@@ -70,19 +70,19 @@ def test_no_batch_is_planned_before_the_last_is_known_to_the_group(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a crash would repeat two of them."""
-    monkeypatch.setattr("equipoise.spark.source.progress._JOIN_SECONDS", 0.0)
+    monkeypatch.setattr("equipoise.spark.source.batch_planner._JOIN_SECONDS", 0.0)
     fill(broker)
     engine = Engine(broker.bootstrap_servers, **MEMBER)
     until("there is a batch", engine.batch)
     fill(broker)
-    commit, may_go = engine.group.commit, threading.Event()
+    commit, may_go = engine.offset_commits._commit, threading.Event()
 
     async def slow(given: Any) -> Any:
         while not may_go.is_set():
             await asyncio.sleep(0.01)
         return await commit(given)
 
-    monkeypatch.setattr(engine.group, "commit", slow)
+    monkeypatch.setattr(engine.offset_commits, "_commit", slow)
     assert not engine.plan()
     assert not engine.plan()
     may_go.set()
@@ -257,7 +257,7 @@ def test_a_static_member_is_back_before_the_others_notice(broker: Broker) -> Non
         lambda: [first.batch(), second.batch()],
     )
     first.plan()
-    owned, rebalances = first.owned, second.progress.parts.rebalances
+    owned, rebalances = first.owned, second.planner.partitions.rebalances
     first.stop()
     again = Engine(broker.bootstrap_servers, first, **static)
     until("it has its own again", lambda: again.owned == owned, again.batch)
@@ -267,7 +267,7 @@ def test_a_static_member_is_back_before_the_others_notice(broker: Broker) -> Non
         lambda: len(again.records()) + len(first.records()) + len(second.records()) == 80,
         lambda: [again.batch(), second.batch()],
     )
-    assert second.progress.parts.rebalances == rebalances
+    assert second.planner.partitions.rebalances == rebalances
     again.stop()
     second.stop()
 
@@ -286,7 +286,7 @@ def test_a_static_member_whose_place_is_taken_says_so(broker: Broker) -> None:
 
 
 def test_an_eager_group_with_a_plain_consumer(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("equipoise.spark.source.progress._JOIN_SECONDS", 0.0)  # both wait in this thread
+    monkeypatch.setattr("equipoise.spark.source.batch_planner._JOIN_SECONDS", 0.0)  # both wait in this thread
     fill(broker)
     eager = {**MEMBER, "kafka__partition__assignment__strategy": "range"}
     engine = Engine(broker.bootstrap_servers, **eager)
@@ -335,7 +335,7 @@ def test_topics_by_pattern_come_and_are_read_from_their_first_record(broker: Bro
     again.stop()
 
 
-def test_a_topic_made_anew(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_recreated(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     fill(broker)
     settings = {**MEMBER, "failOnDataLoss": "false"}
     first = Engine(broker.bootstrap_servers, **settings)

@@ -65,7 +65,7 @@ def test_a_partition_is_given_up_only_when_the_batch_that_holds_it_is_committed(
     first = Engine(broker.bootstrap_servers, **MEMBER)
     until("there is a batch", first.plan)  # and it stays under way
     second = Engine(broker.bootstrap_servers, **MEMBER)
-    parts = first.progress.parts
+    parts = first.planner.partitions
     until("the first is asked to give up", lambda: parts._group.is_giving_up, second.batch)  # type: ignore[union-attr]
     assert second.owned == set()
     first.run()
@@ -87,7 +87,7 @@ def test_partitions_that_stay_are_planned_while_others_are_wanted(broker: Broker
     first = Engine(broker.bootstrap_servers, **MEMBER)
     until("there is a batch", first.plan)
     second = Engine(broker.bootstrap_servers, **MEMBER)
-    parts = first.progress.parts
+    parts = first.planner.partitions
     until("the first is asked to give up", lambda: parts._group.is_giving_up, second.batch)  # type: ignore[union-attr]
     fill(broker)
     first.run()
@@ -173,7 +173,7 @@ def test_spark_that_does_not_call_loses_its_partitions_and_joins_again(broker: B
 def test_a_plain_consumer_in_the_same_group_shares_with_a_query(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("equipoise.spark.source.progress._JOIN_SECONDS", 0.0)  # both wait in this thread
+    monkeypatch.setattr("equipoise.spark.source.batch_planner._JOIN_SECONDS", 0.0)  # both wait in this thread
     fill(broker)
     engine = Engine(broker.bootstrap_servers, **MEMBER)
     until("it has all", lambda: len(engine.owned) == PARTITIONS, engine.batch)
@@ -201,7 +201,7 @@ def test_a_plain_consumer_in_the_same_group_shares_with_a_query(
 def test_available_now_ends_at_what_was_there(broker: Broker) -> None:
     fill(broker)
     engine = Engine(broker.bootstrap_servers, **MEMBER, maxOffsetsPerTrigger="16")
-    engine.session.run(engine.progress.set_goal(), "the goal")
+    engine.reader.run(engine.planner.prepare_for_available_now(), "the goal")
     fill(broker)
     batches = []
     while batch := engine.batch():

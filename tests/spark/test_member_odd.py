@@ -58,10 +58,10 @@ def with_two_topics(broker: Broker, mode: str, fail: str) -> Engine:
 def _quick_to_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits for a topic that is gone are tried again for a while, here not for long."""
     patience = {
-        "progress": ("_ABSENT_SECONDS", "_JOIN_SECONDS"),
-        "shared": ("_HAND_OVER_SECONDS", "_LAST_COMMIT_SECONDS"),
-        "whole": ("_LAST_COMMIT_SECONDS",),
-        "group": ("_LEAVE_SECONDS",),
+        "batch_planner": ("_ABSENT_SECONDS", "_JOIN_SECONDS"),
+        "group_partitions": ("_HAND_OVER_SECONDS", "_LAST_COMMIT_SECONDS"),
+        "all_partitions": ("_LAST_COMMIT_SECONDS",),
+        "group_member": ("_LEAVE_SECONDS",),
     }
     for module, names in patience.items():
         for name in names:
@@ -74,7 +74,7 @@ def test_a_topic_that_is_deleted_ends_the_query(broker: Broker, mode: str) -> No
     engine = with_two_topics(broker, mode, "true")
     with pytest.raises(UsageError, match=r"gone-0, gone-1 is not there any more.*set failOnDataLoss to false to go on"):
         until("it is noticed", lambda: False, engine.batch)
-    parts = engine.progress.parts
+    parts = engine.planner.partitions
     engine.stop()
     assert parts._commits is not None
     assert not parts._commits.under_way, "what can never be committed is not waited for"
@@ -90,7 +90,7 @@ def test_without_fail_on_data_loss_the_others_go_on(
         fill(broker)
         until("the others go on", lambda: len(engine.records()) == 100, engine.batch)
     assert "gone-0, gone-1 is not there any more: what was not read yet is lost" in caplog.text
-    assert {one.topic for one in engine.progress.ends} == {"t"}
+    assert {one.topic for one in engine.planner.ends} == {"t"}
     with Admin(broker.bootstrap_servers) as admin:
         admin.create_topic("gone", 2)
     produce(broker, "gone", 4, partitions=2)
@@ -243,10 +243,10 @@ def test_a_group_that_does_not_settle(broker: Broker, monkeypatch: pytest.Monkey
     engine = Engine(broker.bootstrap_servers, **MEMBER)
     until("it has begun", lambda: engine.commits and engine.owned, engine.batch)
     impatient = replace(engine.options.consumer, default_api_timeout_ms=1_000)
-    monkeypatch.setattr(engine.progress, "_options", replace(engine.options, consumer=impatient))
-    monkeypatch.setattr("equipoise.spark.source.shared.Shared.is_settled", False)
+    monkeypatch.setattr(engine.planner, "_options", replace(engine.options, consumer=impatient))
+    monkeypatch.setattr("equipoise.spark.source.group_partitions.GroupPartitions.is_settled", False)
     assert not engine.plan()
-    engine.session.run(engine.progress.set_goal(), "the goal")
+    engine.reader.run(engine.planner.prepare_for_available_now(), "the goal")
     with pytest.raises(KafkaError, match=r"group g has not said within 0.5 s what this query is to read"):
         engine.plan()
     engine.stop()
@@ -257,13 +257,13 @@ def test_a_broker_that_takes_its_time_has_lost_nothing(broker: Broker, monkeypat
     """An answer that is late is waited for, not asked for again and again."""
     fill(broker)
     engine = Engine(broker.bootstrap_servers, **MEMBER)
-    monkeypatch.setattr("equipoise.spark.source.progress._ABSENT_SECONDS", 0.1)
-    ends = engine.session.ends
+    monkeypatch.setattr("equipoise.spark.source.batch_planner._ABSENT_SECONDS", 0.1)
+    ends = engine.reader.ends
 
     async def slow(*given: Any) -> Any:
         await asyncio.sleep(0.5)
         return await ends(*given)
 
-    monkeypatch.setattr(engine.session, "ends", slow)
+    monkeypatch.setattr(engine.reader, "ends", slow)
     until("all is read", lambda: len(engine.records()) == 40, engine.batch)
     engine.stop()

@@ -9,7 +9,7 @@ import pytest
 
 from equipoise.client.consumer.config import EARLIEST, LATEST
 from equipoise.member.partitions import TopicPartition
-from equipoise.spark.options import GROUP, Choice, Place, SourceOptions
+from equipoise.spark.options import GROUP, ConsumerStrategy, OffsetRangeLimit, SourceOptions
 from equipoise.wire.errors import UsageError
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
@@ -45,20 +45,20 @@ def test_names_are_read_without_regard_to_case() -> None:
     given = {"KAFKA.Bootstrap.Servers": "127.0.0.1:9092", "SubScribe": "t", "FAILONDATALOSS": "False"}
     options = SourceOptions.parse(given, streaming=True)
     assert options.consumer.bootstrap_servers == "127.0.0.1:9092"
-    assert options.choice == Choice(topics=("t",))
+    assert options.strategy == ConsumerStrategy(topics=("t",))
     assert not options.fail_on_data_loss
 
 
 @pytest.mark.parametrize(
     ("given", "chosen"),
     [
-        ({"subscribe": " a, b,,a "}, Choice(topics=("a", "b"))),
-        ({"subscribePattern": "orders-.*"}, Choice(pattern="orders-.*")),
-        ({"assign": '{"t": [1, 0], "a": [3]}'}, Choice(partitions=(TopicPartition("a", 3), T0, T1))),
+        ({"subscribe": " a, b,,a "}, ConsumerStrategy(topics=("a", "b"))),
+        ({"subscribePattern": "orders-.*"}, ConsumerStrategy(pattern="orders-.*")),
+        ({"assign": '{"t": [1, 0], "a": [3]}'}, ConsumerStrategy(partitions=(TopicPartition("a", 3), T0, T1))),
     ],
 )
-def test_topics_are_chosen_in_one_of_three_ways(given: dict[str, str], chosen: Choice) -> None:
-    assert parse(**given).choice == chosen
+def test_topics_are_chosen_in_one_of_three_ways(given: dict[str, str], chosen: ConsumerStrategy) -> None:
+    assert parse(**given).strategy == chosen
 
 
 @pytest.mark.parametrize(
@@ -87,19 +87,19 @@ def test_no_choice_at_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "place"),
+    ("given", "limit"),
     [
-        ({"startingOffsets": "Earliest"}, Place(default=EARLIEST)),
-        ({"startingOffsets": '{"t": {"0": 5, "1": -2}}'}, Place(offsets={T0: 5, T1: EARLIEST})),
-        ({"startingTimestamp": "1000"}, Place(default=1000, is_time=True, option="startingTimestamp")),
+        ({"startingOffsets": "Earliest"}, OffsetRangeLimit(default=EARLIEST)),
+        ({"startingOffsets": '{"t": {"0": 5, "1": -2}}'}, OffsetRangeLimit(offsets={T0: 5, T1: EARLIEST})),
+        ({"startingTimestamp": "1000"}, OffsetRangeLimit(default=1000, is_time=True, option="startingTimestamp")),
         (
             {"startingOffsetsByTimestamp": '{"t": {"0": 7}}', "startingOffsetsByTimestampStrategy": "LATEST"},
-            Place(is_time=True, offsets={T0: 7}, later="latest", option="startingOffsetsByTimestamp"),
+            OffsetRangeLimit(is_time=True, offsets={T0: 7}, on_no_match="latest", option="startingOffsetsByTimestamp"),
         ),
     ],
 )
-def test_places_to_begin(given: dict[str, str], place: Place) -> None:
-    assert parse(**given).starting == place
+def test_places_to_begin(given: dict[str, str], limit: OffsetRangeLimit) -> None:
+    assert parse(**given).starting == limit
 
 
 def test_one_time_goes_before_times_and_these_before_offsets() -> None:
@@ -110,7 +110,9 @@ def test_one_time_goes_before_times_and_these_before_offsets() -> None:
 
 def test_places_to_end() -> None:
     assert parse(endingOffsets='{"t": {"0": -1}}').ending.offsets == {T0: LATEST}
-    assert parse(endingTimestamp="5").ending == Place(default=5, is_time=True, later="latest", option="endingTimestamp")
+    assert parse(endingTimestamp="5").ending == OffsetRangeLimit(
+        default=5, is_time=True, on_no_match="latest", option="endingTimestamp"
+    )
     assert parse(endingOffsetsByTimestamp='{"t": {"1": 3}}').ending.offsets == {T1: 3}
 
 
@@ -166,14 +168,14 @@ def test_where_the_group_stands() -> None:
 
 
 def test_offsets_name_every_partition_and_no_others() -> None:
-    place = parse(startingOffsets='{"t": {"0": 5, "1": 6}}').starting
-    place.check_names([T0, T1])
-    assert (place.at(T0), place.at(T1)) == (5, 6)
+    limit = parse(startingOffsets='{"t": {"0": 5, "1": 6}}').starting
+    limit.check_names([T0, T1])
+    assert (limit.at(T0), limit.at(T1)) == (5, 6)
     with pytest.raises(UsageError, match="startingOffsets leaves out u-0"):
-        place.check_names([T0, T1, TopicPartition("u", 0)])
+        limit.check_names([T0, T1, TopicPartition("u", 0)])
     with pytest.raises(UsageError, match="startingOffsets names t-1, which the query does not read"):
-        place.check_names([T0])
-    Place().check_names([T0])
+        limit.check_names([T0])
+    OffsetRangeLimit().check_names([T0])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JNetworkError
 from equipoise.java import java_home, version
 from equipoise.spark.pipeline.errors import PipelineError, explain, explained
 from equipoise.spark.pipeline.runner import _until_told
-from equipoise.spark.pipeline.starting import without_tracebacks
+from equipoise.spark.pipeline.spark_session import without_tracebacks
 from equipoise.wire.errors import EquipoiseError, UsageError
 
 
@@ -41,7 +41,7 @@ IN_A_SOURCE = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python
 Traceback (most recent call last):
   File "site-packages/pyspark/sql/streaming/python_streaming_source_runner.py", line 200, in main
     latest_offset_func(reader, infile, outfile)
-  File "equipoise/spark/source/session.py", line 90, in check_topics
+  File "equipoise/spark/source/offset_reader.py", line 90, in check_topics
     raise UsageError(
 equipoise.wire.errors.UsageError: topic 'orders' does not exist at 127.0.0.1:9092: create it, or check its name
  SQLSTATE: 38000"""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from equipoise.spark.pipeline.progress import Display, Figures
+from equipoise.spark.pipeline.progress import MemberProgress, ProgressTable
 
 
 def report(second: int, rows: int, latest: Any = None, **more: Any) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def latest(**more: Any) -> str:
 
 
 def test_each_report_counts_once() -> None:
-    figures = Figures("orders-0")
+    figures = MemberProgress("orders-0")
     first, second = report(1, 100, latest()), report(2, 50, latest(lag=0))
     figures.take([first], now=10.0)
     figures.take([first, second], now=11.0)
@@ -34,7 +34,7 @@ def test_each_report_counts_once() -> None:
 
 
 def test_rows_per_second_forget_what_is_old() -> None:
-    figures = Figures("orders-0")
+    figures = MemberProgress("orders-0")
     figures.take([report(1, 1000)], now=10.0)
     figures.take([], now=20.0)
     assert figures.rate(now=20.0) == 0
@@ -42,27 +42,27 @@ def test_rows_per_second_forget_what_is_old() -> None:
 
 
 def test_an_empty_batch_leaves_the_last_batch_time() -> None:
-    figures = Figures("orders-0")
+    figures = MemberProgress("orders-0")
     figures.take([report(1, 10), report(2, 0, batchDuration=1)], now=10.0)
     assert figures.batch_ms == 45
 
 
 def test_other_sources_say_less() -> None:
-    figures = Figures("rate-0")
+    figures = MemberProgress("rate-0")
     for offset in (None, "12", 12, "no JSON", {"orders": {"0": 5}}):
         figures.take([report(1, 10, offset)], now=10.0)
     assert figures.cells(10.0) == ["rate-0", "10", "-", "45 ms", "-", "-", "10"]
 
 
 def test_state_is_noticed() -> None:
-    figures = Figures("orders-0")
+    figures = MemberProgress("orders-0")
     figures.take([report(1, 10, stateOperators=[{"operatorName": "stateStoreSave"}])], now=10.0)
     assert figures.has_state
 
 
 def shown(console: Console, seconds: float) -> str:
-    figures = Figures("orders-0")
-    with Display(console, [figures]) as display:
+    figures = MemberProgress("orders-0")
+    with ProgressTable(console, [figures]) as display:
         begun = display._spoke
         figures.take([report(1, 12_345, latest())], now=begun)
         display.show(begun + seconds)

@@ -19,7 +19,7 @@ from equipoise.client.fetch import fetch_request
 from equipoise.client.fetch.completed_fetch import CompletedFetch
 from equipoise.spark.executor import decoding
 from equipoise.spark.executor.reading import read
-from equipoise.spark.source.ranges import OffsetRange
+from equipoise.spark.source.offset_ranges import OffsetRange
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import Codec
 from equipoise.wire.records.build import Record, build_batch

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from equipoise.client import Admin
-from equipoise.spark.source.ranges import OffsetRange
+from equipoise.spark.source.offset_ranges import OffsetRange
 from equipoise.wire.errors import KafkaError
 from equipoise.wire.records.batch import Codec
 from equipoise.wire.records.build import Record

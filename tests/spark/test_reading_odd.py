@@ -17,7 +17,7 @@ from equipoise.member.partitions import TopicPartition
 from equipoise.spark.executor import reading
 from equipoise.spark.executor.leaders import Leader
 from equipoise.spark.executor.reading import read
-from equipoise.spark.source.ranges import OffsetRange
+from equipoise.spark.source.offset_ranges import OffsetRange
 from equipoise.wire.apis.k01_fetch import (
     AbortedTransaction,
     FetchableTopicResponse,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.spark.pipeline import shipping
+from equipoise.spark.pipeline import py_files
 from equipoise.spark.settings import TUNED, share_python, tuned
 from tests.client.writing import produce
 from tests.spark.conftest import create
@@ -80,9 +80,9 @@ def test_modules_that_are_only_here_are_sent(tmp_path: Path, monkeypatch: pytest
     sent: list[list[str]] = []
     context = types.SimpleNamespace(addPyFile=lambda file: sent.append(zipfile.ZipFile(file).namelist()))
     session = types.SimpleNamespace(sparkContext=context)
-    with shipping.shipped(session, "sent_shop.deep.orders:totals"):
+    with py_files.with_py_files(session, "sent_shop.deep.orders:totals"):
         assert sent == [["sent_beside.py", "sent_shop/__init__.py", "sent_shop/deep/orders.py"]]
-    with shipping.shipped(session, "pytest.any:function"):  # installed: executors have their own
+    with py_files.with_py_files(session, "pytest.any:function"):  # installed: executors have their own
         assert len(sent) == 1
 
 

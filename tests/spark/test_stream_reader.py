@@ -15,9 +15,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from equipoise.broker import Broker
 from equipoise.client import Admin
 from equipoise.spark.options import SourceOptions
-from equipoise.spark.source.offsets import Json
-from equipoise.spark.source.ranges import OffsetRange
-from equipoise.spark.source.stream import StreamReader
+from equipoise.spark.source.offset_ranges import OffsetRange
+from equipoise.spark.source.source_offset import Json
+from equipoise.spark.source.stream_reader import StreamReader
 from equipoise.wire.errors import UsageError
 from tests.client.writing import produce
 
@@ -87,7 +87,7 @@ def test_it_opens_nothing_before_it_is_asked_and_travels_without_what_it_has_ope
     assert reader.reportLatestOffset() is None
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     travelled = pickle.loads(pickle.dumps(reader))
-    assert travelled._session is None
+    assert travelled._reader is None
     assert ranges(travelled, travelled.initialOffset(), end) == ranges(reader, reader.initialOffset(), end)
 
 

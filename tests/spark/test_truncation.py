@@ -10,7 +10,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.spark.source.ranges import OffsetRange
+from equipoise.spark.source.offset_ranges import OffsetRange
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from equipoise.wire.errors import KafkaError, UsageError
 from tests.client.fakes import RECORDS, TOPIC, FakeCluster
@@ -124,7 +124,7 @@ def test_a_batch_that_was_planned_before_an_election(fake: Electing, caplog: pyt
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_a_member_knows_a_topic_made_anew(fails: str) -> None:
+def test_a_member_knows_a_topic_recreated(fails: str) -> None:
     """Also where the group still has its old commits, as a broker may keep them."""
     with Broker({"group.initial.rebalance.delay.ms": 0}) as broker, Admin(broker.bootstrap_servers) as admin:
         admin.create_topic("t", 1)

@@ -157,7 +157,7 @@ def test_a_topic_that_has_grown_since_the_last_task(broker: Broker) -> None:
     assert [message.value() for message in read(broker, partitions=5)[4]] == [b"new"]
 
 
-def test_a_topic_that_was_made_anew_since_the_last_task(broker: Broker) -> None:
+def test_a_topic_that_was_recreated_since_the_last_task(broker: Broker) -> None:
     """The numbers of the producer go on, which the new topic has not seen the first of."""
     create(broker)
     write(batches(30), options(broker))

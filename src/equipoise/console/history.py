@@ -50,14 +50,15 @@ def history(
 
     try:
         from equipoise.spark.history.job import Request, run
+        from equipoise.spark.pipeline.spark_session import SparkApplication
     except ImportError as missing:
         raise UsageError(f"equipoise history needs {missing.name}: pip install 'equipoise[spark,plots]'") from None
     if find_spec("matplotlib") is None:  # it draws at the end, after minutes
         raise UsageError("equipoise history needs matplotlib: pip install 'equipoise[spark,plots]'")
-    spark = parse_settings(settings)
+    spark = SparkApplication(name="equipoise history", master=master, settings=parse_settings(settings))
     request = Request(bootstrap_servers=bootstrap_servers, group=group, since=parse_since(since, time.time()))
     with Console(stderr=True).status("") as status:
-        found = run(request, out, master, lambda what: status.update(Text(f"{what} ...")), spark)
+        found = run(request, out, spark, lambda what: status.update(Text(f"{what} ...")))
     _print(found, out)
 
 

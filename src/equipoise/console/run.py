@@ -86,7 +86,7 @@ def _create_topics(pipeline: Pipeline, brokers: str) -> None:
 
     needed = {pipeline.sink["topic"]} if "topic" in pipeline.sink else set()
     if pipeline.source_format == OURS:
-        needed |= set(SourceOptions.parse(pipeline.source_options, streaming=True).choice.topics)
+        needed |= set(SourceOptions.parse(pipeline.source_options, streaming=True).strategy.topics)
     with Admin(brokers) as admin:
         for topic in sorted(needed - {topic.name for topic in admin.topics()}):
             admin.create_topic(topic)

@@ -20,10 +20,10 @@ from equipoise.wire.errors import UsageError
 log = logging.getLogger(__name__)
 
 DOCUMENT = "docs/spark.md"
-GROUP = -3  # as the default of a Place: where the group stands
+GROUP = -3  # as the default of an OffsetRangeLimit: where the group stands
 KAFKA = "kafka."
 _WORDS = {"earliest": EARLIEST, "latest": LATEST, "group": GROUP}
-_CHOICES = "subscribe", "subscribePattern", "assign"
+_STRATEGIES = "subscribe", "subscribePattern", "assign"
 _BATCH_ONLY = "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"
 _STREAMING_ONLY = "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "group.mode"
 # What the official connector needs for its Java consumers; accepted, so that a job changes one word only.
@@ -35,7 +35,7 @@ WITHOUT_EFFECT = (
     "kafka.group.id",
 )
 SOURCE_OPTIONS = (
-    *_CHOICES,
+    *_STRATEGIES,
     "startingOffsets",
     "startingTimestamp",
     "startingOffsetsByTimestamp",
@@ -64,8 +64,8 @@ Given = dict[str, str]  # options by the names in SOURCE_OPTIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Which topics: exactly one of the three is given."""
+class ConsumerStrategy:
+    """Which topics, as the options subscribe, subscribePattern and assign say: exactly one of them is given."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -81,13 +81,13 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class OffsetRangeLimit:
     """Where to begin or end: all partitions at `default`, or each where `offsets` says."""
 
     default: int = EARLIEST  # EARLIEST, LATEST, GROUP; a timestamp in milliseconds if `is_time`
     is_time: bool = False
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)  # EARLIEST and LATEST too; or timestamps
-    later: str = "error"  # where no record is as young as the timestamp: "error", or "latest"
+    on_no_match: str = "error"  # where no record is as young as the timestamp: "error", or "latest"
     option: str = "startingOffsets"  # by which it was given, for messages
 
     def at(self, partition: TopicPartition) -> int:
@@ -112,9 +112,9 @@ class SourceOptions:
     """Made by `parse`, which checks them."""
 
     consumer: ConsumerConfig
-    choice: Choice
-    starting: Place
-    ending: Place
+    strategy: ConsumerStrategy
+    starting: OffsetRangeLimit
+    ending: OffsetRangeLimit
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
@@ -131,7 +131,7 @@ class SourceOptions:
         _check_kind_of_query(given, streaming)
         parsed = cls(
             consumer=_consumer(options, given.get("group.id")),
-            choice=_choice(given),
+            strategy=_strategy(given),
             starting=_starting(given, streaming),
             ending=_ending(given),
             max_offsets_per_trigger=_count(given, "maxOffsetsPerTrigger"),
@@ -149,11 +149,11 @@ class SourceOptions:
         least, most = self.min_offsets_per_trigger, self.max_offsets_per_trigger
         if least is not None and most is not None and least > most:
             raise UsageError(f"minOffsetsPerTrigger={least}: must not be above maxOffsetsPerTrigger, which is {most}")
-        for place in (self.starting, self.ending):
-            if place.default == GROUP and self.consumer.group_id is None:
-                raise UsageError(f"{place.option}=group needs the option group.id: which group?")
+        for limit in (self.starting, self.ending):
+            if limit.default == GROUP and self.consumer.group_id is None:
+                raise UsageError(f"{limit.option}=group needs the option group.id: which group?")
         _check_order(self.starting, self.ending)
-        if self.group_mode == "member" and self.choice.partitions:
+        if self.group_mode == "member" and self.strategy.partitions:
             raise UsageError("assign leaves nothing to share: use subscribe, or set group.mode to commit")
         return self
 
@@ -222,20 +222,20 @@ def _check_kind_of_query(given: Given, streaming: bool) -> None:
 # -- which topics
 
 
-def _choice(given: Given) -> Choice:
-    chosen = [name for name in _CHOICES if name in given]
+def _strategy(given: Given) -> ConsumerStrategy:
+    chosen = [name for name in _STRATEGIES if name in given]
     if len(chosen) != 1:
         found = f"{' and '.join(chosen)} are given" if chosen else "none is"
         raise UsageError(f"give exactly one of subscribe, subscribePattern and assign; {found}")
     text = given[chosen[0]]
     if chosen == ["assign"]:
-        return Choice(partitions=_assigned(text))
+        return ConsumerStrategy(partitions=_assigned(text))
     if chosen == ["subscribePattern"]:
-        return Choice(pattern=_pattern(text))
+        return ConsumerStrategy(pattern=_pattern(text))
     topics = dict.fromkeys(topic for part in text.split(",") if (topic := part.strip()))
     if not topics:
         raise UsageError("subscribe is empty: name one topic, or several with commas")
-    return Choice(topics=tuple(topics))
+    return ConsumerStrategy(topics=tuple(topics))
 
 
 def _pattern(text: str) -> str:
@@ -264,48 +264,52 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
 # -- where to begin and to end
 
 
-def _starting(given: Given, streaming: bool) -> Place:
+def _starting(given: Given, streaming: bool) -> OffsetRangeLimit:
     later = given.get("startingOffsetsByTimestampStrategy", "error").lower()
     if later not in ("error", "latest"):
         raise UsageError(f"startingOffsetsByTimestampStrategy={later}: must be error or latest")
-    place = _place(given, "starting", LATEST if streaming else EARLIEST, later)
-    if not streaming and not place.is_time and LATEST in (place.default, *place.offsets.values()):
+    limit = _range_limit(given, "starting", LATEST if streaming else EARLIEST, later)
+    if not streaming and not limit.is_time and LATEST in (limit.default, *limit.offsets.values()):
         raise UsageError(
-            f"{place.option}={given['startingOffsets']}: a batch query cannot begin at latest, there is nothing behind"
+            f"{limit.option}={given['startingOffsets']}: a batch query cannot begin at latest, there is nothing behind"
         )
-    return place
+    return limit
 
 
-def _ending(given: Given) -> Place:
-    place = _place(given, "ending", LATEST, "latest")
-    if not place.is_time and EARLIEST in (place.default, *place.offsets.values()):
+def _ending(given: Given) -> OffsetRangeLimit:
+    limit = _range_limit(given, "ending", LATEST, "latest")
+    if not limit.is_time and EARLIEST in (limit.default, *limit.offsets.values()):
         raise UsageError(
-            f"{place.option}={given['endingOffsets']}: a query cannot end at earliest, there is nothing before"
+            f"{limit.option}={given['endingOffsets']}: a query cannot end at earliest, there is nothing before"
         )
-    return place
+    return limit
 
 
-def _place(given: Given, side: str, default: int, later: str) -> Place:
+def _range_limit(given: Given, side: str, default: int, on_no_match: str) -> OffsetRangeLimit:
     """One timestamp for all goes before timestamps, and these before offsets, as in the official connector."""
     by_time, by_times, by_offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
     if by_time in given:
         timestamp = _number(by_time, given[by_time])
-        return Place(default=timestamp, is_time=True, later=later, option=by_time)
+        return OffsetRangeLimit(default=timestamp, is_time=True, on_no_match=on_no_match, option=by_time)
     if by_times in given:
         offsets = _per_partition(by_times, given[by_times], lowest=0)
-        return Place(default=default, is_time=True, offsets=offsets, later=later, option=by_times)
+        return OffsetRangeLimit(
+            default=default, is_time=True, offsets=offsets, on_no_match=on_no_match, option=by_times
+        )
     text = given.get(by_offsets, "")
     if text.startswith("{"):
         offsets = _per_partition(by_offsets, text, lowest=EARLIEST)
-        return Place(default=default, offsets=offsets, later=later, option=by_offsets)
+        return OffsetRangeLimit(default=default, offsets=offsets, on_no_match=on_no_match, option=by_offsets)
     if text and text.lower() not in _WORDS:
         raise UsageError(
             f'{by_offsets}={text}: must be earliest, latest, group or JSON such as {{"orders": {{"0": 5}}}}'
         )
-    return Place(default=_WORDS[text.lower()] if text else default, later=later, option=by_offsets)
+    return OffsetRangeLimit(
+        default=_WORDS[text.lower()] if text else default, on_no_match=on_no_match, option=by_offsets
+    )
 
 
-def _check_order(starting: Place, ending: Place) -> None:
+def _check_order(starting: OffsetRangeLimit, ending: OffsetRangeLimit) -> None:
     """Where both name an offset, or both a time, a query must not end before it begins."""
     if starting.is_time != ending.is_time:
         return

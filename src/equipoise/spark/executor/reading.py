@@ -30,7 +30,7 @@ from equipoise.client.net.pool import Address, Backoff
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.executor.decoding import Part, decode
 from equipoise.spark.executor.leaders import Leaders, leaders_of
-from equipoise.spark.source.ranges import OffsetRange, ReadTask
+from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask
 from equipoise.wire.apis.k01_fetch import FetchResponse, PartitionData
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, ProtocolError
 

@@ -15,23 +15,20 @@ def flapping(ownership: Sequence[Row]) -> list[Row]:
     spans: dict[tuple[str, str, int], list[Row]] = {}
     for row in sorted(ownership, key=lambda row: int(row["began"])):
         spans.setdefault((row["group"], row["topic"], row["partition"]), []).append(row)
-    return [_partition(*place, rows, hours) for place, rows in sorted(spans.items())]
+    return [_partition(rows, hours) for _, rows in sorted(spans.items())]
 
 
 def _end(ownership: Iterable[Row]) -> int:
     return max((row.get("ended") or row["began"] for row in ownership), default=0)
 
 
-def _partition(group: str, topic: str, partition: int, rows: Iterable[Row], hours: float) -> Row:
-    rows = list(rows)
+def _partition(rows: Sequence[Row], hours: float) -> Row:
     owners = _owners(rows)
     changes = max(0, len(owners) - 1)
     returns = sum(one == before for one, before in zip(owners[2:], owners, strict=False))
     dark = [row["ended"] - row["began"] for row in rows if _is_gap(row)]
     return {
-        "group": group,
-        "topic": topic,
-        "partition": partition,
+        **{name: rows[0][name] for name in ("group", "topic", "partition")},
         "changes": changes,
         "returns": returns,
         "gaps": len(dark),

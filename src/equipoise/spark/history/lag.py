@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from equipoise.client import Admin
 from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.member.partitions import TopicPartition
-from equipoise.spark.source.session import Session
+from equipoise.spark.source.offset_reader import OffsetReader
 
 TIMES = 120
 _MOST_QUESTIONS = 200_000  # partitions times times
@@ -86,22 +86,22 @@ def _committed(commits: DataFrame, first: int, width: float) -> dict[tuple[str, 
 
 def _log_ends(bootstrap_servers: str, used: set[TopicPartition], times: list[int]) -> LogEnds:
     """At all times, or at fewer where there are many partitions to ask for."""
-    session = Session(ConsumerConfig.parse({"bootstrap.servers": bootstrap_servers}))
+    reader = OffsetReader(ConsumerConfig.parse({"bootstrap.servers": bootstrap_servers}))
     try:
         partitions = _existing(bootstrap_servers, used)
-        first, now = session.earliest(partitions), session.latest(partitions)
+        first, now = reader.earliest(partitions), reader.latest(partitions)
         ends: LogEnds = {one: {TIMES - 1: now[one]} for one in partitions}
         every = max(1, -(-TIMES * len(partitions) // _MOST_QUESTIONS))
         for number in range(0, TIMES - 1, every):
             wanted = dict.fromkeys(partitions, times[number])
-            then = session.run(session.lookup.list_offsets(wanted), "the offsets by time")
+            then = reader.run(reader.lookup.list_offsets(wanted), "the offsets by time")
             for one in partitions:
                 end = now[one] if then[one].offset < 0 else then[one].offset
                 is_known = end > first[one] or first[one] == 0  # else: what was there then has been deleted
                 ends[one][number] = end if is_known else None
         return ends
     finally:
-        session.close()
+        reader.close()
 
 
 def _existing(bootstrap_servers: str, used: Iterable[TopicPartition]) -> list[TopicPartition]:

@@ -144,7 +144,7 @@ def rebalances_in_time(axes: Axes, groups: Sequence[Summary]) -> None:
     line = {one.group: place for place, one in enumerate(shown)}
     rows = _latest([row for one in shown for row in one.rebalances])
     timed = [row for row in rows if row["began"] is not None]
-    _spans(axes, timed, [line[row["group"]] for row in timed], 0.6, [_color(row) for row in timed], alpha=0.5)
+    _spans(axes, timed, [line[row["group"]] for row in timed], [_color(row) for row in timed], height=0.6, alpha=0.5)
     ends, places = [_days(row["ended"]) for row in rows], [line[row["group"]] for row in rows]
     axes.scatter(ends, places, c=[_color(row) for row in rows], s=14, marker="|", linewidths=1.6)
     _name_bars(axes, [one.group for one in shown])
@@ -156,7 +156,7 @@ def _color(row: Row) -> str:
 
 
 def _spans(
-    axes: Axes, rows: Sequence[Row], lines: Sequence[int], height: float, colors: Sequence[Any], alpha: float = 1
+    axes: Axes, rows: Sequence[Row], lines: Sequence[int], colors: Sequence[Any], *, height: float, alpha: float = 1
 ) -> None:
     """Bars from `began` to `ended`; what has not ended goes on to the end of all."""
     if not rows:
@@ -210,7 +210,8 @@ def ownership_in_time(axes: Axes, group: Summary) -> None:
     colors = _client_colors(group.ownership)
     drawn = _latest([row for row in group.ownership if (row["topic"], row["partition"]) in line and _is_drawn(row)])
     lines = [line[row["topic"], row["partition"]] for row in drawn]
-    _spans(axes, drawn, lines, 0.8, [colors[_client(row)] if row["member_id"] else _GAP for row in drawn])
+    drawn_in = [colors[_client(row)] if row["member_id"] else _GAP for row in drawn]
+    _spans(axes, drawn, lines, drawn_in, height=0.8)
     _name_bars(axes, [f"{topic}-{number}" for topic, number in shown])
     named = list(colors)[:_MOST_BARS]
     patches = [Patch(color=colors[client], label=label) for client, label in zip(named, labels(named), strict=True)]

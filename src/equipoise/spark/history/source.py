@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from equipoise.spark.history.decode import INPUT, ROWS, decode
 from equipoise.spark.options import SourceOptions
-from equipoise.spark.source.batch import BatchReader
+from equipoise.spark.source.batch_reader import BatchReader
 
 ONLY_GROUP = "onlyGroup"
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.member.partitions import TopicPartition
-from equipoise.spark.options import Choice, SourceOptions
-from equipoise.spark.pipeline.belonging import Belonging, Places
+from equipoise.spark.options import ConsumerStrategy, SourceOptions
+from equipoise.spark.pipeline.checkpoint_claim import CheckpointClaim, MemberPaths
 from equipoise.spark.pipeline.config import OURS, TOPIC, Pipeline
 from equipoise.spark.pipeline.errors import PipelineError
 from equipoise.spark.sink.options import SinkOptions
-from equipoise.spark.source.session import Session
+from equipoise.spark.source.offset_reader import OffsetReader
 from equipoise.wire.errors import KafkaError, UsageError
 
 INSTANCE_ID = "kafka.group.instance.id"
@@ -32,27 +32,27 @@ def check(pipeline: Pipeline, members: int) -> None:
         )
     if pipeline.source_format == OURS:
         options = SourceOptions.parse(pipeline.source_options, streaming=True)
-        if not _listing(options.consumer, options.choice):
+        if not _listing(options.consumer, options.strategy):
             where = options.consumer.bootstrap_servers
-            raise PipelineError(f"no topic matches {options.choice.pattern!r} at {where}: create one first")
+            raise PipelineError(f"no topic matches {options.strategy.pattern!r} at {where}: create one first")
     if pipeline.sink_format in (OURS, TOPIC):
-        _listing(SinkOptions.parse(pipeline.sink_options).producer.client, Choice(pattern=".*"))
+        _listing(SinkOptions.parse(pipeline.sink_options).producer.client, ConsumerStrategy(pattern=".*"))
     for number in range(members):
-        places = places_of(pipeline, number)
+        places = paths_of(pipeline, number)
         if places.are_local:  # else it takes a Spark to look there
-            Belonging(pipeline, places).check()
+            CheckpointClaim(pipeline, places).check()
 
 
-def _listing(config: ConsumerConfig, choice: Choice) -> list[TopicPartition]:
+def _listing(config: ConsumerConfig, strategy: ConsumerStrategy) -> list[TopicPartition]:
     patience = min(config.default_api_timeout_ms, _REACH_MS)
     config = dataclasses.replace(config, default_api_timeout_ms=patience, request_timeout_ms=patience)
-    session = Session(config)
+    reader = OffsetReader(config)
     try:
-        return session.partitions(choice)
+        return reader.partitions(strategy)
     except KafkaError as error:
         raise PipelineError(f"the brokers at {config.bootstrap_servers} cannot be used: {error}") from None
     finally:
-        session.close()
+        reader.close()
 
 
 # -- places of a member
@@ -78,9 +78,9 @@ def path_of(pipeline: Pipeline, number: int) -> str:
     return f"{pipeline.sink['path'].rstrip('/')}/member={number}"
 
 
-def places_of(pipeline: Pipeline, number: int) -> Places:
+def paths_of(pipeline: Pipeline, number: int) -> MemberPaths:
     checkpoint = None if pipeline.checkpoint is None else checkpoint_of(pipeline, number)
-    return Places(checkpoint, path_of(pipeline, number) if pipeline.is_files else None)
+    return MemberPaths(checkpoint, path_of(pipeline, number) if pipeline.is_files else None)
 
 
 # -- the function

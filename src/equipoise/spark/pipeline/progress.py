@@ -21,7 +21,7 @@ Report = Mapping[str, Any]  # one StreamingQueryProgress
 
 
 @dataclass(slots=True)
-class Figures:
+class MemberProgress:
     """Of one query, from Spark's reports; None: not known, or not to be known of such a source."""
 
     name: str
@@ -80,17 +80,17 @@ def _count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-class Display:
+class ProgressTable:
     """On a terminal the table, drawn anew; elsewhere a line now and then. At the end the table stays."""
 
-    def __init__(self, console: Console, members: Sequence[Figures]) -> None:
+    def __init__(self, console: Console, members: Sequence[MemberProgress]) -> None:
         self._console = console
         self._members = members
         self._spoke = time.monotonic()
         # Rows that a console sink prints stand above the table, unless they go to a file.
         self._live = Live(console=console, auto_refresh=False, redirect_stdout=console.is_terminal)
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> ProgressTable:
         self._live.start()
         return self
 

@@ -18,13 +18,13 @@ from rich.console import Console
 from rich.text import Text
 
 from equipoise.settings import convert
-from equipoise.spark.pipeline.belonging import Belonging
-from equipoise.spark.pipeline.checks import blame, check, checkpoint_of, load, path_of, places_of, source_of
+from equipoise.spark.pipeline.checkpoint_claim import CheckpointClaim
+from equipoise.spark.pipeline.checks import blame, check, checkpoint_of, load, path_of, paths_of, source_of
 from equipoise.spark.pipeline.config import OURS, TOPIC, Pipeline
 from equipoise.spark.pipeline.errors import PipelineError, Stopped, explain, explained
-from equipoise.spark.pipeline.progress import Display, Figures
-from equipoise.spark.pipeline.shipping import shipped
-from equipoise.spark.pipeline.starting import is_one_machine, spark_session, wait_for_sources
+from equipoise.spark.pipeline.progress import MemberProgress, ProgressTable
+from equipoise.spark.pipeline.py_files import with_py_files
+from equipoise.spark.pipeline.spark_session import SparkApplication, is_one_machine, spark_session, wait_for_sources
 from equipoise.wire.text import printable
 
 _LOOK_S = 0.5
@@ -67,7 +67,7 @@ class _Running:
         self.pipeline = plan.pipeline
         self.console = console
         self.queries: list[Any] = []
-        self.figures = [Figures(f"{plan.pipeline.name}-{number}") for number in range(plan.members)]
+        self.figures = [MemberProgress(f"{plan.pipeline.name}-{number}") for number in range(plan.members)]
         self.stopping = stopping
         self.chances = _CHANCES
 
@@ -77,8 +77,8 @@ class _Running:
     def run(self) -> None:
         name, master = self.pipeline.name, self.plan.master
         with self.console.status(Text(f"starting Spark for {name} on {master} ...")) as status:
-            session = spark_session(name, master, self.pipeline.spark, self.tell, self.plan.log, self.stopping)
-            with session as spark, self.modules(spark):
+            application = SparkApplication(name=name, master=master, settings=self.pipeline.spark, log=self.plan.log)
+            with spark_session(application, self.tell, self.stopping) as spark, self.modules(spark):
                 try:
                     for number in range(self.plan.members):
                         if not self.stopping.is_set():
@@ -91,14 +91,14 @@ class _Running:
     def modules(self, spark: Any) -> AbstractContextManager[None]:
         """On one machine all processes find what is found here."""
         function = None if is_one_machine(self.plan.master) else self.pipeline.function
-        return nullcontext() if function is None else shipped(spark, function)
+        return nullcontext() if function is None else with_py_files(spark, function)
 
     # -- queries
 
     def start(self, spark: Any, number: int) -> Any:
         with explained():
             frame = self.transformed(spark, self.read(spark, number))
-            Belonging(self.pipeline, places_of(self.pipeline, number), spark).claim()
+            CheckpointClaim(self.pipeline, paths_of(self.pipeline, number), spark).claim()
             return self.write(frame, number)
 
     def read(self, spark: Any, number: int) -> Any:
@@ -149,7 +149,7 @@ class _Running:
 
     def watch(self, spark: Any) -> None:
         warned = False
-        with Display(self.console, self.figures) as display:
+        with ProgressTable(self.console, self.figures) as display:
             while not self.stopping.wait(_LOOK_S):
                 is_over = not any(query.isActive for query in self.queries)
                 is_restarted = self.look(spark)

@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 from equipoise.spark.options import SourceOptions
 from equipoise.spark.schema import columns_of, spark_schema
 from equipoise.spark.sink import sink
-from equipoise.spark.source.batch import BatchReader
-from equipoise.spark.source.stream import StreamReader
+from equipoise.spark.source.batch_reader import BatchReader
+from equipoise.spark.source.stream_reader import StreamReader
 
 
 class EquipoiseSource(DataSource):

@@ -1,4 +1,7 @@
-"""How much of what is there goes into the next batch: maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay."""
+"""How much goes into the next batch: maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay.
+
+The rules are those of Spark's own Kafka connector (KafkaMicroBatchStream).
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,22 @@ import math
 from collections.abc import Mapping
 
 from equipoise.member.partitions import TopicPartition
+from equipoise.spark.source.source_offset import PartitionOffsetMap
 
-Offsets = Mapping[TopicPartition, int]
 
-
-def available(positions: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
-    """Of each partition, how many offsets; those without any are left out."""
+def available(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> PartitionOffsetMap:
+    """How many offsets each partition has to read. Partitions without any are left out."""
     sizes = {one: ends.get(one, at) - at for one, at in positions.items()}
     return {one: size for one, size in sizes.items() if size > 0}
 
 
-def share(positions: Offsets, ends: Offsets, limit: int | None) -> dict[TopicPartition, int]:
-    """Where each partition ends if all together have `limit` offsets, each by the share of what it has.
+def rate_limit(
+    positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], limit: int | None
+) -> PartitionOffsetMap:
+    """Where each partition ends if all together have `limit` offsets, each in proportion to what it has.
 
-    One that has anything gets one at least, as in Spark's own connector: so a small one is not starved by large ones.
+    A partition that has anything gets at least one offset, so that large ones do not starve it
+    (KafkaMicroBatchStream.rateLimit).
     """
     sizes = available(positions, ends)
     total = sum(sizes.values())
@@ -33,18 +38,19 @@ def _part(size: int, total: int, limit: int) -> int:
     return math.ceil(exact) if exact < 1 else math.floor(exact)
 
 
-class Patience:
-    """minOffsetsPerTrigger: a batch waits until it has so many, but not for longer than maxTriggerDelay."""
+class BatchDelay:
+    """minOffsetsPerTrigger: a batch waits until it has so many offsets, at most for maxTriggerDelay
+    (KafkaMicroBatchStream.delayBatch)."""
 
-    def __init__(self, least: int | None, delay_ms: int) -> None:
-        self._least = least
-        self._delay_ms = delay_ms
-        self._since: int | None = None
+    def __init__(self, min_offsets: int | None, max_delay_ms: int) -> None:
+        self._min_offsets = min_offsets
+        self._max_delay_ms = max_delay_ms
+        self._last_batch_ms: int | None = None
 
-    def is_enough(self, size: int, now_ms: int) -> bool:
-        """The first batch waits for nothing, as in Spark's own connector."""
-        is_late = self._since is None or now_ms - self._since >= self._delay_ms
-        if self._least is None or size >= self._least or is_late:
-            self._since = now_ms
+    def is_over(self, size: int, now_ms: int) -> bool:
+        """Whether a batch of this size begins now. The first batch waits for nothing."""
+        is_late = self._last_batch_ms is None or now_ms - self._last_batch_ms >= self._max_delay_ms
+        if self._min_offsets is None or size >= self._min_offsets or is_late:
+            self._last_batch_ms = now_ms
             return True
         return False

@@ -23,7 +23,7 @@ from equipoise.client.metadata.leader_epochs import (
 )
 from equipoise.client.metadata.offset_for_leader_epoch import ask_epoch_ends
 from equipoise.member.partitions import TopicPartition
-from equipoise.spark.source.session import Session
+from equipoise.spark.source.offset_reader import OffsetReader
 from equipoise.wire.errors import EquipoiseError, KafkaError
 from equipoise.wire.schema import ZERO_UUID
 
@@ -33,10 +33,10 @@ Positions = Mapping[TopicPartition, LogPosition]
 
 
 class PositionValidation:
-    """On the loop of its session."""
+    """On the loop of its reader."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, reader: OffsetReader) -> None:
+        self._reader = reader
         self._validated: dict[TopicPartition, tuple[LogPosition, int]] = {}  # what stands by the word of which epoch
 
     async def find_truncations(self, positions: Positions) -> list[tuple[TopicPartition, Truncation]]:
@@ -52,20 +52,20 @@ class PositionValidation:
                 if truncation is not None:
                     found.append((one, truncation))
                 else:
-                    self._validated[one] = at, self._session.epochs.get(one, NO_EPOCH)
+                    self._validated[one] = at, self._reader.epochs.get(one, NO_EPOCH)
             failures += 1
             if unvalidated:
-                await self._session.lookup.pause(failures)
+                await self._reader.lookup.pause(failures)
         return found
 
     def _needs_validation(self, one: TopicPartition, at: LogPosition) -> bool:
         """The leader that told the end of the log is not the leader of the time when the position was taken."""
-        leader_epoch = self._session.epochs.get(one, NO_EPOCH)
+        leader_epoch = self._reader.epochs.get(one, NO_EPOCH)
         known, validated = self._validated.get(one, (None, NO_EPOCH))
         return needs_validation(at, validated if known == at else at.leader_epoch, leader_epoch)
 
     async def _ask(self, positions: Positions) -> EpochAnswers:
-        by_leader = self._session.lookup.by_leader(positions)
+        by_leader = self._reader.lookup.by_leader(positions)
         rounds = [
             self._ask_leader(node_id, {one: positions[one] for one in mine})
             for node_id, mine in by_leader.items()
@@ -77,7 +77,7 @@ class PositionValidation:
         return answers
 
     async def _ask_leader(self, node_id: int, positions: Positions) -> EpochAnswers:
-        cluster = self._session.cluster
+        cluster = self._reader.cluster
         questions = {
             one: EpochQuestion(leader.epoch, at)
             for one, at in positions.items()
@@ -102,15 +102,15 @@ def loss_of_records(partition: TopicPartition, truncation: Truncation) -> str:
 # -- topics by id
 
 
-def topic_ids(session: Session, topics: Iterable[str]) -> dict[str, str]:
+def topic_ids(reader: OffsetReader, topics: Iterable[str]) -> dict[str, str]:
     """In hexadecimal, of the topics that have one: old brokers give none."""
-    found = {name: session.cluster.topics[name].topic_id for name in topics if name in session.cluster.topics}
+    found = {name: reader.cluster.topics[name].topic_id for name in topics if name in reader.cluster.topics}
     return {name: id_.hex() for name, id_ in found.items() if id_ != ZERO_UUID}
 
 
-def recreated(session: Session, known: Mapping[str, str]) -> set[str]:
+def recreated(reader: OffsetReader, known: Mapping[str, str]) -> set[str]:
     """Topics of which the cluster has another under the same name, by what it said last."""
-    topics = session.cluster.topics
+    topics = reader.cluster.topics
     return {
         name
         for name, id_ in known.items()
@@ -118,11 +118,11 @@ def recreated(session: Session, known: Mapping[str, str]) -> set[str]:
     }
 
 
-async def learn_topics(session: Session, topics: Iterable[str]) -> None:
+async def learn_topics(reader: OffsetReader, topics: Iterable[str]) -> None:
     """Returns when the cluster has said something of them."""
-    if not set(topics) <= session.cluster.topics.keys():
-        session.cluster.know_also(topics)
-        await session.cluster.refresh()
+    if not set(topics) <= reader.cluster.topics.keys():
+        reader.cluster.know_also(topics)
+        await reader.cluster.refresh()
 
 
 def loss_of_topics(names: Iterable[str]) -> str:

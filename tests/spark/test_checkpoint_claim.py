@@ -14,12 +14,11 @@ from pyspark.errors import StreamingQueryException
 
 from equipoise.broker import Broker
 from equipoise.spark.options import SourceOptions
-from equipoise.spark.pipeline.belonging import Belonging, Places
+from equipoise.spark.pipeline.checkpoint_claim import CheckpointClaim, MemberPaths
 from equipoise.spark.pipeline.config import Pipeline
 from equipoise.spark.pipeline.errors import PipelineError
 from equipoise.spark.pipeline.files import Local, Remote
-from equipoise.spark.source.foreign import check_own
-from equipoise.spark.source.offsets import SourceOffset
+from equipoise.spark.source.source_offset import SourceOffset, check_checkpoint
 from equipoise.wire.errors import UsageError
 from tests.client.writing import produce_keys
 from tests.spark.conftest import Play, create
@@ -157,7 +156,7 @@ class Scene:
 
     def __init__(self, home: Path) -> None:
         self.checkpoint, self.path = home / "progress" / "member-0", home / "out" / "member=0"
-        self.places = Places(str(self.checkpoint), str(self.path))
+        self.places = MemberPaths(str(self.checkpoint), str(self.path))
 
     def plan(self, batch: int, at: int = 0, **offset: Any) -> Scene:
         offset = {"v": 1, "query": "q", "batch": batch, "to": {"orders": {"0": 5}}} | offset
@@ -173,11 +172,11 @@ class Scene:
         file.write_text(text)
         return self
 
-    def belonging(self, **given: str) -> Belonging:
+    def belonging(self, **given: str) -> CheckpointClaim:
         brokers = {"source.kafka.bootstrap.servers": "127.0.0.1:1", "source.subscribe": "orders"}
         sink = {"sink.format": "parquet", "sink.path": str(self.path.parent)} if self.places.files else {}
         settings = brokers | sink | {"group": "g"} | {name.replace("__", "."): value for name, value in given.items()}
-        return Belonging(Pipeline.read("a:b", settings), self.places)
+        return CheckpointClaim(Pipeline.read("a:b", settings), self.places)
 
 
 @pytest.fixture
@@ -198,7 +197,7 @@ def test_new_ones_belong_together(scene: Scene) -> None:
 def test_files_of_another_checkpoint(scene: Scene, tmp_path: Path) -> None:
     scene.file(scene.path / "_spark_metadata" / "0", "v1")
     for checkpoint in (str(scene.checkpoint), None):
-        scene.places = Places(checkpoint, str(scene.path))
+        scene.places = MemberPaths(checkpoint, str(scene.path))
         with pytest.raises(PipelineError, match="member=0 has been written with another checkpoint than"):
             scene.belonging().check()
     (scene.checkpoint / "offsets").mkdir(parents=True)
@@ -261,19 +260,19 @@ def test_whose_offsets_they_are(offset: dict[str, Any], options: dict[str, str],
     parsed = SourceOptions.parse({"kafka.bootstrap.servers": "x:1"} | options, streaming=True)
     found = SourceOffset.parse({"v": 1, "query": "q", "batch": 0, "to": {"orders": {"0": 5}}} | offset)
     if sentence is None:
-        check_own(found, parsed)
+        check_checkpoint(found, parsed)
     else:
         with pytest.raises(UsageError, match=re.escape(sentence)):
-            check_own(found, parsed)
+            check_checkpoint(found, parsed)
 
 
 def test_the_official_connectors_checkpoint_has_no_group() -> None:
     options = {"kafka.bootstrap.servers": "x:1", "subscribe": "t", "group.id": "g"}
-    check_own(SourceOffset.parse({"t": {"0": 5}}), SourceOptions.parse(options, streaming=True))
+    check_checkpoint(SourceOffset.parse({"t": {"0": 5}}), SourceOptions.parse(options, streaming=True))
 
 
 def test_a_sink_that_is_no_directory(scene: Scene) -> None:
-    scene.places = Places(str(scene.checkpoint), None)
+    scene.places = MemberPaths(str(scene.checkpoint), None)
     scene.belonging(sink__format="topic", sink__topic="a").claim()
     scene.plan(0)
     scene.belonging(sink__format="equipoise", sink__topic="a").claim()  # another word for it

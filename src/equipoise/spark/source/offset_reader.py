@@ -16,14 +16,14 @@ from equipoise.client.metadata.cluster import Cluster
 from equipoise.client.metadata.list_offsets import OffsetLookup
 from equipoise.client.net.loop_thread import LoopThread
 from equipoise.member.partitions import TopicPartition, listed
-from equipoise.spark.options import GROUP, Choice, Place
+from equipoise.spark.options import GROUP, ConsumerStrategy, OffsetRangeLimit
+from equipoise.spark.source.source_offset import PartitionOffsetMap
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 Result = TypeVar("Result")
-Offsets = dict[TopicPartition, int]
 
 
-class Session:
+class OffsetReader:
     """KafkaError where the cluster does not answer within default.api.timeout.ms."""
 
     def __init__(self, config: ConsumerConfig) -> None:
@@ -57,22 +57,22 @@ class Session:
 
     # -- partitions
 
-    def partitions(self, choice: Choice) -> list[TopicPartition]:
+    def partitions(self, strategy: ConsumerStrategy) -> list[TopicPartition]:
         """Those that exist now. A topic that was named and does not exist is an error; a pattern may match nothing."""
-        return self.run(self.listing(choice), "the list of partitions")
+        return self.run(self.listing(strategy), "the list of partitions")
 
-    async def listing(self, choice: Choice, *, must_exist: bool = True) -> list[TopicPartition]:
-        names = {one.topic for one in choice.partitions} or set(choice.topics)
-        self.cluster.subscribe_topics(None if choice.pattern is not None else names)
+    async def listing(self, strategy: ConsumerStrategy, *, must_exist: bool = True) -> list[TopicPartition]:
+        names = {one.topic for one in strategy.partitions} or set(strategy.topics)
+        self.cluster.subscribe_topics(None if strategy.pattern is not None else names)
         await self.cluster.refresh()
         if must_exist:
             self.check_topics(names)
-        found = {TopicPartition(name, number) for name in self.matching(choice) for number in self._numbers(name)}
-        if choice.partitions:
-            missing = set(choice.partitions) - found
+        found = {TopicPartition(name, number) for name in self.matching(strategy) for number in self._numbers(name)}
+        if strategy.partitions:
+            missing = set(strategy.partitions) - found
             if missing and must_exist:
                 raise UsageError(f"assign names {listed(missing)}, which the cluster does not have")
-            found &= set(choice.partitions)
+            found &= set(strategy.partitions)
         return sorted(found)
 
     def has(self, partition: TopicPartition) -> bool:
@@ -83,12 +83,14 @@ class Session:
     def _numbers(self, name: str) -> range:
         return range(self.cluster.topics[name].partitions)
 
-    def matching(self, choice: Choice) -> list[str]:
-        """The topics of its choice that the cluster has, by what it said last."""
+    def matching(self, strategy: ConsumerStrategy) -> list[str]:
+        """The topics of the strategy that the cluster has, by what it said last."""
         known = self.cluster.topics
-        if choice.pattern is None:
-            return sorted(name for name in {*choice.topics, *(one.topic for one in choice.partitions)} if name in known)
-        pattern, hide = re.compile(choice.pattern), self.config.exclude_internal_topics
+        if strategy.pattern is None:
+            return sorted(
+                name for name in {*strategy.topics, *(one.topic for one in strategy.partitions)} if name in known
+            )
+        pattern, hide = re.compile(strategy.pattern), self.config.exclude_internal_topics
         return sorted(
             name for name, topic in known.items() if pattern.fullmatch(name) and not (hide and topic.is_internal)
         )
@@ -105,31 +107,31 @@ class Session:
 
     # -- offsets
 
-    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+    def earliest(self, partitions: Iterable[TopicPartition]) -> PartitionOffsetMap:
         return self.run(self.ends(partitions, EARLIEST), "the earliest offsets")
 
-    def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+    def latest(self, partitions: Iterable[TopicPartition]) -> PartitionOffsetMap:
         """With read_committed, up to the first open transaction."""
         return self.run(self.ends(partitions, LATEST), "the latest offsets")
 
-    async def ends(self, partitions: Iterable[TopicPartition], which: int) -> Offsets:
+    async def ends(self, partitions: Iterable[TopicPartition], which: int) -> PartitionOffsetMap:
         found = await self.lookup.list_offsets(dict.fromkeys(partitions, which))
         if which == LATEST:
             self.epochs |= {partition: one.leader_epoch for partition, one in found.items()}
         return {partition: one.offset for partition, one in found.items()}
 
     def resolve(
-        self, place: Place, partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, int]
-    ) -> Offsets:
-        """Where each partition stands by `place`; `committed` is what GROUP means. UsageError: nothing fits."""
-        return self.run(self.resolving(place, list(partitions), committed), "the offsets to begin with")
+        self, limit: OffsetRangeLimit, partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, int]
+    ) -> PartitionOffsetMap:
+        """Where each partition stands by `limit`; `committed` is what GROUP means. UsageError: nothing fits."""
+        return self.run(self.resolving(limit, list(partitions), committed), "the offsets to begin with")
 
     async def resolving(
-        self, place: Place, partitions: list[TopicPartition], committed: Mapping[TopicPartition, int]
-    ) -> Offsets:
-        wanted = {one: place.offsets.get(one, place.default) for one in partitions}
-        if place.is_time:
-            return await self._at_times(place, wanted)
+        self, limit: OffsetRangeLimit, partitions: list[TopicPartition], committed: Mapping[TopicPartition, int]
+    ) -> PartitionOffsetMap:
+        wanted = {one: limit.at(one) for one in partitions}
+        if limit.is_time:
+            return await self._at_times(limit, wanted)
         fixed = {one: at for one, at in wanted.items() if at >= 0}
         fixed |= {one: committed[one] for one, at in wanted.items() if at == GROUP and one in committed}
         asked = {one: EARLIEST if at == GROUP else at for one, at in wanted.items() if one not in fixed}
@@ -139,11 +141,11 @@ class Session:
         )
         return fixed | early | late
 
-    async def _at_times(self, place: Place, wanted: Mapping[TopicPartition, int]) -> Offsets:
+    async def _at_times(self, limit: OffsetRangeLimit, wanted: Mapping[TopicPartition, int]) -> PartitionOffsetMap:
         found = await self.lookup.list_offsets(wanted)
         offsets = {one: at.offset for one, at in found.items() if at.offset >= 0}
         missing = [one for one in wanted if one not in offsets]
-        if missing and place.later == "error":
+        if missing and limit.on_no_match == "error":
             raise UsageError(
                 f"{listed(missing)} has no record of that time or later: set startingOffsetsByTimestampStrategy to "
                 "latest to begin at the end, or name another time"

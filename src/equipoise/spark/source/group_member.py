@@ -1,6 +1,6 @@
 """A query as a member of a consumer group: what it owns, when it gives that up, what it commits.
 
-On the loop of its session, all of it. The rule of hand-over: a partition that is to be revoked is given up at once
+On the loop of its reader, all of it. The rule of hand-over: a partition that is to be revoked is given up at once
 if no batch under way holds it, else when that batch is finished and committed. If Spark does not call for
 max.poll.interval.ms, the member leaves; it joins again at Spark's next call.
 """
@@ -10,47 +10,47 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from equipoise.client.group.committed_offsets import CommittedOffsets, Found
 from equipoise.client.group.membership import Membership, new_member, now_ms
-from equipoise.member import Callback, Commit, Kind, Member, MemberState, OffsetAndMetadata, Step, TopicPartition
+from equipoise.member import Callback, Kind, Member, MemberState, Step, TopicPartition
 from equipoise.member.partitions import NOTHING, Owned, listed
-from equipoise.spark.options import Choice
-from equipoise.spark.source.session import Session
+from equipoise.spark.options import ConsumerStrategy
+from equipoise.spark.source.offset_reader import OffsetReader
+from equipoise.spark.source.source_offset import PartitionRanges
 from equipoise.wire.errors import KafkaError
 
 log = logging.getLogger(__name__)
 
 _LEAVE_SECONDS = 5.0
-Ranges = dict[TopicPartition, tuple[int, int]]  # from, and up to
 
 
-class Group:
+class GroupMember:
     """Made on the loop. `owned` is what batches may be planned of; `busy` what the batch under way holds."""
 
-    def __init__(self, session: Session) -> None:
-        config = session.config
+    def __init__(self, reader: OffsetReader) -> None:
+        config = reader.config
         self.name = config.group_id or ""
         self.owned: Owned = NOTHING
         self.fresh: Owned = NOTHING  # of these: those whose position is still to be found
-        self.busy: Ranges = {}
+        self.busy: PartitionRanges = {}
         self.rebalances = 0
         self.news = asyncio.Event()
         self._last_call: int | None = None  # when it ended; None: it goes on, or there was none
         self._is_leaving = False
-        self._membership = Membership(new_member(config), session.cluster, self._changed)
-        self._committed = CommittedOffsets(self._membership)
+        self.membership = Membership(new_member(config), reader.cluster, self._changed)
+        self._committed = CommittedOffsets(self.membership)
         self._loop = asyncio.get_running_loop()
-        session.cluster.on_metadata = self._membership.learn
+        reader.cluster.on_metadata = self.membership.learn
 
     @property
     def member(self) -> Member:
-        return self._membership.member
+        return self.membership.member
 
-    def join(self, choice: Choice) -> None:
-        pattern = None if choice.pattern is None else re.compile(f"^(?:{choice.pattern})$")
-        self._membership.act(lambda member, now: member.subscribe(choice.topics, pattern, now))
+    def join(self, strategy: ConsumerStrategy) -> None:
+        pattern = None if strategy.pattern is None else re.compile(f"^(?:{strategy.pattern})$")
+        self.membership.act(lambda member, now: member.subscribe(strategy.topics, pattern, now))
 
     @property
     def is_settled(self) -> bool:
@@ -64,16 +64,16 @@ class Group:
 
     # -- the engine
 
-    def engine_calls(self) -> None:
-        """It is alive, and remains so for max.poll.interval.ms after `engine_goes`."""
+    def poll_begins(self) -> None:
+        """It is alive, and remains so for max.poll.interval.ms after `poll_ends`."""
         self._last_call = None
-        self._membership.act(lambda member, now: member.poll_begins(now))
+        self.membership.act(lambda member, now: member.poll_begins(now))
         self._attend()
 
-    def engine_goes(self, records: int) -> None:
+    def poll_ends(self, records: int) -> None:
         self._last_call = now_ms()
         self.member.poll_ends(self._last_call, records)
-        self._membership.act(lambda member, now: Step())  # the deadline is another now
+        self.membership.act(lambda member, now: Step())  # the deadline is another now
 
     def finish_batch(self) -> None:
         """What it held is committed, as far as that was possible: now it can be given up."""
@@ -97,7 +97,7 @@ class Group:
             callback = self.member.begin_callback()
             assert callback is not None
             self._follow(callback)
-            self._membership.act(self._callback_done)
+            self.membership.act(self._callback_done)
         self.news.set()
 
     def _must_wait(self, callback: Callback) -> bool:
@@ -137,33 +137,12 @@ class Group:
     async def fetch(self, partitions: Iterable[TopicPartition]) -> Found:
         return await self._committed.fetch(partitions)
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> KafkaError | None:
-        """Never raises: what cannot be committed is logged with its reason, and read again by whoever comes next."""
-        done: asyncio.Future[KafkaError | None] = self._loop.create_future()
-
-        def finish(commit: Commit) -> None:
-            if not done.done():
-                done.set_result(commit.error)
-
-        def act(member: Member, now: int) -> Step:
-            commit, step = member.commit(offsets, now)
-            commit.on_done = finish
-            if commit.is_done:
-                finish(commit)
-            return step
-
-        self._membership.act(act)
-        error = await done
-        if error is not None:
-            log.warning("group %s: offsets of %s are not committed: %s", self.name, listed(offsets), error)
-        return error
-
     # -- the end
 
     async def leave(self) -> None:
         """Commits under way first. A static member stays in the group until its session ends."""
         self._is_leaving, self.busy = True, {}
-        self._membership.act(lambda member, now: member.close(now))
+        self.membership.act(lambda member, now: member.close(now))
         try:
             async with asyncio.timeout(_LEAVE_SECONDS):
                 while not self.member.has_left:
@@ -171,4 +150,4 @@ class Group:
                     await self.news.wait()
         except TimeoutError:
             log.warning("group %s could not be left within %g s: its session will end", self.name, _LEAVE_SECONDS)
-        self._membership.close()
+        self.membership.close()

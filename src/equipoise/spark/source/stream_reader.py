@@ -21,11 +21,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from equipoise.spark.executor.reading import read
 from equipoise.spark.options import SourceOptions
-from equipoise.spark.source.foreign import check_own
-from equipoise.spark.source.offsets import INITIAL, Json, SourceOffset
-from equipoise.spark.source.progress import Progress
-from equipoise.spark.source.ranges import OffsetRange, ReadTask, plan
-from equipoise.spark.source.session import Session
+from equipoise.spark.source.batch_planner import BatchPlanner
+from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask, plan
+from equipoise.spark.source.offset_reader import OffsetReader
+from equipoise.spark.source.source_offset import INITIAL, Json, SourceOffset, check_checkpoint
 from equipoise.spark.source.truncation import learn_topics, loss_of_topics, recreated
 from equipoise.wire.errors import UsageError
 
@@ -36,8 +35,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
-        self._session: Session | None = None
-        self._progress: Progress | None = None
+        self._reader: OffsetReader | None = None
+        self._planner: BatchPlanner | None = None
         self._planned = INITIAL  # the last offset that this process has given to Spark
 
     def __getstate__(self) -> dict[str, Any]:
@@ -46,15 +45,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["_options"], state["_columns"])  # type: ignore[misc]
 
-    def _open(self) -> tuple[Session, Progress]:
-        if self._session is None or self._progress is None:
+    def _open(self) -> tuple[OffsetReader, BatchPlanner]:
+        if self._reader is None or self._planner is None:
             _unwind_on_sigterm()
-            self._session = Session(self._options.consumer)
-            self._progress = self._session.run(self._begin(self._session), "the start of the source")
-        return self._session, self._progress
+            self._reader = OffsetReader(self._options.consumer)
+            self._planner = self._reader.run(self._begin(self._reader), "the start of the source")
+        return self._reader, self._planner
 
-    async def _begin(self, session: Session) -> Progress:
-        return Progress(session, self._options)
+    async def _begin(self, reader: OffsetReader) -> BatchPlanner:
+        return BatchPlanner(reader, self._options)
 
     # -- what Spark asks
 
@@ -67,16 +66,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        session, progress = self._open()
-        session.run(progress.set_goal(), "the latest offsets")
+        reader, planner = self._open()
+        reader.run(planner.prepare_for_available_now(), "the latest offsets")
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
         """`start` is the end of the last batch in Spark's commit log: the one moment to commit it to the group."""
         reached = SourceOffset.parse(start)
-        check_own(reached, self._options)  # before the group hears of the query
-        session, progress = self._open()
+        check_checkpoint(reached, self._options)  # before the group hears of the query
+        reader, planner = self._open()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = session.run(progress.next(reached, most), "the latest offsets")
+        end = reader.run(planner.latest_offset(reached, most), "the latest offsets")
         if end is None:
             return start
         self._planned = end
@@ -84,14 +83,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Json | None:
         """The ends of the partitions it has, for Spark's progress reports, and what `equipoise run` shows beside."""
-        if self._progress is None:
+        if self._planner is None:
             return None
-        ends = SourceOffset(to=self._progress.ends, query="latest", batch=0)
-        return ends.json() | {"lag": self._progress.lag, "rebalances": self._progress.parts.rebalances}
+        ends = SourceOffset(to=self._planner.ends, query="latest", batch=0)
+        return ends.json() | {"lag": self._planner.lag, "rebalances": self._planner.partitions.rebalances}
 
     def partitions(self, start: Json, end: Json) -> list[ReadTask]:
         before, until = SourceOffset.parse(start), SourceOffset.parse(end)
-        check_own(until, self._options)  # Spark begins with a batch that was under way, before it asks for another
+        check_checkpoint(
+            until, self._options
+        )  # Spark begins with a batch that was under way, before it asks for another
         found = [OffsetRange(*one, *bounds, until.epochs.get(one, -1)) for one, bounds in until.ranges(before).items()]
         if until != self._planned:
             self._check_topics(until)
@@ -103,12 +104,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """A batch that is read again is of the topics that there were: in others its offsets mean nothing."""
         if not end.ids:
             return
-        session = Session(self._options.consumer)
+        reader = OffsetReader(self._options.consumer)
         try:
-            session.run(learn_topics(session, end.ids), "the topics of the batch that was under way")
-            anew = recreated(session, end.ids)
+            reader.run(learn_topics(reader, end.ids), "the topics of the batch that was under way")
+            anew = recreated(reader, end.ids)
         finally:
-            session.close()
+            reader.close()
         if anew and self._options.fail_on_data_loss:
             raise UsageError(f"{loss_of_topics(anew)}; set failOnDataLoss to false to go on with what is there")
         if anew:
@@ -122,16 +123,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Comes one batch late, and never for the last: `latestOffset` knows earlier."""
 
     def stop(self) -> None:
-        session, progress = self._session, self._progress
-        self._session = self._progress = None
-        if session is not None:
+        reader, planner = self._reader, self._planner
+        self._reader = self._planner = None
+        if reader is not None:
             try:
-                if progress is not None:
-                    session.thread.run(progress.close(), _STOP_SECONDS)
+                if planner is not None:
+                    reader.thread.run(planner.close(), _STOP_SECONDS)
             except TimeoutError:
                 log.warning("the source could not be closed within %g s", _STOP_SECONDS)
             finally:
-                session.close()
+                reader.close()
 
 
 _STOP_SECONDS = 15.0

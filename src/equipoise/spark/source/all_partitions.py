@@ -9,11 +9,10 @@ from equipoise.client.consumer.config import EARLIEST
 from equipoise.member import TopicPartition
 from equipoise.member.partitions import listed
 from equipoise.spark.options import GROUP, SourceOptions
-from equipoise.spark.source.commit_metadata import token
-from equipoise.spark.source.commits import Commits
-from equipoise.spark.source.group import Group, Ranges
-from equipoise.spark.source.offsets import SourceOffset
-from equipoise.spark.source.session import Offsets, Session
+from equipoise.spark.source.group_member import GroupMember
+from equipoise.spark.source.offset_commits import OffsetCommits, commit_metadata
+from equipoise.spark.source.offset_reader import OffsetReader
+from equipoise.spark.source.source_offset import PartitionOffsetMap, PartitionRanges, SourceOffset
 from equipoise.wire.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -22,29 +21,29 @@ _REFRESH_SECONDS = 1.0  # after which partitions are counted again: a topic may 
 _LAST_COMMIT_SECONDS = 5.0
 
 
-class Whole:
-    """On the loop of its session."""
+class AllPartitions:
+    """On the loop of its reader."""
 
     is_settled = True
     rebalances = 0
 
-    def __init__(self, session: Session, options: SourceOptions) -> None:
-        self._session = session
+    def __init__(self, reader: OffsetReader, options: SourceOptions) -> None:
+        self._reader = reader
         self._options = options
-        self._group = Group(session) if options.consumer.group_id is not None else None
+        self._group = GroupMember(reader) if options.consumer.group_id is not None else None
         self._partitions: list[TopicPartition] = []
         self._listed_at = -_REFRESH_SECONDS
         self._gone: set[TopicPartition] = set()  # those that were told of
-        self._commits = None if self._group is None else Commits(self._group)
+        self._commits = None if self._group is None else OffsetCommits(self._group)
         self._last = -1  # the batch that was finished last
 
-    async def finished(self, start: SourceOffset) -> None:
+    async def commit_batch(self, start: SourceOffset) -> None:
         """The batch that ended at `start` is in Spark's commit log."""
         if self._options.group_mode is not None and self._commits is not None:
-            self._commits.send(start.to, token(start), start.epochs, at_once=start.batch != self._last)
+            self._commits.send(start.to, commit_metadata(start), start.epochs, at_once=start.batch != self._last)
         self._last = start.batch
 
-    async def positions(self, start: SourceOffset) -> Offsets:
+    async def positions(self, start: SourceOffset) -> PartitionOffsetMap:
         """Where the next batch begins, partition by partition."""
         await self._list(must_exist=start.is_initial)
         self._check_gone(start)
@@ -52,12 +51,12 @@ class Whole:
         new = [one for one in self._partitions if one not in known]
         if not new:
             return known
-        return known | (await self._initial(new) if start.is_initial else await self._session.ends(new, EARLIEST))
+        return known | (await self._initial(new) if start.is_initial else await self._reader.ends(new, EARLIEST))
 
     async def _list(self, *, must_exist: bool) -> None:
-        """What was there when the query began may be deleted later: `_check_gone` knows what that means."""
+        """What was there when the query began may be deleted on_no_match: `_check_gone` knows what that means."""
         if time.monotonic() - self._listed_at >= _REFRESH_SECONDS:
-            self._partitions = await self._session.listing(self._options.choice, must_exist=must_exist)
+            self._partitions = await self._reader.listing(self._options.strategy, must_exist=must_exist)
             self._listed_at = time.monotonic()
 
     def _check_gone(self, start: SourceOffset) -> None:
@@ -70,19 +69,19 @@ class Whole:
         log.warning(told)
         self._gone = gone
 
-    async def ready(self, positions: Offsets, seconds: float) -> Offsets:
+    async def ready(self, positions: PartitionOffsetMap, seconds: float) -> PartitionOffsetMap:
         """Of these, what a batch may hold: all."""
         return positions
 
-    async def _initial(self, partitions: list[TopicPartition]) -> Offsets:
-        place = self._options.starting
-        place.check_names(partitions)
-        committed: Offsets = {}
-        if place.default == GROUP and self._group is not None:
+    async def _initial(self, partitions: list[TopicPartition]) -> PartitionOffsetMap:
+        limit = self._options.starting
+        limit.check_names(partitions)
+        committed: PartitionOffsetMap = {}
+        if limit.default == GROUP and self._group is not None:
             committed = {one: at.offset for one, at in (await self._group.fetch(partitions)).items()}
-        return await self._session.resolving(place, partitions, committed)
+        return await self._reader.resolving(limit, partitions, committed)
 
-    def must_record(self, start: SourceOffset, positions: Offsets) -> bool:
+    def must_record(self, start: SourceOffset, positions: PartitionOffsetMap) -> bool:
         """Whether these beginnings are nowhere but here: a batch, if an empty one, puts them into the checkpoint."""
         return any(start.to.get(one) != at for one, at in positions.items())
 
@@ -100,9 +99,9 @@ class Whole:
 
     # -- the engine
 
-    def engine_calls(self) -> None: ...
+    def poll_begins(self) -> None: ...
 
-    def engine_goes(self, busy: Ranges) -> None: ...
+    def poll_ends(self, busy: PartitionRanges) -> None: ...
 
     async def close(self, start: SourceOffset) -> None:
         if self._group is not None and self._commits is not None:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.spark.options import Choice, Place, SourceOptions
-from equipoise.spark.source import ranges as ranges_module
-from equipoise.spark.source.ranges import OffsetRange, plan
+from equipoise.spark.options import ConsumerStrategy, OffsetRangeLimit, SourceOptions
+from equipoise.spark.source import offset_ranges as ranges_module
+from equipoise.spark.source.offset_ranges import OffsetRange, plan
 
 OPTIONS = SourceOptions.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, streaming=False)
 COLUMNS = ("key", "value")
@@ -80,9 +80,9 @@ def test_no_more_records_in_a_task_than_allowed() -> None:
 
 
 def test_a_task_carries_no_more_than_it_needs() -> None:
-    options = replace(OPTIONS, starting=Place(offsets={}), include_headers=True)
+    options = replace(OPTIONS, starting=OffsetRangeLimit(offsets={}), include_headers=True)
     (task,) = plan(sized(5), options, COLUMNS)
-    assert (task.options.choice, task.columns) == (Choice(), COLUMNS)
+    assert (task.options.strategy, task.columns) == (ConsumerStrategy(), COLUMNS)
     assert task.options.include_headers
     assert pickle.loads(pickle.dumps(task)) == task
 

@@ -10,7 +10,7 @@ from equipoise.broker import Broker
 from equipoise.client import Admin
 from equipoise.client.net import lasting_warnings
 from equipoise.server_process import free_port
-from equipoise.spark.source import progress
+from equipoise.spark.source import batch_planner
 from equipoise.wire.errors import UsageError
 from tests.client.writing import produce
 from tests.spark.engine import Engine, until
@@ -19,8 +19,8 @@ from tests.spark.engine import Engine, until
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lasting_warnings, "FIRST_S", 0.2)
-    monkeypatch.setattr(progress, "_UNMATCHED_SECONDS", 0.2)
-    monkeypatch.setattr(progress, "_JOIN_SECONDS", 0.5)
+    monkeypatch.setattr(batch_planner, "_UNMATCHED_SECONDS", 0.2)
+    monkeypatch.setattr(batch_planner, "_JOIN_SECONDS", 0.5)
 
 
 @pytest.mark.parametrize("group", [{}, {"group__id": "g"}])

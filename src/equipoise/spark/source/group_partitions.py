@@ -9,11 +9,10 @@ from equipoise.client.group.committed_offsets import Found
 from equipoise.member import TopicPartition
 from equipoise.member.partitions import Owned
 from equipoise.spark.options import SourceOptions
-from equipoise.spark.source.commit_metadata import own_batch, token
-from equipoise.spark.source.commits import Commits
-from equipoise.spark.source.group import Group, Ranges
-from equipoise.spark.source.offsets import SourceOffset
-from equipoise.spark.source.session import Offsets, Session
+from equipoise.spark.source.group_member import GroupMember
+from equipoise.spark.source.offset_commits import OffsetCommits, commit_metadata, own_batch
+from equipoise.spark.source.offset_reader import OffsetReader
+from equipoise.spark.source.source_offset import PartitionOffsetMap, PartitionRanges, SourceOffset
 
 log = logging.getLogger(__name__)
 
@@ -21,18 +20,18 @@ _HAND_OVER_SECONDS = 10.0  # how long others wait for a commit before they get t
 _LAST_COMMIT_SECONDS = 5.0
 
 
-class Shared:
-    """On the loop of its session."""
+class GroupPartitions:
+    """On the loop of its reader."""
 
-    def __init__(self, session: Session, options: SourceOptions) -> None:
-        self._session = session
+    def __init__(self, reader: OffsetReader, options: SourceOptions) -> None:
+        self._reader = reader
         self._options = options
-        self._group = Group(session)
-        self._group.join(options.choice)
-        self._positions: Offsets = {}  # of owned partitions, where the next batch begins
+        self._group = GroupMember(reader)
+        self._group.join(options.strategy)
+        self._positions: PartitionOffsetMap = {}  # of owned partitions, where the next batch begins
         self._epochs: dict[TopicPartition, int] = {}  # of the leaders by whose word they stand there; -1: not known
-        self._made_anew: set[str] = set()  # topics in which no earlier place has a meaning
-        self._commits = Commits(self._group)
+        self._recreated: set[str] = set()  # topics in which no earlier place has a meaning
+        self._commits = OffsetCommits(self._group)
         self._seen: dict[str, int] | None = None  # not known yet
 
     @property
@@ -45,7 +44,7 @@ class Shared:
 
     # -- batches
 
-    async def finished(self, start: SourceOffset) -> None:
+    async def commit_batch(self, start: SourceOffset) -> None:
         """The batch that ended at `start` is in Spark's commit log: commits it, and gives up what others wait for."""
         group = self._group
         self._forget()
@@ -63,9 +62,9 @@ class Shared:
         self._positions = {one: at for one, at in self._positions.items() if one in held}
 
     def _commit(self, start: SourceOffset, *, at_once: bool) -> None:
-        self._commits.send(self._positions, token(start), self._epochs, at_once=at_once)
+        self._commits.send(self._positions, commit_metadata(start), self._epochs, at_once=at_once)
 
-    async def positions(self, start: SourceOffset) -> Offsets:
+    async def positions(self, start: SourceOffset) -> PartitionOffsetMap:
         """Where the next batch begins, of each partition owned now and not wanted by others."""
         failure = self._group.take_failure()
         if failure is not None:
@@ -76,12 +75,12 @@ class Shared:
             await self._begin(self._group.fresh, start)
         return self._free()
 
-    def _free(self) -> Offsets:
+    def _free(self) -> PartitionOffsetMap:
         self._forget()
         leaving = [callback.partitions for callback in self._group.member.callbacks]
         return {one: at for one, at in self._positions.items() if not any(one in gone for gone in leaving)}
 
-    async def ready(self, positions: Offsets, seconds: float) -> Offsets:
+    async def ready(self, positions: PartitionOffsetMap, seconds: float) -> PartitionOffsetMap:
         """Of these, what a batch may hold: what was not given up meanwhile, and nothing before the last batch is known
         to the group, or a crash would repeat both."""
         if not await self._commits.settle(seconds):
@@ -118,17 +117,17 @@ class Shared:
         return {
             one: at
             for one, at in found.items()
-            if one.topic not in self._made_anew or own_batch(at.metadata, start.query) is None
+            if one.topic not in self._recreated or own_batch(at.metadata, start.query) is None
         }
 
-    async def _initial(self, partitions: list[TopicPartition]) -> Offsets:
+    async def _initial(self, partitions: list[TopicPartition]) -> PartitionOffsetMap:
         """Partitions that came after the query began are read from their first record on."""
-        seen = {name: count for name, count in (self._seen or {}).items() if name not in self._made_anew}
+        seen = {name: count for name, count in (self._seen or {}).items() if name not in self._recreated}
         old = [one for one in partitions if one.partition < seen.get(one.topic, 0)]
-        begun = await self._session.resolving(self._options.starting, old, {})
-        return begun | await self._session.ends([one for one in partitions if one not in begun], EARLIEST)
+        begun = await self._reader.resolving(self._options.starting, old, {})
+        return begun | await self._reader.ends([one for one in partitions if one not in begun], EARLIEST)
 
-    def must_record(self, start: SourceOffset, positions: Offsets) -> bool:
+    def must_record(self, start: SourceOffset, positions: PartitionOffsetMap) -> bool:
         """Where a partition begins is in the group; what there was when the query first began is in the checkpoint."""
         return start.is_initial and self._seen is not None and self.is_settled
 
@@ -143,7 +142,7 @@ class Shared:
 
     def forget_topics(self, topics: set[str]) -> None:
         """Made anew: their partitions begin again, by what others have committed, or with their first record."""
-        self._made_anew |= topics
+        self._recreated |= topics
         old = {one for one in self._positions if one.topic in topics}
         self._positions = {one: at for one, at in self._positions.items() if one not in old}
         self._commits.known = {one: at for one, at in self._commits.known.items() if one not in old}
@@ -156,9 +155,9 @@ class Shared:
         if not start.is_initial:
             self._seen = dict(start.seen)
             return
-        await self._session.cluster.refresh()
-        self._session.check_topics(self._options.choice.topics)
-        known, subscribed = self._session.cluster.topics, self._group.member.subscription.topics
+        await self._reader.cluster.refresh()
+        self._reader.check_topics(self._options.strategy.topics)
+        known, subscribed = self._reader.cluster.topics, self._group.member.subscription.topics
         seen = {name: known[name].partitions for name in subscribed if name in known}
         self._options.starting.check_names(TopicPartition(name, one) for name in seen for one in range(seen[name]))
         self._seen = seen
@@ -168,13 +167,13 @@ class Shared:
 
     # -- the engine
 
-    def engine_calls(self) -> None:
-        self._group.engine_calls()
+    def poll_begins(self) -> None:
+        self._group.poll_begins()
 
-    def engine_goes(self, busy: Ranges) -> None:
+    def poll_ends(self, busy: PartitionRanges) -> None:
         if busy:
             self._group.busy = busy
-        self._group.engine_goes(sum(end - start for start, end in busy.values()))
+        self._group.poll_ends(sum(end - start for start, end in busy.values()))
 
     async def close(self, start: SourceOffset) -> None:
         """Out of the group, with all that is finished committed: what waits for the end of a rebalance, too."""
@@ -185,7 +184,7 @@ class Shared:
         await self._commits.abandon()
 
 
-def _begun(found: Found, fresh: Owned, start: SourceOffset) -> Offsets:
+def _begun(found: Found, fresh: Owned, start: SourceOffset) -> PartitionOffsetMap:
     """Where the group stands; but if it has that from this query, after an earlier batch, the checkpoint rules."""
     begun = {}
     for one in fresh:
@@ -223,7 +222,7 @@ def _tell_of_copies(found: Found, start: SourceOffset) -> None:
         )
 
 
-def _tell_of_others(begun: Offsets, start: SourceOffset) -> None:
+def _tell_of_others(begun: PartitionOffsetMap, start: SourceOffset) -> None:
     moved = {one: (start.to[one], at) for one, at in begun.items() if start.to.get(one, at) != at}
     if moved:
         told = ", ".join(f"{one} from {ours} to {theirs}" for one, (ours, theirs) in sorted(moved.items()))

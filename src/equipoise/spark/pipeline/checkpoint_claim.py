@@ -3,7 +3,7 @@
 Spark's file sinks leave out batches whose number their directory lists already. With another query's checkpoint the
 records of such batches would be committed to the group and never written. So a checkpoint notes its sink, a directory
 of files the checkpoint it was written with, and whatever does not match is refused. What the offsets themselves say
-(group and topics) the source checks too, in any query (spark/source/foreign.py).
+(group and topics) the source checks too, in any query (spark/source/source_offset.py).
 
 A checkpoint or a directory without a note was written without `equipoise run`, or by an older one. Spark's own logs
 have to do then: batch N of the directory was written after Spark had planned batch N in the checkpoint, and before it
@@ -21,8 +21,7 @@ from equipoise.spark.options import SourceOptions
 from equipoise.spark.pipeline.config import OURS, TOPIC, Pipeline
 from equipoise.spark.pipeline.errors import PipelineError
 from equipoise.spark.pipeline.files import Files, Local, Remote, is_local
-from equipoise.spark.source.foreign import check_own
-from equipoise.spark.source.offsets import SourceOffset
+from equipoise.spark.source.source_offset import SourceOffset, check_checkpoint
 from equipoise.wire.errors import UsageError
 
 _NOTE = "equipoise.json"  # in a checkpoint
@@ -34,7 +33,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class MemberPaths:
     """Of one member: its checkpoint, None if it is a temporary one, and the directory of its files, if it has one."""
 
     checkpoint: str | None
@@ -45,10 +44,10 @@ class Places:
         return all(is_local(place) for place in (self.checkpoint, self.files) if place is not None)
 
 
-class Belonging:
+class CheckpointClaim:
     """`spark`: the session by which places elsewhere are reached; those of this machine need none."""
 
-    def __init__(self, pipeline: Pipeline, places: Places, spark: Any = None) -> None:
+    def __init__(self, pipeline: Pipeline, places: MemberPaths, spark: Any = None) -> None:
         self._pipeline = pipeline
         self._checkpoint = places.checkpoint
         self._path = places.files
@@ -101,7 +100,7 @@ class Belonging:
         for line in self._planned(self._last("offsets"))[2:]:
             if line.startswith("{"):
                 try:
-                    check_own(SourceOffset.parse(json.loads(line)), options)
+                    check_checkpoint(SourceOffset.parse(json.loads(line)), options)
                 except UsageError as error:
                     raise PipelineError(f"{self._checkpoint}: {error}") from None
 

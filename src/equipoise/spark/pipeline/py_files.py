@@ -14,7 +14,7 @@ from typing import Any
 
 
 @contextmanager
-def shipped(session: Any, function: str) -> Iterator[None]:
+def with_py_files(session: Any, function: str) -> Iterator[None]:
     """The module of `function`, and what it has imported from beside it, to executors that do not have it: they come
     for it whenever one starts.
 

@@ -17,6 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -46,15 +47,18 @@ _GATEWAY_S = 10.0
 _GLANCE_S = 0.05
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkApplication:
+    """What Spark is started with: `log` is the file of what it has to say."""
+
+    name: str
+    master: str
+    settings: Mapping[str, str]
+    log: Path | None = None
+
+
 @contextmanager
-def spark_session(
-    name: str,
-    master: str,
-    settings: Mapping[str, str],
-    tell: Tell,
-    log: Path | None = None,
-    stopping: threading.Event | None = None,
-) -> Iterator[Any]:
+def spark_session(application: SparkApplication, tell: Tell, stopping: threading.Event | None = None) -> Iterator[Any]:
     """The one session of this process. At the end its JVM is gone. Stopped: `stopping` was set before it was there."""
     try:
         from pyspark.logger import PySparkLogger
@@ -67,8 +71,9 @@ def spark_session(
     for kind in ("DataFrame", "SQL"):  # these print each error as JSON, with its whole stack
         PySparkLogger.getLogger(f"{kind}QueryContextLogger").disabled = True
     with tempfile.TemporaryDirectory(prefix="equipoise-spark-") as scratch:
-        named: dict[str, Any] = {"spark.master": master, "spark.app.name": name}
-        chosen = named | _settings(master, Path(scratch), log, settings) | _python(master, Path(scratch), settings)
+        master = application.master
+        chosen: dict[str, Any] = {"spark.master": master, "spark.app.name": application.name}
+        chosen |= _settings(application, Path(scratch)) | _python(application, Path(scratch))
         with _heard(tell), explained():
             session = _started(SparkSession.builder.config(map=chosen), chosen, stopping or threading.Event())
             if not is_one_machine(master):
@@ -83,15 +88,15 @@ def is_one_machine(master: str) -> bool:
     return master.startswith("local")
 
 
-def _python(master: str, scratch: Path, settings: Mapping[str, str]) -> dict[str, str]:
+def _python(application: SparkApplication, scratch: Path) -> dict[str, str]:
     """Which Python Spark's processes have. On one machine it is this one, and they find the modules that are found
     here; on a cluster it is the one that executors are said to have, with its own modules."""
-    if is_one_machine(master):
+    if is_one_machine(application.master):
         program = python_program(scratch)
         os.environ |= {"PYSPARK_PYTHON": program, "PYSPARK_DRIVER_PYTHON": program, "PYTHONPATH": python_path()}
         return {}
-    named = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
-    return share_python(scratch, named, settings.get("spark.executorEnv.PATH"))
+    named = application.settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    return share_python(scratch, named, application.settings.get("spark.executorEnv.PATH"))
 
 
 def _register(session: Any) -> None:
@@ -101,7 +106,8 @@ def _register(session: Any) -> None:
     session.dataSource.register(EquipoiseSource)
 
 
-def _settings(master: str, scratch: Path, log: Path | None, given: Mapping[str, str]) -> dict[str, str]:
+def _settings(application: SparkApplication, scratch: Path) -> dict[str, str]:
+    log, given = application.log, application.settings
     configuration = scratch / "log4j2.properties"
     level, file = ("off", scratch / "spark.log") if log is None else ("warn", log.absolute())
     configuration.write_text(_LOG4J.format(level=level, log=file), encoding="utf-8")
@@ -109,7 +115,7 @@ def _settings(master: str, scratch: Path, log: Path | None, given: Mapping[str, 
         "spark.sql.streaming.noDataProgressEventInterval": "1000",
         "spark.sql.streaming.numRecentProgressUpdates": "50",
     }
-    if master.startswith("local"):
+    if is_one_machine(application.master):
         # 200 tasks per shuffle, Spark's default, would be the most of a small batch's time on one machine.
         settings |= {"spark.driver.host": _HOST, "spark.driver.bindAddress": _HOST}
         settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)

@@ -1,8 +1,8 @@
-"""A query's place in its topics, as Spark keeps it in the checkpoint: JSON, written one way only.
+"""A query's position in its topics, as Spark keeps it in the checkpoint: JSON, written one way only.
 
-`to` is where each partition of the batch ends. `from` is where it begins, if that is not where the offset before
-has it: it was assigned anew, or somebody else has read on meanwhile. So a batch can be read again from its two offsets
-alone. Spark compares offsets as text: keys are in order.
+`to` is where each partition of the batch ends. `from` is where a partition begins, if that is not where the previous
+offset ends it: the partition was assigned anew, or another member has read on meanwhile. Two offsets are therefore all
+that a batch needs to be read again. Spark compares offsets as text, so keys are in order.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from equipoise.member.partitions import TopicPartition
+from equipoise.spark.options import SourceOptions
 from equipoise.wire.errors import UsageError
 
 VERSION = 1
-Offsets = Mapping[TopicPartition, int]
+PartitionOffsetMap = dict[TopicPartition, int]
+PartitionRanges = dict[TopicPartition, tuple[int, int]]  # from, and up to
+_REMEDY = "begin with a new checkpoint, or name {} as before"
 Json = dict[str, Any]
 
 
@@ -29,13 +32,13 @@ class SourceOffset:
     known, nothing can be checked.
     """
 
-    to: Offsets = field(default_factory=dict)
-    since: Offsets = field(default_factory=dict)  # "from" in JSON
+    to: Mapping[TopicPartition, int] = field(default_factory=dict)
+    since: Mapping[TopicPartition, int] = field(default_factory=dict)  # "from" in JSON
     query: str = ""
     batch: int = -1
     seen: Mapping[str, int] = field(default_factory=dict)
     group: str | None = None
-    epochs: Offsets = field(default_factory=dict)
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -91,9 +94,9 @@ class SourceOffset:
         to = {one: at for one, at in self.to.items() if one.topic not in topics}
         return replace(self, to=to, since={}, ids={name: id_ for name, id_ in self.ids.items() if name not in topics})
 
-    def ranges(self, before: SourceOffset) -> dict[TopicPartition, tuple[int, int]]:
+    def ranges(self, before: SourceOffset) -> PartitionRanges:
         """What is to be read between the offset `before` and this one; UsageError if that is not known."""
-        found: dict[TopicPartition, tuple[int, int]] = {}
+        found: PartitionRanges = {}
         for partition, end in sorted(self.to.items()):
             start = self.since.get(partition, before.to.get(partition))
             if start is None:
@@ -108,6 +111,34 @@ class SourceOffset:
 INITIAL = SourceOffset()
 
 
+def check_checkpoint(offset: SourceOffset, options: SourceOptions) -> None:
+    """UsageError if `offset` is of another group, or has no topic in common with what the query reads.
+
+    With another query's checkpoint, what that query has read would count as read here: no error, and no rows. Spark
+    shows a source nothing of the checkpoint but its offsets. Topics may be added to a subscription, and single ones
+    left out: failOnDataLoss decides about those.
+    """
+    if offset.is_initial:
+        return
+    group = options.consumer.group_id or ""
+    if offset.group is not None and offset.group != group:
+        raise UsageError(
+            f"the checkpoint is of a query with {_named(offset.group)}, this one has {_named(group)}: what was read "
+            f"there would count as read here; {_REMEDY.format('the group')}"
+        )
+    read = offset.topics
+    if read and not any(options.strategy.covers(name) for name in read):
+        told = ", ".join(sorted(read))
+        raise UsageError(
+            f"the checkpoint is of a query that reads {told}, this one reads {options.strategy}: "
+            f"{_REMEDY.format('the topics')}"
+        )
+
+
+def _named(group: str) -> str:
+    return f"the group {group!r}" if group else "no group"
+
+
 def _official(given: Json) -> SourceOffset:
     """As Spark's own Kafka connector writes it: a query that used that one goes on here."""
     try:
@@ -116,11 +147,11 @@ def _official(given: Json) -> SourceOffset:
         raise UsageError(f"{given!r} is no offset of this source: begin with a new checkpoint") from None
 
 
-def _flat(nested: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+def _flat(nested: Mapping[str, Mapping[str, int]]) -> PartitionOffsetMap:
     return {TopicPartition(topic, int(one)): at for topic, ends in nested.items() for one, at in ends.items()}
 
 
-def _nested(offsets: Offsets) -> dict[str, dict[str, int]]:
+def _nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for (topic, partition), at in sorted(offsets.items()):
         found.setdefault(topic, {})[str(partition)] = at

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.member import TopicPartition
-from equipoise.spark.source.read_limit import Patience, available, share
+from equipoise.spark.source.read_limit import BatchDelay, available, rate_limit
 
 Sizes = dict[TopicPartition, int]
 SIZES = st.dictionaries(st.builds(TopicPartition, st.just("t"), st.integers(0, 20)), st.integers(0, 10**12), min_size=1)
@@ -18,7 +18,7 @@ def share_of(sizes: list[int], limit: int | None) -> list[int]:
     """Of partitions that begin at offset 100."""
     positions = {TopicPartition("t", number): 100 for number in range(len(sizes))}
     ends = {TopicPartition("t", number): 100 + size for number, size in enumerate(sizes)}
-    return [at - 100 for at in share(positions, ends, limit).values()]
+    return [at - 100 for at in rate_limit(positions, ends, limit).values()]
 
 
 def test_without_a_limit_all_of_it() -> None:
@@ -45,7 +45,7 @@ def test_fractions_are_cut_off() -> None:
 @given(sizes=SIZES, limit=st.integers(1, 10**6))
 def test_as_the_official_connector_reckons(sizes: Sizes, limit: int) -> None:
     positions = dict.fromkeys(sizes, 50)
-    found = share(positions, {one: 50 + size for one, size in sizes.items()}, limit)
+    found = rate_limit(positions, {one: 50 + size for one, size in sizes.items()}, limit)
     total = sum(sizes.values())
     for one, size in sizes.items():
         taken = found[one] - 50
@@ -66,20 +66,20 @@ def test_what_is_available_leaves_out_the_empty_and_the_unknown() -> None:
 
 
 def test_the_first_batch_waits_for_nothing() -> None:
-    assert Patience(1_000, 60_000).is_enough(1, now_ms=12_345)
+    assert BatchDelay(1_000, 60_000).is_over(1, now_ms=12_345)
 
 
 def test_the_next_waits_for_enough_or_for_long_enough() -> None:
-    patience = Patience(100, 60_000)
-    assert patience.is_enough(1, 0)
-    assert not patience.is_enough(99, 1_000)
-    assert patience.is_enough(100, 2_000)  # enough: its time begins anew
-    assert not patience.is_enough(99, 61_999)
-    assert patience.is_enough(1, 62_000)  # late
-    assert not patience.is_enough(99, 62_001)
+    delay = BatchDelay(100, 60_000)
+    assert delay.is_over(1, 0)
+    assert not delay.is_over(99, 1_000)
+    assert delay.is_over(100, 2_000)  # enough: its time begins anew
+    assert not delay.is_over(99, 61_999)
+    assert delay.is_over(1, 62_000)  # late
+    assert not delay.is_over(99, 62_001)
 
 
 def test_without_minimum_nothing_waits() -> None:
-    patience = Patience(None, 60_000)
-    assert patience.is_enough(1, 0)
-    assert patience.is_enough(1, 1)
+    delay = BatchDelay(None, 60_000)
+    assert delay.is_over(1, 0)
+    assert delay.is_over(1, 1)

@@ -11,9 +11,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.executor.reading import read
 from equipoise.spark.options import GROUP, SourceOptions
-from equipoise.spark.source.group import Group
-from equipoise.spark.source.ranges import OffsetRange, ReadTask, plan
-from equipoise.spark.source.session import Offsets, Session
+from equipoise.spark.source.group_member import GroupMember
+from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask, plan
+from equipoise.spark.source.offset_reader import OffsetReader
+from equipoise.spark.source.source_offset import PartitionOffsetMap
 from equipoise.wire.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -25,11 +26,11 @@ class BatchReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[ReadTask]:
-        session = Session(self._options.consumer)
+        reader = OffsetReader(self._options.consumer)
         try:
-            ranges = self._ranges(session)
+            ranges = self._ranges(reader)
         finally:
-            session.close()
+            reader.close()
         # For no task at all Spark would make one of its own kind.
         return plan(ranges, self._options, self._columns) or [ReadTask((), self._options, self._columns)]
 
@@ -37,21 +38,21 @@ class BatchReader(DataSourceReader):
         assert isinstance(partition, ReadTask)
         return read(partition)
 
-    def _ranges(self, session: Session) -> list[OffsetRange]:
+    def _ranges(self, reader: OffsetReader) -> list[OffsetRange]:
         starting, ending = self._options.starting, self._options.ending
-        partitions = session.partitions(self._options.choice)
-        for place in (starting, ending):
-            place.check_names(partitions)
-        committed: Offsets = {}
+        partitions = reader.partitions(self._options.strategy)
+        for limit in (starting, ending):
+            limit.check_names(partitions)
+        committed: PartitionOffsetMap = {}
         if GROUP in (starting.default, ending.default):
-            committed = session.run(_committed(session, partitions), "what the group has committed")
-        starts = session.resolve(starting, partitions, committed)
-        ends = session.resolve(ending, partitions, committed)
+            committed = reader.run(_committed(reader, partitions), "what the group has committed")
+        starts = reader.resolve(starting, partitions, committed)
+        ends = reader.resolve(ending, partitions, committed)
         if ending.offsets and not ending.is_time:
-            ends = self._within(ends, session.latest(partitions))
+            ends = self._within(ends, reader.latest(partitions))
         return [OffsetRange(*one, starts[one], ends[one]) for one in partitions]
 
-    def _within(self, ends: Offsets, latest: Offsets) -> Offsets:
+    def _within(self, ends: PartitionOffsetMap, latest: PartitionOffsetMap) -> PartitionOffsetMap:
         """Without what nobody has written: to wait for it is not what a batch query is for."""
         beyond = {one: at for one, at in ends.items() if at > latest[one]}
         if not beyond:
@@ -65,9 +66,9 @@ class BatchReader(DataSourceReader):
         return ends | {one: latest[one] for one in beyond}
 
 
-async def _committed(session: Session, partitions: list[TopicPartition]) -> Offsets:
+async def _committed(reader: OffsetReader, partitions: list[TopicPartition]) -> PartitionOffsetMap:
     """Without joining the group."""
-    group = Group(session)
+    group = GroupMember(reader)
     try:
         return {one: at.offset for one, at in (await group.fetch(partitions)).items()}
     finally:

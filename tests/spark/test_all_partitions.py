@@ -40,7 +40,7 @@ def broker(running: Broker) -> Broker:
 def to_the_end(broker: Broker, checkpoint: Engine | None = None, **options: str) -> list[Range]:
     """What a query reads of what is there, from the start or from a checkpoint."""
     engine = Engine(broker.bootstrap_servers, checkpoint, **options)
-    engine.session.run(engine.progress.set_goal(), "the goal")
+    engine.reader.run(engine.planner.prepare_for_available_now(), "the goal")
     while engine.plan():
         engine.run()
     engine.stop()
@@ -207,7 +207,7 @@ def test_a_checkpoint_of_the_official_connector_goes_on(broker: Broker) -> None:
 
 
 def test_new_partitions_are_read_from_their_first_record(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("equipoise.spark.source.whole._REFRESH_SECONDS", 0.05)
+    monkeypatch.setattr("equipoise.spark.source.all_partitions._REFRESH_SECONDS", 0.05)
     engine = Engine(broker.bootstrap_servers, startingOffsets="latest")
     engine.batch()
     with Admin(broker.bootstrap_servers) as admin:
@@ -219,7 +219,7 @@ def test_new_partitions_are_read_from_their_first_record(broker: Broker, monkeyp
 
 
 def test_topics_by_pattern(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("equipoise.spark.source.whole._REFRESH_SECONDS", 0.05)
+    monkeypatch.setattr("equipoise.spark.source.all_partitions._REFRESH_SECONDS", 0.05)
     fill(broker)
     engine = Engine(broker.bootstrap_servers, subscribePattern="t|new-.*", startingOffsets="latest")
     engine.batch()
@@ -268,7 +268,7 @@ def test_partitions_that_are_gone(broker: Broker, caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize("count", [4, 400])
-def test_a_topic_made_anew_is_known_by_its_id(broker: Broker, caplog: pytest.LogCaptureFixture, count: int) -> None:
+def test_a_topic_recreated_is_known_by_its_id(broker: Broker, caplog: pytest.LogCaptureFixture, count: int) -> None:
     """However far it reaches: records up to the old place would be passed over in silence."""
     fill(broker)
     first = Engine(broker.bootstrap_servers, startingOffsets="latest")
@@ -292,7 +292,7 @@ def test_a_topic_made_anew_is_known_by_its_id(broker: Broker, caplog: pytest.Log
     later.stop()
 
 
-def test_a_topic_made_anew_while_it_is_read(broker: Broker) -> None:
+def test_a_topic_recreated_while_it_is_read(broker: Broker) -> None:
     """Nothing of it is left out; what is read before the metadata tells of it comes twice."""
     fill(broker)
     engine = Engine(broker.bootstrap_servers, startingOffsets="earliest", failOnDataLoss="false")
@@ -304,7 +304,7 @@ def test_a_topic_made_anew_while_it_is_read(broker: Broker) -> None:
     engine.stop()
 
 
-def test_a_topic_made_anew_by_a_checkpoint_without_ids(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_recreated_by_a_checkpoint_without_ids(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     fill(broker)
     first = Engine(broker.bootstrap_servers, startingOffsets="earliest")
     first.batch()
@@ -367,9 +367,9 @@ def test_a_batch_does_not_wait_for_ever(broker: Broker) -> None:
     engine.batch()
     produce(broker, "t", 4, partitions=PARTITIONS)
     assert not engine.plan()
-    began = engine.progress._patience._since
+    began = engine.planner._delay._last_batch_ms
     assert began is not None
-    engine.progress._patience._since = began - 3_600_000  # an hour has passed
+    engine.planner._delay._last_batch_ms = began - 3_600_000  # an hour has passed
     assert engine.plan()
     engine.stop()
 
@@ -377,7 +377,7 @@ def test_a_batch_does_not_wait_for_ever(broker: Broker) -> None:
 def test_what_is_there_and_no_more(broker: Broker) -> None:
     fill(broker)
     engine = Engine(broker.bootstrap_servers, startingOffsets="earliest", minOffsetsPerTrigger="1000")
-    engine.session.run(engine.progress.set_goal(), "the goal")
+    engine.reader.run(engine.planner.prepare_for_available_now(), "the goal")
     fill(broker)
     assert sorted(engine.batch()) == whole(0, 10)
     assert not engine.plan()

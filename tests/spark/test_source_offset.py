@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.member import TopicPartition
-from equipoise.spark.source.commit_metadata import own_batch, token
-from equipoise.spark.source.offsets import INITIAL, SourceOffset
+from equipoise.spark.source.offset_commits import commit_metadata, own_batch
+from equipoise.spark.source.source_offset import INITIAL, SourceOffset
 from equipoise.wire.errors import UsageError
 
 PLACES = st.dictionaries(
@@ -84,7 +84,12 @@ def test_a_range_without_beginning_is_refused() -> None:
 
 def test_a_query_knows_its_own_commits() -> None:
     mine = SourceOffset(query="a1", batch=12)
-    assert own_batch(token(mine), "a1") == 12
-    assert own_batch(token(SourceOffset(query="a1")), "a1") == -1
-    for metadata, query in [(token(mine), "a"), (token(mine), "a12"), ("", "a1"), ("equipoise query= batch=1", "")]:
+    assert own_batch(commit_metadata(mine), "a1") == 12
+    assert own_batch(commit_metadata(SourceOffset(query="a1")), "a1") == -1
+    for metadata, query in [
+        (commit_metadata(mine), "a"),
+        (commit_metadata(mine), "a12"),
+        ("", "a1"),
+        ("equipoise query= batch=1", ""),
+    ]:
         assert own_batch(metadata, query) is None

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
-from equipoise.spark.options import Choice, Place, SourceOptions
+from equipoise.spark.options import ConsumerStrategy, OffsetRangeLimit, SourceOptions
 
 # A task costs Spark some 5 ms, in which it could read 10,000 records: fewer are not worth one of their own, and beyond
 # what keeps the cores busy it takes ten times as many.
@@ -60,7 +60,7 @@ def plan(ranges: Sequence[OffsetRange], options: SourceOptions, columns: tuple[s
     else:
         shares = [(piece,) for piece in pieces]
     # A task carries what its reading needs, not where the query began.
-    slim = replace(options, choice=Choice(), starting=Place(), ending=Place())
+    slim = replace(options, strategy=ConsumerStrategy(), starting=OffsetRangeLimit(), ending=OffsetRangeLimit())
     return [ReadTask(share, slim, columns) for share in shares]
 
 
