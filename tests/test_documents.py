@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections.abc import Iterator
@@ -121,6 +122,28 @@ def _commands(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[str, 
             yield from _commands(one, (*path, name))
         else:
             yield " ".join((*path, name)), [row.opts[0] for row in one.params if isinstance(row, click.Option)]
+
+
+def test_the_walk_of_a_commit_names_functions_that_are_there() -> None:
+    rows = table("docs/design.md", "The walk of one commit, from Spark to disk")
+    hops = [hop for hop, *_ in rows if hop != "back"]
+    assert hops == [str(number) for number in range(1, len(hops) + 1)]
+    assert len(hops) <= 10
+    assert [(file, function) for _, file, function, _ in rows if function not in functions_of(file)] == []
+
+
+def functions_of(file: str) -> set[str]:
+    """The functions of a module of the package, methods as Class.method."""
+    tree = ast.parse((ROOT / "src" / "equipoise" / file).read_text(encoding="utf-8"))
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    methods = {
+        f"{kind.name}.{one.name}"
+        for kind in tree.body
+        if isinstance(kind, ast.ClassDef)
+        for one in kind.body
+        if isinstance(one, kinds)
+    }
+    return methods | {one.name for one in tree.body if isinstance(one, kinds)}
 
 
 def test_every_dependency_has_its_reason() -> None:
