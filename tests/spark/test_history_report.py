@@ -16,8 +16,8 @@ import pytest
 from equipoise.console.history import parse_settings, parse_since
 from equipoise.spark.history.advice import advise
 from equipoise.spark.history.report import file_name, write_report
+from equipoise.spark.history.schemas import schemas
 from equipoise.spark.history.summary import Summary
-from equipoise.spark.history.tables import schemas
 from equipoise.wire.errors import UsageError
 from tests.commands import Command
 from tests.console.conftest import command  # noqa: F401  the fixture

@@ -43,7 +43,7 @@ Asked = TypeVar("Asked", bound=HasFetch)
 
 
 class FetchLimits(NamedTuple):
-    """What a Fetch asks of its answer as a whole."""
+    """What a Fetch asks of its answer as a whole, by the names of FetchRequest."""
 
     max_wait_ms: int
     max_bytes: int
@@ -57,14 +57,7 @@ class FetchLimits(NamedTuple):
 
 def fetch_request(limits: FetchLimits, fetches: Fetches) -> FetchRequest:
     """A Fetch outside of any session."""
-    return FetchRequest(
-        max_wait_ms=limits.max_wait_ms,
-        min_bytes=limits.min_bytes,
-        max_bytes=limits.max_bytes,
-        isolation_level=limits.isolation_level,
-        rack_id=limits.rack_id,
-        topics=fetch_topics(fetches),
-    )
+    return FetchRequest(topics=fetch_topics(fetches), **limits._asdict())
 
 
 def fetch_topics(fetches: Fetches) -> list[FetchTopic]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from equipoise.spark.history.schemas import ROWS, TIME
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from equipoise.wire.errors import ProtocolError
 from equipoise.wire.offsets_records import GroupMetadataValue, MemberMetadata, UnknownRecordType, decode_record
@@ -23,21 +24,6 @@ from equipoise.wire.records.lanes import Bytes, Ints
 
 INPUT = ("key", "value", "offset", "timestamp")  # the columns of the topic that are needed
 COMMIT, GROUP = "commit", "group"  # what a row is
-_TIME = pa.timestamp("us", tz="UTC")
-ROWS = pa.schema(
-    [
-        ("record", pa.string()),
-        ("group", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("leader_epoch", pa.int32()),
-        ("metadata", pa.string()),
-        ("committed_at", _TIME),
-        ("written_at", _TIME),
-        ("position", pa.int64()),
-    ]
-)
 _COMMIT_KEYS = (0, 1)
 _GROUP_KEY = 2
 _OTHER = -1
@@ -101,7 +87,7 @@ def _commits(batch: pa.RecordBatch, known: _Keys, code: Ints, kind: Ints) -> pa.
         _nullable(as_column(values.offset), is_null),
         _nullable(as_column(values.leader_epoch.astype(np.int32)), is_null),
         _nullable(values.metadata, is_null),
-        _nullable(as_column(values.committed_at * 1000).view(_TIME), is_null),
+        _nullable(as_column(values.committed_at * 1000).view(TIME), is_null),
         batch["timestamp"],
         batch["offset"],
     ]

@@ -20,23 +20,12 @@ from pyspark.sql import functions as f
 from equipoise.client import Admin
 from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.member.partitions import TopicPartition
+from equipoise.spark.history.schemas import LAG
 from equipoise.spark.source.offset_reader import OffsetReader
 
 TIMES = 120
 _MOST_QUESTIONS = 200_000  # partitions times times
 _AT = "committed_at"
-LAG = pa.schema(
-    [
-        ("group", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("at", pa.timestamp("us", tz="UTC")),
-        ("committed", pa.int64()),
-        ("log_end", pa.int64()),
-        ("lag", pa.int64()),
-        ("is_estimate", pa.bool_()),
-    ]
-)
 _UNKNOWN: Mapping[int, int | None] = {}
 LogEnds = dict[TopicPartition, dict[int, int | None]]  # by the number of the time
 

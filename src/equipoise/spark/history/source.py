@@ -13,7 +13,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from equipoise.spark.history.decode import INPUT, ROWS, decode
+from equipoise.spark.history.decode import INPUT, decode
+from equipoise.spark.history.schemas import ROWS
 from equipoise.spark.options import SourceOptions
 from equipoise.spark.source.batch_reader import BatchReader
 

@@ -20,98 +20,19 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_type
 
 from equipoise.client import Admin
-from equipoise.spark.history.decode import COMMIT, GROUP, ROWS
+from equipoise.spark.history.decode import COMMIT, GROUP
 from equipoise.spark.history.flapping import causes, flapping
-from equipoise.spark.history.lag import LAG, lag_over_time
+from equipoise.spark.history.lag import lag_over_time
+from equipoise.spark.history.schemas import ROWS, TOLD, schemas
 from equipoise.spark.history.source import ONLY_GROUP, OffsetsSource
 from equipoise.spark.history.timeline import Row, tell
 from equipoise.wire.errors import UsageError
 
 OFFSETS_TOPIC, JOURNAL_TOPIC = "__consumer_offsets", "__rebalances"
 COMMITS = "commits"
-_TIME = pa.timestamp("us", tz="UTC")
 _TIMES = ("began", "ended", "last")
 
-_CLIENT = [("client_id", pa.string()), ("client_host", pa.string())]
-_SPAN = [("began", _TIME), ("ended", _TIME)]
-_REBALANCE = pa.struct(
-    [
-        ("group", pa.string()),
-        ("generation", pa.int32()),
-        *_SPAN,
-        *((name, pa.int64()) for name in ("duration_ms", "detect_ms", "join_ms", "assign_ms", "sync_ms")),
-        ("reason", pa.string()),
-        ("said", pa.string()),
-        ("limit_ms", pa.int64()),
-        ("group_max_size", pa.int32()),
-        *((f"cause_{name}", pa.string()) for name in ("member", "client", "host", "instance")),
-        ("waited_for", pa.string()),
-        ("waited_ms", pa.int64()),
-        ("members", pa.int32()),
-        ("protocol", pa.string()),
-        *((name, pa.int32()) for name in ("moved", "kept", "revoked")),
-        ("overtaken", pa.bool_()),
-        ("cut", pa.int64()),
-        ("source", pa.string()),
-    ]
-)
-_MEMBERSHIP = pa.struct(
-    [
-        ("group", pa.string()),
-        ("member_id", pa.string()),
-        ("group_instance_id", pa.string()),
-        *_CLIENT,
-        ("session_timeout_ms", pa.int32()),
-        ("rebalance_timeout_ms", pa.int32()),
-        *_SPAN,
-        ("why_left", pa.string()),
-        ("said", pa.string()),
-    ]
-)
-_OWNERSHIP = pa.struct(
-    [
-        ("group", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("member_id", pa.string()),
-        *_CLIENT,
-        ("generation", pa.int32()),
-        *_SPAN,
-        ("is_empty", pa.bool_()),
-    ]
-)
-_FLAPPING = pa.struct(
-    [
-        ("group", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        *((name, pa.int64()) for name in ("changes", "returns", "gaps", "dark_ms")),
-        *((name, pa.float64()) for name in ("owners_per_hour", "score")),
-    ]
-)
-_CAUSE = pa.struct(
-    [
-        ("group", pa.string()),
-        *((name, pa.string()) for name in ("reason", "cause_client", "cause_host")),
-        *((name, pa.int64()) for name in ("count", "duration_ms")),
-        ("last", _TIME),
-    ]
-)
-_TOLD = pa.struct(
-    [
-        ("rebalances", pa.list_(_REBALANCE)),
-        ("memberships", pa.list_(_MEMBERSHIP)),
-        ("ownership", pa.list_(_OWNERSHIP)),
-        ("flapping", pa.list_(_FLAPPING)),
-        ("causes", pa.list_(_CAUSE)),
-    ]
-)
 Tables = dict[str, pa.Table]
-
-
-def schemas() -> dict[str, pa.Schema]:
-    """Of the tables but for the commits, by name."""
-    return {field.name: pa.schema(list(field.type.value_type)) for field in _TOLD} | {"lag": LAG}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,9 +135,9 @@ def _tables(entries: DataFrame) -> Tables:
     every = f.collect_list(f.struct("position", "is_journal", "entry"))
     told = entries.groupBy("group").agg(f.sort_array(every).alias("entries"))
     arrow_udf = f.arrow_udf  # type: ignore[attr-defined]  # its stubs do not have it
-    columns = arrow_udf(_tell, _spark_type(_TOLD))("group", "entries")
+    columns = arrow_udf(_tell, _spark_type(TOLD))("group", "entries")
     found = told.select(columns.alias("told")).select("told.*").toArrow().combine_chunks()
-    return {field.name: _flat(found.column(field.name), schemas()[field.name]) for field in _TOLD}
+    return {field.name: _flat(found.column(field.name), schemas()[field.name]) for field in TOLD}
 
 
 def _flat(lists: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
@@ -233,7 +154,7 @@ def _tell(groups: pa.Array, entries: pa.Array) -> pa.Array:
         told = tell(group, journal, records)
         derived = {"flapping": flapping(told.ownership), "causes": causes(told.rebalances)}
         rows.append({name: [*map(_with_times, found)] for name, found in (told._asdict() | derived).items()})
-    return pa.array(rows, _TOLD)
+    return pa.array(rows, TOLD)
 
 
 def _with_times(row: Row) -> Row:
