@@ -143,16 +143,12 @@ class Shard:
     # -- writes
 
     def written(self, write: Write, error: ErrorCode, now: int) -> Step:
-        """A write of ours is durable and takes effect, or it has failed; what follows stands in its outcome."""
+        """A write of ours is durable and takes effect, or it has failed. What follows stands in its outcome, and is
+        done by the module that made it. Rule 0.3."""
         step = Step(now)
         if error is ErrorCode.NONE:
             for record in write.records:
                 self.apply(record, now)
-        self._follow(write, error, step)
-        return step
-
-    def _follow(self, write: Write, error: ErrorCode, step: Step) -> None:
-        """Acts on the outcome of a write. The module that made the outcome knows what follows."""
         match write.outcome:
             case OffsetsCommitted() as outcome:
                 commit.offsets_committed(self, outcome, error, step)
@@ -167,6 +163,7 @@ class Shard:
                 join.static_member_replaced(self, outcome, error, step)
             case GroupTombstoned() as outcome:
                 admin.group_tombstoned(self, outcome, error, step)
+        return step
 
     # -- time
 

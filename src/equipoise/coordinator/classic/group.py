@@ -6,7 +6,7 @@ What makes a rebalance stands in `rebalance`; what a request may do stands with 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,6 +18,8 @@ from equipoise.coordinator.reasons import Who
 from equipoise.coordinator.step import WallTime
 from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponseMember
+from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
+from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.offsets_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata, Record
@@ -60,6 +62,11 @@ class Member:
     hold_timer: TimerKey = field(init=False)  # of its held heartbeat
 
     def __post_init__(self) -> None:
+        self.named(self.member_id)
+
+    def named(self, member_id: str) -> None:
+        """The member id, and with it the keys of the member's timers."""
+        self.member_id = member_id
         self.timer = TimerKey(TimerKind.SESSION, self.group_id, self.member_id)
         self.hold_timer = TimerKey(TimerKind.HOLD, self.group_id, self.member_id)
 
@@ -182,9 +189,9 @@ class Group:
 
     def rename(self, member: Member, member_id: str) -> None:
         """A static member under a new id; the leader's place moves along. Its place in the order stays."""
-        old, member.member_id = member.member_id, member_id
+        old = member.member_id
+        member.named(member_id)
         member.notes = None  # another process
-        member.__post_init__()
         self.members = {(member_id if key == old else key): value for key, value in self.members.items()}
         self.pending_sync.discard(old)
         if member.group_instance_id is not None:
@@ -364,6 +371,19 @@ def _tie_break(name: str) -> int:
     to which one that is, for instance on the way from one assignor to another."""
     value = java_hash(name) & 0xFFFFFFFF
     return (value ^ value >> 16) & 15
+
+
+def check_request(groups: Mapping[str, Group], request: SyncGroupRequest | HeartbeatRequest) -> tuple[Group, Member]:
+    """Only a member of the current generation may speak. Raises KafkaError. Rule 3.5.
+
+    Kafka: GroupMetadataManager.validateSyncGroup and validateClassicGroupHeartbeat.
+    """
+    group = groups.get(request.group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    member = group.check_member(request.member_id, request.group_instance_id)
+    group.check_generation(request.generation_id)
+    return group, member
 
 
 def protocols_of(request: JoinGroupRequest) -> Protocols:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.classic.group import Group, Member
+from equipoise.coordinator.classic.group import Group, check_request
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from equipoise.coordinator.parked import ANSWERED
@@ -23,15 +23,13 @@ def heartbeat(shard: Shard, request: HeartbeatRequest, caller: Caller, step: Ste
     A heartbeat that would be answered "all is well" may be held for `hold_ms`, to be answered at once when a
     rebalance begins: an addition. Rules 3.3 and 7.3. Kafka: GroupMetadataManager.classicGroupHeartbeat.
     """
-    group = shard.groups.get(request.group_id)
     try:
-        member = _check(group, request)
+        group, member = check_request(shard.groups, request)
     except KafkaError as error:
         who = caller.who(request.member_id, request.group_instance_id)
         step.note_fenced(error.code, request.group_id, who, "Heartbeat")
         step.reply(caller, HeartbeatResponse(error_code=error.code))
         return
-    assert group is not None
     shard.rebalancer.keep_alive(member, step.now)
     if group.state is State.PREPARING_REBALANCE:
         step.reply(caller, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
@@ -42,18 +40,6 @@ def heartbeat(shard: Shard, request: HeartbeatRequest, caller: Caller, step: Ste
         shard.timers.arm(member.hold_timer, step.now + min(hold_ms, member.session_timeout_ms // 3))
     else:
         step.reply(caller, HeartbeatResponse(error_code=ErrorCode.NONE))
-
-
-def _check(group: Group | None, request: HeartbeatRequest) -> Member:
-    """A member of an older generation must hear so. Rule 3.3.
-
-    Kafka: GroupMetadataManager.validateClassicGroupHeartbeat.
-    """
-    if group is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    member = group.check_member(request.member_id, request.group_instance_id)
-    group.check_generation(request.generation_id)
-    return member
 
 
 def on_session_timer(shard: Shard, group: Group, member_id: str, step: Step) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.classic.group import Group, Member
+from equipoise.coordinator.classic.group import Group, Member, check_request
 from equipoise.coordinator.classic.replies import sync_error, synced
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.parked import ANSWERED, SENT_AGAIN
@@ -23,15 +23,14 @@ def sync_group(shard: Shard, request: SyncGroupRequest, caller: Caller, step: St
 
     Rules 3.1.5, 3.1.9 and 3.1.10. Kafka: GroupMetadataManager.classicGroupSync.
     """
-    group = shard.groups.get(request.group_id)
     try:
-        member = _check(group, request)
+        group, member = check_request(shard.groups, request)
+        _check_phase(group, request)
     except KafkaError as error:
         who = caller.who(request.member_id, request.group_instance_id)
         step.note_fenced(error.code, request.group_id, who, "SyncGroup")
         step.reply(caller, sync_error(error.code))
         return
-    assert group is not None
     member.last_seen = step.now
     shard.rebalancer.release_heartbeat(group, member, ANSWERED, step)
     _drop_pending(shard, group, member)
@@ -45,21 +44,16 @@ def sync_group(shard: Shard, request: SyncGroupRequest, caller: Caller, step: St
         shard.rebalancer.write_assignment(group, assignments, step)
 
 
-def _check(group: Group | None, request: SyncGroupRequest) -> Member:
-    """A member of this generation only, with its protocol (KIP-559). Rule 3.1.
+def _check_phase(group: Group, request: SyncGroupRequest) -> None:
+    """The protocol must be the group's (KIP-559), and the join phase over. Rules 3.1.9 and 3.1.10.
 
     Kafka: GroupMetadataManager.validateSyncGroup.
     """
-    if group is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    member = group.check_member(request.member_id, request.group_instance_id)
-    group.check_generation(request.generation_id)
     for said, true in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)):
         if said is not None and true is not None and said != true:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if group.state is State.PREPARING_REBALANCE:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-    return member
 
 
 def _drop_pending(shard: Shard, group: Group, member: Member) -> None:
