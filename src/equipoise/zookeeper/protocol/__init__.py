@@ -11,7 +11,7 @@ its owner node stands; a consumer that wants a partition of another waits for th
 | is blocked  | the release of that node, or the back-off  | another attempt, and after the last one an error  |
 | is in doubt | the connection (safe mode)                 | a look: the same session goes on, or all is lost  |
 
-`policy.py` is what a consumer does in both modes, `faithful.py` how it was done, `safe.py` how it is done without
-harm. Both are generators of actions (steps.py): nodes.py has those on ZooKeeper, actions.py the rest. Whoever runs
-them, connector.py or a simulation, brings the nodes, the clock and the chance.
+`policy.py` is what a consumer does in both modes, `faithful.py` how Kafka did it, `safe.py` how it is done without
+harm. Both are generators of actions (steps.py): nodes.py has those on ZooKeeper, actions.py the rest. The connector, or
+a simulation, carries them out, and brings the nodes, the clock and the chance.
 """

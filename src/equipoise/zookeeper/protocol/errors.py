@@ -22,7 +22,7 @@ class ConsumerRebalanceFailedError(EquipoiseError):
 
 
 class InconsistentStrategyError(EquipoiseError):
-    """The group shares its partitions in another way: together they would leave some unread, and nobody would know."""
+    """The group shares its partitions in another way: together its members would leave some unread without an error."""
 
 
 class OwnershipLostError(EquipoiseError):

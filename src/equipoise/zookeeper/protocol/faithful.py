@@ -11,7 +11,7 @@
 | unfenced commits      | commit_offsets                       | a late commit of an owner before counts               |
 | zombie owner          | handle_state_changed                 | without a connection records are handed out on        |
 | forgotten nodes       | reset_state                          | fetchers and nodes of before a lost session stay      |
-| blind back-off        | synced_rebalance                     | all wait the same time for nodes that nobody watches  |
+| blind back-off        | synced_rebalance                     | all wait the same time, and none watches the node     |
 | registered non-owner  | failed                               | after the last attempt a member is counted, and idle  |
 | untold strategy       | registration                         | members with other strategies leave partitions unread |
 
@@ -111,7 +111,7 @@ class FaithfulPolicy(RebalancePolicy):
             yield from self.commit_offsets()
 
     def release_partition_ownership(self) -> Steps[None]:
-        """Without a look at whose the nodes are."""
+        """A delete by path: the owner of the node is not compared."""
         for partition in sorted(self.topic_registry):
             yield from Delete(self.group.paths.owner(partition))
             del self.topic_registry[partition]
@@ -131,7 +131,7 @@ class FaithfulPolicy(RebalancePolicy):
         return False
 
     def _create_owner(self, partition: TopicPartition, thread: str) -> Steps[bool]:
-        """The same text is taken for one's own, whoever's session holds it."""
+        """ZkUtils.createEphemeralPathExpectConflict: the same text is its own, whichever session holds the node."""
         path = self.group.paths.owner(partition)
         if (yield from Create(path, thread.encode(), is_ephemeral=True)):
             return True
@@ -141,7 +141,7 @@ class FaithfulPolicy(RebalancePolicy):
     # -- offsets
 
     def commit_offsets(self) -> Steps[None]:
-        """Nobody looks whether they are still owned, and no lock is taken."""
+        """Ownership is not checked, and no lock is taken."""
         offsets = yield from actions.Consumed(list(self.topic_registry.values()))
         if self.config.in_kafka:
             yield from actions.CommitToKafka(offsets)

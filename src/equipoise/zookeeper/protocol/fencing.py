@@ -1,8 +1,8 @@
 """Ownership with fencing tokens: claims, releases and offsets as transactions that check the epochs of partitions.
 
 An owner node is no token: made anew by another it has version 0 again. So each partition has a node that stays, its
-epoch. A claim writes it, and the version that comes out is the token; whoever writes an offset or gives the partition
-up has it checked in the same transaction.
+epoch. A claim writes it, and the version that comes out is the token. Each write of an offset and each release checks
+the token in the same transaction.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class FencedNodes:
     # -- claiming
 
     def claim(self, consumer_id: str, take: Decision) -> Steps[Claim]:
-        """In one transaction, and only while the consumer is registered: whose session has ended claims nothing."""
+        """In one transaction, and only while the consumer is registered: after its session it claims nothing."""
         yield from self._prepare(take)
         operations: list[Operation] = [CheckVersion(self._paths.registration(consumer_id), 0)]
         for partition, thread in sorted(take.items()):
@@ -60,7 +60,7 @@ class FencedNodes:
         if not done.failure:
             return Claim(dict(zip(sorted(take), done.versions, strict=True)))
         if done.failure != NODE_EXISTS:
-            self._ready.clear()  # somebody may have deleted them
+            self._ready.clear()  # they may have been deleted
             raise ZooKeeperError(f"the claim of {consumer_id} was refused: {done.failure}")
         owned = yield from self._group.owner_sessions(take)
         return Claim(None, self._paths.owner(min(owned)) if owned else "")

@@ -116,7 +116,7 @@ class GroupNodes:
         return {partition: int(node.data) for partition, node in found if node and node.data}
 
     def set_offset(self, partition: TopicPartition, offset: int) -> Steps[None]:
-        """Without a look at who owns it, or at what is there."""
+        """Neither the owner nor the offset before is compared."""
         path, data = self.paths.offset(partition), str(offset).encode()
         if not (yield from SetData(path, data)):
             yield from Create(path, data)

@@ -82,7 +82,7 @@ class SetData(Action[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Delete(Action[None]):
-    """Whosever it is. A missing node is as good as a deleted one."""
+    """Its session is not compared. A missing node counts as deleted."""
 
     path: str
 

@@ -5,9 +5,9 @@
 - Offsets are read after the claim, when the owner before has written its last, and not before it.
 - Nothing is handed out or committed while the session is in doubt; after a lost one the consumer has another id.
 - A blocked claim waits for the node that blocks it, not for a time; a failed rebalance is tried again by itself.
-- Strategy and view of internal topics stand in the registration. The first member decides for the group: whoever
-  differs is refused, and if it is of the old kind, which asks nobody, it is not counted.
-- From time to time someone looks whether a partition has no owner at all.
+- Strategy and view of internal topics stand in the registration. The first member decides for the group: a member that
+  differs is refused, and a member of the old kind, which does not ask, is not counted.
+- Every member looks for partitions without an owner from time to time.
 
 The order of steps is what makes it safe. A fetcher stops before the node is given up. The last offset and the end of
 ownership are one transaction. Offsets go to ZooKeeper, which checks the epoch, before they go to Kafka, which does not.
@@ -76,7 +76,7 @@ class SafePolicy(RebalancePolicy):
         return {key for key, one in context.members.items() if not mine.agrees_with(one.registration.strategy)}
 
     def _check_strategies(self, members: Mapping[str, Member]) -> None:
-        """The first decides; in an empty group, whoever comes."""
+        """The first member decides; in an empty group, the next that comes."""
         if not members:
             return
         first = min(members, key=lambda key: members[key].created)
@@ -103,7 +103,7 @@ class SafePolicy(RebalancePolicy):
         return f"{self.config.group_id}_{f'{given}-{unique[-8:]}' if given else unique}"
 
     def join(self) -> Steps[None]:
-        """Whoever would be refused does not even register: the others need not notice."""
+        """A consumer that would be refused does not register: the others do not rebalance for it."""
         self.consumer_id = yield from self.new_consumer_id()
         context = yield from self.group.steady_context(self.config.exclude_internal_topics)
         self._check_strategies(context.members)
@@ -132,7 +132,7 @@ class SafePolicy(RebalancePolicy):
             yield from actions.Notify(Event.REBALANCE)
             return
         yield from self._reset_state()
-        yield from self.group.unregister(self.consumer_id)  # if it is this session's after all, nobody may count it
+        yield from self.group.unregister(self.consumer_id)  # of this session it would be counted on
         self.consumer_id = yield from self.new_consumer_id()
         yield from self.register_consumer_in_zk()
         yield from actions.OpenGate(interruptions)
@@ -220,9 +220,8 @@ class SafePolicy(RebalancePolicy):
         yield from self._clear_doubtful()
         self._context = context = yield from self._read_context()
         if self.consumer_id not in context.members:
-            yield from actions.Notify(
-                Event.SESSION
-            )  # a lost session, or somebody has deleted the node: all is looked at
+            # The session has ended, or the node was deleted by hand: all that is held is looked at.
+            yield from actions.Notify(Event.SESSION)
             return False
         plan = self.decide(context, self.threads(), stays=(yield from actions.ReachesBrokers(brokers)))
         yield from self._tell_differing(context)
@@ -322,9 +321,9 @@ class SafePolicy(RebalancePolicy):
     def _commit(self, infos: Sequence[PartitionTopicInfo], offsets: Offsets) -> Steps[set[TopicPartition]]:
         """Those that were not committed, because they are others' by now.
 
-        Kafka fences nobody here. So ZooKeeper comes first: what it refuses, Kafka never sees, and what Kafka takes late
-        is not above what ZooKeeper has, and the larger counts. With offsets in Kafka alone a look at the epochs has to
-        do, which leaves the moment between the look and the commit.
+        Kafka checks no epoch here. So ZooKeeper comes first: Kafka never sees what ZooKeeper refuses. What Kafka takes
+        late is not above what ZooKeeper has, and the larger counts. With offsets in Kafka alone the consumer looks at
+        the epochs first, which leaves the moment between the look and the commit.
         """
         if self.config.in_zookeeper:
             changed = {key: at for key, at in offsets.items() if self.checkpointed.get(key) != at}
@@ -352,9 +351,8 @@ class SafePolicy(RebalancePolicy):
         context = yield from self.group.context(self.config.exclude_internal_topics, self._members)
         unowned = yield from self.group.unowned(context.partitions)
         if unowned & self.topic_registry.keys():
-            yield from actions.Notify(
-                Event.SESSION
-            )  # somebody has deleted nodes of this consumer: all it holds is looked at
+            # Nodes of this consumer were deleted by hand: all that is held is looked at.
+            yield from actions.Notify(Event.SESSION)
         now = yield from actions.Now()
         self._unowned_since = {partition: self._unowned_since.get(partition, now) for partition in unowned}
         patience = self.config.patience_ms

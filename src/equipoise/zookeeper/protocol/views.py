@@ -15,7 +15,7 @@ Offsets = Mapping[TopicPartition, int]
 
 class Member(NamedTuple):
     registration: Registration
-    created: int  # ZooKeeper's number of the change: who was first
+    created: int  # ZooKeeper's number of the change: the first member has the smallest
 
 
 class AssignmentContext(NamedTuple):
