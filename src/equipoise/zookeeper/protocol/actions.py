@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 
 from equipoise.member.partitions import TopicPartition
@@ -24,53 +24,45 @@ class Event(Enum):
 # -- fetchers and listeners
 
 
-@dataclass(frozen=True, slots=True)
 class ConnectFetchers(Action[None]):
     """To these brokers. If none of them was known before, nothing may be being read."""
 
     brokers: Sequence[BrokerAddress]
 
 
-@dataclass(frozen=True, slots=True)
 class ReachesBrokers(Action[bool]):
     """Whether the fetchers are connected to one of these: that one knows the others."""
 
     brokers: Sequence[BrokerAddress]
 
 
-@dataclass(frozen=True, slots=True)
 class UpdateFetcher(Action[None]):
     """Reads these and nothing else. Nothing that was fetched of others is handed out once this is done."""
 
     registry: Registry = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
 class BeforeReleasingPartitions(Action[None]):
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
 class BeforeStartingFetchers(Action[None]):
     consumer_id: str
     decision: Mapping[TopicPartition, str]
 
 
-@dataclass(frozen=True, slots=True)
 class FollowTopics(Action[bool]):
     """Whether the topics that the subscription means are others than before, now that there are these."""
 
     known: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
 class OpenGate(Action[None]):
     """Hands records out again, unless the connection was interrupted more often than it was when this was decided."""
 
     interruptions: int
 
 
-@dataclass(frozen=True, slots=True)
 class Abandon(Action[None]):
     """Leaves the group for good; the streams end with the reason."""
 
@@ -80,19 +72,16 @@ class Abandon(Action[None]):
 # -- offsets
 
 
-@dataclass(frozen=True, slots=True)
 class Consumed(Action[Offsets]):
     """How far each was handed out. Without an offset: auto.offset.reset has not decided."""
 
     infos: Sequence[PartitionTopicInfo]
 
 
-@dataclass(frozen=True, slots=True)
 class CommitToKafka(Action[None]):
     offsets: Offsets
 
 
-@dataclass(frozen=True, slots=True)
 class CommittedInKafka(Action[Offsets]):
     partitions: Sequence[TopicPartition]
 
@@ -100,24 +89,20 @@ class CommittedInKafka(Action[Offsets]):
 # -- time and chance
 
 
-@dataclass(frozen=True, slots=True)
 class Now(Action[int]):
     """Milliseconds of a clock that never jumps."""
 
 
-@dataclass(frozen=True, slots=True)
 class WallClock(Action[int]):
     """Milliseconds since 1970, as stamps in nodes have them."""
 
 
-@dataclass(frozen=True, slots=True)
 class Jitter(Action[int]):
     """Between half of these milliseconds and all: members must not try again at the same moment."""
 
     most_ms: int
 
 
-@dataclass(frozen=True, slots=True)
 class UniqueName(Action[str]):
     """Host, time, and eight characters of chance at the end."""
 
@@ -125,21 +110,18 @@ class UniqueName(Action[str]):
 # -- waiting. Each ends early when the consumer is closed
 
 
-@dataclass(frozen=True, slots=True)
 class Sleep(Action[None]):
     """For so long, whatever happens."""
 
     ms: int
 
 
-@dataclass(frozen=True, slots=True)
 class AwaitQuiet(Action[bool]):
     """False: another REBALANCE has come before so much time without an event. Those before it are forgotten."""
 
     ms: int
 
 
-@dataclass(frozen=True, slots=True)
 class AwaitRelease(Action[None]):
     """Until the node is gone, or an event other than TOPICS comes, or the time is up. REBALANCE is forgotten then."""
 
@@ -147,24 +129,20 @@ class AwaitRelease(Action[None]):
     ms: int
 
 
-@dataclass(frozen=True, slots=True)
 class IsPending(Action[bool]):
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
 class Notify(Action[None]):
     """The consumer itself has an event to see to."""
 
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
 class WatchBrokers(Action[None]):
     """From now on the coming and going of brokers is REBALANCE."""
 
 
-@dataclass(frozen=True, slots=True)
 class Log(Action[None]):
     words: str
     is_warning: bool = True

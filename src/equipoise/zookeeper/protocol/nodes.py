@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from equipoise.zookeeper.protocol.steps import Action
@@ -26,24 +25,20 @@ class Node(NamedTuple):
 # -- reads: a missing node is None, or has no children
 
 
-@dataclass(frozen=True, slots=True)
 class GetChildren(Action[tuple[str, ...]]):
     path: str
 
 
-@dataclass(frozen=True, slots=True)
 class GetData(Action[tuple[Node | None, ...]]):
     """Several are asked for at once, and answered one after another: they are no common snapshot."""
 
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Exists(Action[tuple[Stat | None, ...]]):
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Session(Action[int]):
     """The id of the session; 0, which owns nothing, between two."""
 
@@ -51,7 +46,6 @@ class Session(Action[int]):
 # -- writes
 
 
-@dataclass(frozen=True, slots=True)
 class Create(Action[bool]):
     """With all nodes above it. False: it is there already."""
 
@@ -60,19 +54,16 @@ class Create(Action[bool]):
     is_ephemeral: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class CreateMissing(Action[None]):
     """Empty nodes that stay, where there are none yet. Those above them must be there."""
 
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class EnsurePath(Action[None]):
     path: str
 
 
-@dataclass(frozen=True, slots=True)
 class SetData(Action[bool]):
     """Whatever its version. False: there is no such node."""
 
@@ -80,7 +71,6 @@ class SetData(Action[bool]):
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
 class Delete(Action[None]):
     """Its session is not compared. A missing node counts as deleted."""
 
@@ -121,6 +111,5 @@ class Transacted(NamedTuple):
     failure: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Transaction(Action[Transacted]):
     operations: tuple[Operation, ...]

@@ -10,16 +10,18 @@ and between any two of its actions others may have acted.
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Action(Generic[T]):
-    """T is its outcome."""
+    """T is its outcome. Every kind of action is a frozen dataclass."""
 
-    __slots__ = ()
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
     def __iter__(self) -> Generator[Action[Any], Any, T]:
         outcome: T = yield self
@@ -29,7 +31,6 @@ class Action(Generic[T]):
 Steps = Generator[Action[Any], Any, T]
 
 
-@dataclass(frozen=True, slots=True)
 class Synchronized(Action[T]):
     """These steps, while no other such steps of the consumer are under way (rebalanceLock)."""
 
