@@ -6,7 +6,6 @@ import select
 import socket
 import time
 from collections import deque
-from struct import Struct
 from typing import Self
 
 from equipoise.wire.apis import APIS
@@ -14,10 +13,11 @@ from equipoise.wire.apis.headers import decode_response_header, encode_request_h
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
 from equipoise.wire.compiler import decoder
 from equipoise.wire.errors import EquipoiseError
+from equipoise.wire.frames import Frame, FrameReader, framed
 from equipoise.wire.schema import TRUSTED, Message
 
-_SIZE = Struct(">i")
 _PATIENCE_S = 60.0
+_MAX_FRAME = 2**31 - 1
 
 
 class Closed(EquipoiseError):
@@ -31,7 +31,8 @@ class Line:
         self._socket = socket.create_connection(("127.0.0.1", port), _PATIENCE_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._client_id = client_id
-        self._received = bytearray()
+        self._reader = FrameReader(_MAX_FRAME)
+        self._received: deque[Frame] = deque()
         self._correlation_id = 0
         self._asked: deque[tuple[int, int]] = deque()
         # Answered means: taken over from the listener. Before that a request could be overtaken by a later one.
@@ -47,17 +48,17 @@ class Line:
         self._asked.append((request.api_key, version))
         body = request.encode(min(max(version, request.versions.first), request.versions.last))
         head = encode_request_header(request.api_key, version, self._correlation_id, self._client_id)
-        self._socket.sendall(_SIZE.pack(len(head) + len(body)) + head + body)
+        self._socket.sendall(framed(head, body))
 
     def take(self) -> Message | None:
         """The answer, if it is there."""
-        return self._decode(self._frame()) if self.has_frame() else None
+        return self._decode(self._received.popleft()) if self.has_frame() else None
 
     def has_frame(self) -> bool:
         """Whether an answer is there to be taken."""
         self._socket.setblocking(False)
         try:
-            while not self._is_whole:
+            while not self._received:
                 self._receive()
         except BlockingIOError:
             return False
@@ -74,31 +75,20 @@ class Line:
 
     def call(self, request: Message, version: int) -> Message:
         self.send(request, version)
-        while not self._is_whole:
+        while not self._received:
             self._receive()
-        return self._decode(self._frame())
+        return self._decode(self._received.popleft())
 
     def _receive(self) -> None:
         try:
-            data = self._socket.recv(1 << 16)
+            count = self._socket.recv_into(self._reader.buffer())
         except ConnectionResetError:
-            data = b""
-        if not data:
+            count = 0
+        if not count:
             raise Closed("the broker has closed the connection")
-        self._received += data
+        self._reader.received(count, self._received)
 
-    @property
-    def _is_whole(self) -> bool:
-        have = len(self._received) - _SIZE.size
-        return have >= 0 and have >= _SIZE.unpack_from(self._received)[0]
-
-    def _frame(self) -> bytes:
-        end = _SIZE.size + _SIZE.unpack_from(self._received)[0]
-        frame = bytes(self._received[_SIZE.size : end])
-        del self._received[:end]
-        return frame
-
-    def _decode(self, frame: bytes) -> Message:
+    def _decode(self, frame: Frame) -> Message:
         key, version = self._asked.popleft()
         _, pos = decode_response_header(frame, key, version)
         answer: Message = decoder(APIS[key].response, version)(frame, pos, TRUSTED)

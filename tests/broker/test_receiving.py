@@ -111,7 +111,7 @@ def test_a_frame_that_comes_byte_by_byte_has_an_end(
 
 
 def _arrived(end: Connection) -> int:
-    return len(end._head) if end._frame is None else 4 + end._filled
+    return len(end._splitter.head) if end._frame is None else 4 + end._filled
 
 
 def test_a_large_frame_has_time_for_each_mebibyte(start: Start, connect: Connect) -> None:

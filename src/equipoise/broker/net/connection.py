@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from struct import Struct
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +23,7 @@ from equipoise.broker.net.turns import SLICE_S
 from equipoise.broker.topics.topics import MAX_ELEMENTS
 from equipoise.wire.apis.headers import decode_request_header
 from equipoise.wire.errors import ProtocolError
+from equipoise.wire.frames import SIZE, FrameSizeError, FrameSplitter
 
 if TYPE_CHECKING:
     from equipoise.broker.handlers import Route
@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SIZE = Struct(">i")
 _MIN_FRAME = 10  # the header of a request without client id
 _JOIN_BELOW = 65536  # replies up to this size leave as one piece: one copy is cheaper than many buffers
-_COPY_UP_TO = 4096  # a small read is cut up faster as bytes than as views
 _WRITE_HIGH_WATER = 1 << 20
 _PENDING_HIGH_WATER = 1 << 20  # bytes of requests that wait for their replies; a Produce's are in the log by then
 _SMALL_PIECE = 4096  # cheaper to copy than to send as a buffer of its own
@@ -83,12 +81,12 @@ class Call:
         head = self.route.reply_head
         if isinstance(response, bytes):
             size = len(response) + head.size
-            pieces = [head.pack(size - _SIZE.size, self.correlation_id) + response]
+            pieces = [head.pack(size - SIZE.size, self.correlation_id) + response]
         else:
             pieces = [b""]
             self.route.encode(response, pieces)
             size = sum(map(len, pieces)) + head.size
-            pieces[0] = head.pack(size - _SIZE.size, self.correlation_id)
+            pieces[0] = head.pack(size - SIZE.size, self.correlation_id)
         self.connection.held_bytes += size
         return pieces
 
@@ -104,7 +102,9 @@ class Connection(asyncio.BufferedProtocol):
         self.local_host = ""
         self.last_active: int = server.clock.now()
         self._transport = cast(asyncio.Transport, None)
-        self._head = b""  # the first bytes of a frame whose size is not known yet
+        self._splitter = FrameSplitter(
+            server.config.socket_request_max_bytes, min_size=_MIN_FRAME, writable_produce=True
+        )
         self._frame: bytearray | None = None  # a frame partly received; it grows up to `_room`
         self._filled = 0
         self._frame_size = 0
@@ -178,38 +178,22 @@ class Connection(asyncio.BufferedProtocol):
     # -- frames
 
     def _split(self, count: int) -> None:
-        """Cuts what came into frames; the beginning of one more stays in `_head` or `_frame`."""
-        view: Any = self.server.receive_buffer[:count]
+        """Whole frames go to `_backlog`; the beginning of one more stays in the splitter's head or in `_frame`."""
         began, self.frame_began = self.frame_began, None
-        if self._head or count <= _COPY_UP_TO:
-            view = self._head + view.tobytes()
-            self._head = b""
-        p, end = 0, len(view)
-        while end - p >= 4:
-            (size,) = _SIZE.unpack_from(view, p)
-            if not _MIN_FRAME <= size <= self.server.config.socket_request_max_bytes:
-                self._refuse(_describe_size(size, self.server.config.socket_request_max_bytes))
-                return
-            p += 4
-            if end - p < size:
-                self._begin_frame(size, bytearray(view[p:]), began if p == 4 else None)
-                return
-            frame = view[p : p + size]
-            # A Produce frame is written to when its batches get their offsets; any other is read faster as bytes.
-            if view[p] == 0 and view[p + 1] == 0:
-                frame = bytearray(frame)
-            elif type(frame) is memoryview:
-                frame = frame.tobytes()
-            self._backlog.append(frame)
-            p += size
-        if p < end:
-            self._head = bytes(view[p:])
-            self.frame_began = began if p == 0 and began is not None else self.server.clock.now()
-
-    def _begin_frame(self, size: int, received: bytearray, began: int | None) -> None:
-        self._frame, self._frame_size, self._filled, self._room = received, size, len(received), len(received)
-        self.frame_began = self.server.clock.now() if began is None else began
-        self._make_room()
+        before = len(self._backlog)
+        try:
+            unfinished = self._splitter.split(self.server.receive_buffer[:count], self._backlog)
+        except FrameSizeError as error:
+            self._refuse(_describe_size(error.size, self.server.config.socket_request_max_bytes))
+            return
+        if unfinished is None and not self._splitter.head:
+            return
+        is_same_frame = began is not None and len(self._backlog) == before
+        self.frame_began = began if is_same_frame else self.server.clock.now()
+        if unfinished is not None:
+            self._frame_size, self._frame = unfinished.size, bytearray(unfinished.received)
+            self._filled = self._room = len(self._frame)
+            self._make_room()
 
     def _make_room(self) -> None:
         """For some times what has come: a size that is only declared takes no memory."""

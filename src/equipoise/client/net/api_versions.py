@@ -1,4 +1,4 @@
-"""What both kinds of connection share: frames out and in, the versions agreed on with a broker, and errors.
+"""What both kinds of connection share: the versions that ApiVersions has agreed on, requests and responses, errors.
 
 Nothing here touches a socket.
 """
@@ -16,14 +16,14 @@ from equipoise.wire.apis.headers import decode_response_header, encode_request_h
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from equipoise.wire.compiler import decoder
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, ProtocolError, UsageError
+from equipoise.wire.frames import FrameSizeError, framed
 from equipoise.wire.schema import TRUSTED, Message, VersionRange
 from equipoise.wire.text import printable
 
 Response = TypeVar("Response", bound=Message)
 
-SIZE = Struct(">i")
 _ERROR_CODE = Struct(">h")
-_MAX_FRAME = 100_000_000  # what librdkafka accepts by default: far above any fetch.max.bytes in use
+MAX_RESPONSE = 100_000_000  # what librdkafka accepts by default: far above any fetch.max.bytes in use
 _MAX_CORRELATION_ID = 2**31 - 1
 # 3 is the last without which the client's name is lost. The range that comes with a refusal is not used, because
 # librdkafka's mock cluster sends one that cannot be read.
@@ -34,7 +34,7 @@ class KafkaConnectionError(EquipoiseError):
     """A broker cannot be reached, does not answer, or has gone."""
 
 
-class Frame(NamedTuple):
+class ResponseFrame(NamedTuple):
     """An answer as it came, and where its body begins."""
 
     data: bytes | bytearray
@@ -69,9 +69,9 @@ class ApiVersions:
         self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
         head = encode_request_header(request.api_key, version, self._correlation_id, self._client_id)
         body = request.encode(version)
-        return self._correlation_id, SIZE.pack(len(head) + len(body)) + head + body
+        return self._correlation_id, framed(head, body)
 
-    def open(self, data: bytes | bytearray, api_key: int, version: int, expected: int) -> Frame:
+    def open(self, data: bytes | bytearray, api_key: int, version: int, expected: int) -> ResponseFrame:
         """The frame that must answer request `expected`."""
         correlation_id, pos = decode_response_header(data, api_key, version)
         if correlation_id != expected:
@@ -79,15 +79,7 @@ class ApiVersions:
                 f"{self.address} answered request {correlation_id} when {APIS[api_key].name}, request {expected}, "
                 "was the one to be answered"
             )
-        return Frame(data, pos, memoryview(data))
-
-    def check_size(self, size: int) -> None:
-        """Of a frame that the broker announces."""
-        if not 0 <= size <= _MAX_FRAME:
-            raise ProtocolError(
-                f"{self.address} announced a frame of {size} bytes, {_MAX_FRAME} is the most: "
-                "it speaks TLS or is no Kafka broker"
-            )
+        return ResponseFrame(data, pos, memoryview(data))
 
     # -- the handshake
 
@@ -98,7 +90,7 @@ class ApiVersions:
         )
         return ((request, version) for version in _HANDSHAKE_VERSIONS)
 
-    def conclude(self, frame: Frame, version: int) -> bool:
+    def conclude(self, frame: ResponseFrame, version: int) -> bool:
         """Takes the answer to a proposal. False: the broker does not know this form."""
         if _error_code(frame) == ErrorCode.UNSUPPORTED_VERSION and version != _HANDSHAKE_VERSIONS[-1]:
             return False
@@ -121,6 +113,14 @@ def cannot_connect(address: str, error: OSError | ValueError) -> KafkaConnection
     return KafkaConnectionError(f"cannot connect to {address}: {why}; is a broker listening there?")
 
 
+def no_kafka_broker(address: str, error: FrameSizeError) -> ProtocolError:
+    """The error for a frame that no broker announces."""
+    return ProtocolError(
+        f"{address} announced a frame of {error.size} bytes, {MAX_RESPONSE} is the most: "
+        "it speaks TLS or is no Kafka broker"
+    )
+
+
 def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
     """HOST:PORT, one or more with commas; an IPv6 host in brackets."""
     addresses = []
@@ -132,7 +132,7 @@ def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
     return addresses
 
 
-def decode_answer(response: type[Response], version: int, frame: Frame) -> Response:
+def decode_answer(response: type[Response], version: int, frame: ResponseFrame) -> Response:
     """Bytes behind the answer are ignored, as all clients do: librdkafka's mock cluster sends one too many."""
     answer: Response = decoder(response, version, exact=False)(frame.data, frame.pos, TRUSTED)
     return answer
@@ -148,7 +148,7 @@ def error_from(code: int, message: str) -> KafkaError:
     return KafkaError(known, f"{message} ({known.name})")
 
 
-def _error_code(frame: Frame) -> int:
+def _error_code(frame: ResponseFrame) -> int:
     """The one field of ApiVersions that lies at the same place in every version."""
     data, pos, _ = frame
     if len(data) < pos + _ERROR_CODE.size:

@@ -11,23 +11,26 @@ from __future__ import annotations
 import select
 import socket
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Self
 
 from equipoise.client.net.api_versions import (
-    SIZE,
+    MAX_RESPONSE,
     ApiVersions,
-    Frame,
     KafkaConnectionError,
     Response,
+    ResponseFrame,
     address_of,
     cannot_connect,
     decode_answer,
     error_from,
+    no_kafka_broker,
 )
 from equipoise.wire.apis import APIS
 from equipoise.wire.errors import ProtocolError
+from equipoise.wire.frames import Frame, FrameReader, FrameSizeError
 from equipoise.wire.schema import Message
 
 __all__ = ["Connection", "KafkaConnectionError", "error_from"]
@@ -48,6 +51,8 @@ class Connection:
         self.address = address_of(host, port)
         self._api_versions = ApiVersions(self.address, client_id)
         self.timeout = timeout
+        self._reader = FrameReader(MAX_RESPONSE)
+        self._received: deque[Frame] = deque()  # answers that nobody has taken yet
         self._socket = self._connect(host, port)
         try:
             self._handshake()
@@ -70,6 +75,8 @@ class Connection:
     @property
     def is_quiet(self) -> bool:
         """Whether it is still open, and nothing lies there unread: what a connection should be that waits for use."""
+        if self._received or not self._reader.is_empty:
+            return False
         try:
             self._socket.settimeout(0)
             self._socket.recv(1, socket.MSG_PEEK)
@@ -81,6 +88,8 @@ class Connection:
 
     def is_answered(self, seconds: float) -> bool:
         """Whether something comes within so long: an answer, or the end of the connection."""
+        if self._received:
+            return True
         poller = select.poll()
         poller.register(self._socket, select.POLLIN)
         return bool(poller.poll(seconds * 1000))
@@ -122,7 +131,7 @@ class Connection:
             self._socket.sendall(data)
         return InFlightRequest(request.api_key, version, correlation_id)
 
-    def _receive_answer(self, asked: InFlightRequest) -> Frame:
+    def _receive_answer(self, asked: InFlightRequest) -> ResponseFrame:
         with self._closing_on_failure(asked.api_key):
             frame = self._receive_frame(time.monotonic() + self.timeout)
             return self._api_versions.open(frame, *asked)
@@ -141,23 +150,19 @@ class Connection:
             self.close()
             reason = error.strerror or str(error)
             raise KafkaConnectionError(f"{self.address}: {reason} while {name} was under way; connect again") from None
+        except FrameSizeError as error:
+            self.close()
+            raise no_kafka_broker(self.address, error) from None
         except ProtocolError:
             self.close()
             raise
 
-    def _receive_frame(self, deadline: float) -> bytearray:
-        (size,) = SIZE.unpack(self._receive(SIZE.size, deadline))
-        self._api_versions.check_size(size)
-        return self._receive(size, deadline)
-
-    def _receive(self, size: int, deadline: float) -> bytearray:
-        data = bytearray(size)
-        view, filled = memoryview(data), 0
-        while filled < size:
+    def _receive_frame(self, deadline: float) -> Frame:
+        while not self._received:
             # A zero would mean "do not block" to the socket.
             self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
-            count = self._socket.recv_into(view[filled:])
+            count = self._socket.recv_into(self._reader.buffer())
             if count == 0:
                 raise ConnectionResetError("the broker closed the connection")
-            filled += count
-        return data
+            self._reader.received(count, self._received)
+        return self._received.popleft()

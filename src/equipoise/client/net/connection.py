@@ -9,27 +9,27 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from typing import Any, NamedTuple, Self, cast
+from typing import NamedTuple, Self, cast
 
 from equipoise.client.net.api_versions import (
-    SIZE,
+    MAX_RESPONSE,
     ApiVersions,
-    Frame,
     KafkaConnectionError,
     Response,
+    ResponseFrame,
     address_of,
     cannot_connect,
     decode_answer,
+    no_kafka_broker,
 )
 from equipoise.wire.apis import APIS
 from equipoise.wire.errors import EquipoiseError, ProtocolError
+from equipoise.wire.frames import Frame, FrameReader, FrameSizeError
 from equipoise.wire.schema import Message
 
-_RECEIVE_BUFFER = 64 * 1024
 _SMALLEST_KEPT = 256 * 1024
 _MOST_KEPT = 16 * 1024 * 1024  # bytes of buffers kept by one connection
 _LOOK_AGAIN_S = 0.002
-_COPY_UP_TO = 4096  # a small read is cut up faster as bytes than as views
 
 
 class _Buffers:
@@ -72,7 +72,7 @@ class _InFlightRequest(NamedTuple):
     request: type[Message]
     version: int
     correlation_id: int
-    answer: asyncio.Future[Frame]
+    answer: asyncio.Future[ResponseFrame]
     deadline: asyncio.TimerHandle
 
 
@@ -87,11 +87,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, None)
         self._loop = asyncio.get_running_loop()
         self._in_flight: deque[_InFlightRequest] = deque()
-        self._shared = memoryview(bytearray(_RECEIVE_BUFFER))
-        self._head = b""  # the first bytes of a frame whose size is not known yet
-        self._buffers = _Buffers()
-        self._frame: bytearray | None = None  # a frame partly received
-        self._filled = 0
+        self._reader = FrameReader(MAX_RESPONSE, _Buffers().get)
 
     @classmethod
     async def connect(
@@ -153,11 +149,11 @@ class AsyncConnection(asyncio.BufferedProtocol):
             if self._api_versions.conclude(await self._exchange(request, version, timeout), version):
                 return
 
-    async def _exchange(self, request: Message, version: int, timeout: float) -> Frame:
+    async def _exchange(self, request: Message, version: int, timeout: float) -> ResponseFrame:
         if self.is_closed:
             raise KafkaConnectionError(f"{self.address}: the connection is closed; connect again")
         correlation_id, data = self._api_versions.encode(request, version)
-        answer: asyncio.Future[Frame] = self._loop.create_future()
+        answer: asyncio.Future[ResponseFrame] = self._loop.create_future()
         # It stands also when the one who asked loses interest: who comes behind would wait for ever.
         deadline = self._loop.call_later(timeout, self._give_up, type(request), timeout)
         self._in_flight.append(_InFlightRequest(type(request), version, correlation_id, answer, deadline))
@@ -185,45 +181,22 @@ class AsyncConnection(asyncio.BufferedProtocol):
         return False
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._frame is not None:
-            return memoryview(self._frame)[self._filled :]
-        return self._shared
+        return self._reader.buffer()
 
     def buffer_updated(self, count: int) -> None:
+        frames: list[Frame] = []
         try:
-            if self._frame is None:
-                self._split(count)
-            else:
-                self._filled += count
-                if self._filled == len(self._frame):
-                    frame, self._frame = self._frame, None
+            try:
+                self._reader.received(count, frames)
+            finally:
+                for frame in frames:
                     self._deliver(frame)
+        except FrameSizeError as error:
+            self._break(no_kafka_broker(self.address, error))
         except ProtocolError as error:
             self._break(error)
 
-    # -- frames
-
-    def _split(self, count: int) -> None:
-        """Cuts what came into frames; the beginning of one more stays in `_head` or `_frame`."""
-        view: Any = self._shared[:count]
-        if self._head or count <= _COPY_UP_TO:
-            view = self._head + view.tobytes()
-            self._head = b""
-        p, end = 0, len(view)
-        while end - p >= SIZE.size:
-            (size,) = SIZE.unpack_from(view, p)
-            self._api_versions.check_size(size)
-            p += SIZE.size
-            if end - p < size:
-                self._frame = self._buffers.get(size)
-                self._filled = end - p
-                self._frame[: self._filled] = view[p:]
-                return
-            self._deliver(bytes(view[p : p + size]))
-            p += size
-        self._head = bytes(view[p:])
-
-    def _deliver(self, data: bytes | bytearray) -> None:
+    def _deliver(self, data: Frame) -> None:
         if not self._in_flight:
             raise ProtocolError(f"{self.address} sent an answer of {len(data)} bytes to no request")
         request, version, correlation_id, answer, deadline = self._in_flight[0]
