@@ -1,4 +1,4 @@
-"""`range`, section 8.1 of the specification."""
+"""`range`, as Kafka's RangeAssignor.assign, racks included (KIP-881)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`roundrobin`, section 8.2 of the specification."""
+"""`roundrobin`, as Kafka's RoundRobinAssignor.assign."""
 
 from __future__ import annotations
 

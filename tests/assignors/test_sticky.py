@@ -1,4 +1,4 @@
-"""The sticky core, section 8.3 of the specification: against brute force, and rule by rule."""
+"""The sticky core of `sticky` and `cooperative-sticky`: against brute force, and rule by rule."""
 
 from __future__ import annotations
 

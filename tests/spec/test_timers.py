@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.coordinator.timers import Timers
+from equipoise.coordinator.timers import K, TimerKey, TimerKind, Timers
 
 
-def due(timers: Timers, now: int) -> list[object]:
+def due(timers: Timers[K], now: int) -> list[K]:
     found = []
     while (key := timers.pop_due(now)) is not None:
         found.append(key)
@@ -16,7 +16,7 @@ def due(timers: Timers, now: int) -> list[object]:
 
 
 def test_a_key_fires_once_when_its_deadline_has_come() -> None:
-    timers = Timers()
+    timers = Timers[str]()
     timers.arm("k", 10)
     assert (timers.next_deadline(), timers.deadline("k")) == (10, 10)
     assert due(timers, 9) == []
@@ -25,7 +25,7 @@ def test_a_key_fires_once_when_its_deadline_has_come() -> None:
 
 
 def test_armed_again_for_later_it_fires_then() -> None:
-    timers = Timers()
+    timers = Timers[str]()
     timers.arm("k", 10)
     timers.arm("k", 20)
     assert due(timers, 19) == []
@@ -33,7 +33,7 @@ def test_armed_again_for_later_it_fires_then() -> None:
 
 
 def test_armed_again_for_earlier_it_fires_then_and_not_again() -> None:
-    timers = Timers()
+    timers = Timers[str]()
     timers.arm("k", 20)
     timers.arm("k", 10)
     assert due(timers, 10) == ["k"]
@@ -41,7 +41,7 @@ def test_armed_again_for_earlier_it_fires_then_and_not_again() -> None:
 
 
 def test_what_is_cancelled_does_not_fire_until_it_is_armed_again() -> None:
-    timers = Timers()
+    timers = Timers[str]()
     timers.arm("k", 10)
     timers.cancel("k")
     timers.cancel("never armed")
@@ -53,27 +53,27 @@ def test_what_is_cancelled_does_not_fire_until_it_is_armed_again() -> None:
 
 
 def test_a_deadline_in_the_past_is_due_at_once() -> None:
-    timers = Timers()
+    timers = Timers[str]()
     timers.arm("k", -5)
     assert due(timers, 0) == ["k"]
 
 
 def test_equal_deadlines_fire_in_the_order_they_were_armed() -> None:
-    timers = Timers()
+    timers = Timers[str]()
     for key in "bca":
         timers.arm(key, 10)
     assert due(timers, 10) == ["b", "c", "a"]
 
 
 def test_earlier_deadlines_fire_first_also_when_they_are_late() -> None:
-    timers = Timers()
+    timers = Timers[str]()
     timers.arm("late", 20)
     timers.arm("early", 10)
     assert due(timers, 50) == ["early", "late"]
 
 
 def test_cleared_it_has_nothing() -> None:
-    timers = Timers()
+    timers = Timers[str]()
     timers.arm("k", 10)
     timers.clear()
     assert (timers.next_deadline(), due(timers, 99)) == (None, [])
@@ -94,7 +94,7 @@ STEPS = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
 def test_as_a_dictionary_would(steps: list[tuple[str, str, int]]) -> None:
-    timers, model, now = Timers(), dict[str, int](), 0
+    timers, model, now = Timers[str](), dict[str, int](), 0
     for what, key, number in steps:
         if what == "arm":
             timers.arm(key, now + number)
@@ -113,3 +113,14 @@ def test_as_a_dictionary_would(steps: list[tuple[str, str, int]]) -> None:
             assert deadline is not None
             assert deadline <= min(model.values())  # never later than needed
         assert {key: timers.deadline(key) for key in model} == model
+
+
+def test_the_timers_of_a_member_do_not_meet() -> None:
+    """A key has a kind: equal ids alone do not make it equal."""
+    session, hold = TimerKey(TimerKind.SESSION, "g", "m"), TimerKey(TimerKind.HOLD, "g", "m")
+    timers = Timers[TimerKey]()
+    timers.arm(session, 10)
+    timers.arm(hold, 20)
+    timers.cancel(hold)
+    assert (timers.deadline(session), timers.deadline(hold)) == (10, None)
+    assert due(timers, 99) == [TimerKey(TimerKind.SESSION, "g", "m")]

@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: vectors of the specification (section 6.5), all versions, faulty bytes."""
+"""Records of `__consumer_offsets`: the vectors of rule 6.5, all versions, faulty bytes."""
 
 from __future__ import annotations
 
