@@ -148,7 +148,7 @@ class SafePolicy(RebalancePolicy):
     def _reset_state(self) -> Steps[None]:
         """All is lost: nothing is committed, since others may have read on."""
         yield from actions.UpdateFetcher()
-        self._doubtful |= self.topic_registry.keys()
+        self._doubtful |= self.topic_registry.keys() | self._unreleased.keys()
         self.topic_registry = {}
         self._unreleased = {}
         self.checkpointed = {}
