@@ -12,6 +12,7 @@ from equipoise.zookeeper.protocol.errors import (
     OwnershipLostError,
 )
 from equipoise.zookeeper.protocol.faithful import FaithfulPolicy
+from equipoise.zookeeper.protocol.safe import SafePolicy
 from tests.zookeeper.protocol.simulated import SESSION_MS, Member, World, places
 
 both = pytest.mark.parametrize("mode", ["faithful", "safe"])
@@ -266,3 +267,34 @@ def test_events_of_one_kind_are_one() -> None:
         one.pending.add(Event.REBALANCE)
     world.run(5_000)
     assert one.policy.attempts == before + 1
+
+
+def test_a_node_that_was_not_yet_released_blocks_nobody_after_a_reset() -> None:
+    """The session is the same: the node is its own, though it has forgotten the partition."""
+    world, one = alone("safe", 2)
+    assert isinstance(one.policy, SafePolicy)
+    one.policy._unreleased[ORDERS_0] = one.policy.topic_registry.pop(ORDERS_0)
+    world.tree.delete(world.paths.registration(one.policy.consumer_id))
+    assert world.run_until(lambda: one.owned() == places("orders", (0, 1)), 5_000)
+    settled(world)
+
+
+@pytest.mark.parametrize("leaves_by", ["a lost session", "another member"])
+def test_an_offset_that_was_deleted_meanwhile_is_written_again(leaves_by: str) -> None:
+    """It comes to the same value as before, which is not the value in ZooKeeper."""
+    world, one = alone("safe", 1)
+    world.produce(5)
+    world.read(5)
+    one.commit()
+    assert world.run_until(lambda: world.offset(ORDERS_0) == 5)
+    if leaves_by == "another member":
+        other = world.join("c0", ORDERS)
+        assert world.run_until(lambda: bool(other.fetching))
+        other.close()
+    else:
+        world.cut_off(one, 2 * SESSION_MS)
+        assert world.run_until(lambda: not world.owners())
+    world.tree.delete(world.paths.offset(ORDERS_0))
+    assert world.run_until(lambda: world.is_settled() and one.fetching[ORDERS_0].consumed == 5)
+    one.commit()
+    assert world.run_until(lambda: world.offset(ORDERS_0) == 5, 1_000)
