@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import pytest
 
 from bench.__main__ import app as bench
 from equipoise.broker.config import BrokerConfig, rows
@@ -124,11 +125,16 @@ def _commands(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[str, 
             yield " ".join((*path, name)), [row.opts[0] for row in one.params if isinstance(row, click.Option)]
 
 
-def test_the_walk_of_a_commit_names_functions_that_are_there() -> None:
-    rows = table("docs/design.md", "The walk of one commit, from Spark to disk")
+@pytest.mark.parametrize(
+    ("heading", "most"),
+    [("The walk of one JoinGroup, from socket to answer", 9), ("The walk of one commit, from Spark to disk", 10)],
+    ids=["JoinGroup", "commit"],
+)
+def test_a_walk_names_functions_that_are_there(heading: str, most: int) -> None:
+    rows = table("docs/design.md", heading)
     hops = [hop for hop, *_ in rows if hop != "back"]
     assert hops == [str(number) for number in range(1, len(hops) + 1)]
-    assert len(hops) <= 10
+    assert len(hops) <= most
     assert [(file, function) for _, file, function, _ in rows if function not in functions_of(file)] == []
 
 
