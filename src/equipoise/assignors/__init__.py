@@ -1,4 +1,4 @@
-"""Who gets which partition: the strategies that a group's leader runs, by their names on the wire."""
+"""Assignors: the strategies by which a group's leader assigns partitions to members, by their names on the wire."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 
 
 def assignor_named(name: str) -> Assignor:
-    """A new one: assignors remember what their member was assigned."""
+    """Returns a new assignor: each remembers the assignment of its own member."""
     if name not in ASSIGNORS:
         nearest = get_close_matches(name, ASSIGNORS, 1)
         meant = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(ASSIGNORS)}"

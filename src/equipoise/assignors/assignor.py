@@ -1,6 +1,5 @@
-"""What an assignor is: from topics and subscriptions to assignments. The leader of a group calls it between JoinGroup
-and SyncGroup; every member calls its two hooks. Custom assignors are written against this file: docs/assignors.md.
-"""
+"""The interface of an assignor: from topics and subscriptions to assignments. The leader of a group calls `assign`
+between JoinGroup and SyncGroup; every member calls the two hooks. docs/assignors.md shows how to write an assignor."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from equipoise.wire.consumer_protocol import Assignment, Subscription
 
 
 class RebalanceProtocol(enum.IntEnum):
-    """How members hand over: EAGER gives up all before joining, COOPERATIVE only what another member is to have."""
+    """What a member revokes before it rejoins. EAGER: all its partitions. COOPERATIVE: those that move (KIP-429)."""
 
     EAGER = 0
     COOPERATIVE = 1
@@ -25,7 +24,7 @@ EAGER_ONLY = frozenset({RebalanceProtocol.EAGER})
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What the leader's metadata say of a topic."""
+    """A topic in the leader's metadata."""
 
     partitions: int
     racks: Sequence[AbstractSet[str]] = ()  # of each partition's replicas, offline ones too; empty: not known
@@ -33,7 +32,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member as the JoinGroup response tells the leader."""
+    """A member, as the JoinGroup response describes it to the leader."""
 
     subscription: Subscription
     group_instance_id: str | None = None
@@ -45,25 +44,25 @@ Assignments = dict[str, Assignment]  # by member id; each member has one, even i
 
 
 class Assignor(Protocol):
-    """One strategy of `partition.assignment.strategy`. A subclass needs a name and `assign`."""
+    """One strategy of `partition.assignment.strategy`. A subclass defines `name` and `assign`."""
 
     name: str  # as members of a group offer it to each other
     protocols: AbstractSet[RebalanceProtocol] = EAGER_ONLY
 
     def assign(self, cluster: Cluster, members: Members) -> Assignments:
-        """Who gets what. Of a COOPERATIVE assignor: nothing that another member still owns."""
+        """Assigns partitions to members. A COOPERATIVE assignor leaves out what another member still owns."""
         ...
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """What this member's next Subscription carries for the assignor of the leader."""
+        """Returns the user data of this member's next Subscription, for the leader's assignor."""
         return None
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
-        """What this member has been given, after every SyncGroup."""
+        """Receives this member's assignment, after every SyncGroup."""
         return
 
 
 def common_protocol(assignors: Collection[Assignor]) -> RebalanceProtocol:
-    """The highest protocol that all of a member's assignors support; EAGER is always among them."""
+    """Returns the highest protocol that all of a member's assignors support. All support EAGER."""
     common = set(RebalanceProtocol).intersection(*(assignor.protocols for assignor in assignors))
     return max(common, default=RebalanceProtocol.EAGER)

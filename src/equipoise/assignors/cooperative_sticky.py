@@ -1,6 +1,5 @@
-"""`cooperative-sticky`: the assignment of `sticky`, where members keep what they own while they join. A partition that
-is to change hands is given to nobody at first: its owner lets go of it and joins again, and then it is given out.
-"""
+"""`cooperative-sticky` (KIP-429): the assignment of `sticky`, while members keep what they own. A partition that
+moves is first left out: its owner revokes it and rejoins, and the second rebalance assigns it."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ class CooperativeStickyAssignor(Assignor):
         }
 
     def user_data(self, topics: Collection[str]) -> bytes:
-        """For leaders that read a Subscription without a generation of its own, before v2."""
+        """For leaders that read a Subscription before v2, which has no generation."""
         return _GENERATION.pack(self._generation_id)
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Flows through small networks: the largest, and of the largest one of least cost."""
+"""Flows through small networks: a maximum flow, of least cost among the maximum flows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ _FAR = 1 << 62
 
 
 class Network:
-    """Arcs of whole-number room, and of cost 0 or more. An arc and its way back have numbers that differ in one bit."""
+    """A network of arcs with integer capacity and cost 0 or more. The numbers of an arc and its reverse differ in
+    one bit."""
 
     def __init__(self, nodes: int) -> None:
         self._arcs: list[list[int]] = [[] for _ in range(nodes)]
@@ -16,7 +17,7 @@ class Network:
         self._distance: list[int] = []
 
     def add(self, tail: int, head: int, room: int, cost: int = 0, flow: int = 0) -> int:
-        """The new arc's number. The flow that is given must be one of least cost already."""
+        """Adds an arc and returns its number. The flow so far must be of least cost already."""
         arc = len(self._head)
         weight = cost * (len(self._arcs) + 1)
         self._head += head, tail
@@ -30,8 +31,8 @@ class Network:
         return self._room[arc ^ 1]
 
     def fill(self, source: int, sink: int) -> int:
-        """Cheapest paths first, and among them the shortest; returns what was added. Each round makes the path to the
-        sink dearer or longer, so that there are no more rounds than costs times lengths."""
+        """Fills the network along the cheapest paths, the shortest first, and returns the added flow. Each round
+        makes the path to the sink dearer or longer. The rounds are therefore bounded by costs times lengths."""
         added = 0
         for _ in range(len(self._arcs) ** 3):
             self._measure(source)
@@ -41,11 +42,11 @@ class Network:
         return added
 
     def reached(self, node: int) -> bool:
-        """Whether the source still reaches it after `fill`: then the network is full beyond it."""
+        """Whether the source still reaches the node after `fill`: the network is then full beyond it."""
         return self._distance[node] < _FAR
 
     def _measure(self, source: int) -> None:
-        """Distances from the source along arcs with room. There are no negative cycles: flows are of least cost."""
+        """Distances from the source along arcs with room. A flow of least cost has no negative cycle."""
         distance = self._distance = [_FAR] * len(self._arcs)
         distance[source] = 0
         frontier = {source}
@@ -62,7 +63,7 @@ class Network:
             frontier = nearer
 
     def _push(self, source: int, sink: int) -> int:
-        """All that fits through paths of least distance. An arc that leads nowhere is looked at once."""
+        """Pushes all flow that fits through paths of least distance. It visits an arc that leads nowhere once."""
         pushed = 0
         choice = [0] * len(self._arcs)
         path: list[int] = []

@@ -1,7 +1,6 @@
-"""How loaded members must be where subscriptions differ. What only a few subscribe to may load them more than others,
-whatever one does: classes of members fall into layers, from the most loaded down, and inside a layer loads differ by
-one at most. This is the best balance there is: no other has a smaller sum of squares.
-"""
+"""The load of members with different subscriptions. A topic with few subscribers may load them more than others, in
+every assignment. Classes of members fall into layers, from the most loaded down. Inside a layer loads differ by one
+at most. This is the best balance: no other has a smaller sum of squares."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ _SOURCE, _SINK = 0, 1
 
 
 class Demand(NamedTuple):
-    """Bundles are topics with the same subscribers, classes are members with the same subscription."""
+    """Bundles are topics with the same subscribers. Classes are members with the same subscription."""
 
     supply: Sequence[int]  # partitions of each bundle
     size: Sequence[int]  # members of each class
@@ -31,7 +30,7 @@ class Layer(NamedTuple):
 
 
 def layers(demand: Demand) -> list[Layer]:
-    """Layers whose members may have equal loads are one: partitions can be exchanged between them."""
+    """Returns the layers. Layers with equal loads are merged: partitions can move between them."""
     found: dict[tuple[int, bool], Layer] = {}
     pending = [(list(range(len(demand.supply))), list(range(len(demand.size))))]
     while pending:
@@ -53,7 +52,7 @@ def _load(demand: Demand, bundles: list[int], classes: list[int]) -> tuple[int, 
 
 
 def _split(demand: Demand, bundles: list[int], classes: list[int]) -> list[tuple[list[int], list[int]]]:
-    """Two parts, if equal loads are impossible: the bundles that do not fit, with all who subscribe to them, and the
+    """Splits a layer if equal loads are impossible: the bundles that do not fit with all their subscribers, and the
     rest. Loads are fractions, so everything is multiplied by the number of members."""
     partitions, members = _load(demand, bundles, classes)
     node = {number: place for place, number in enumerate(classes, start=2)}

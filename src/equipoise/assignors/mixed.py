@@ -1,9 +1,9 @@
-"""The sticky core where subscriptions differ, in three steps: how loaded each class of members must be (layers.py),
-which class gets how many partitions of each bundle of topics (a flow of least cost, where keeping costs nothing), and
-who in a class gets which (uniform.py).
+"""The sticky core for different subscriptions. It has three steps: the load of each class of members (layers.py), the
+number of partitions of each bundle of topics in each class (a flow of least cost, in which keeping a partition costs
+nothing), and the members inside a class (uniform.py).
 
-Balance is the best there is. Moves are the fewest possible wherever the flow need not displace what members could
-keep, and in small groups always: there, each member is a class of its own.
+The balance is the best possible. Moves are the fewest, except where the flow must displace partitions that members
+could keep. In small groups they are always the fewest: there each member is a class.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _SOURCE, _SINK = 0, 1
 
 
 class Mixed(NamedTuple):
-    """Partitions that are the same to all members are one bundle, members to whom all partitions are the same one
-    class: those with the same topics and, where it matters, in the same rack."""
+    """Partitions that are alike to all members form a bundle. Members with the same topics and, if racks matter, the
+    same rack form a class."""
 
     bundle_of: Ints  # of each partition
     class_of: Ints  # of each member
@@ -33,7 +33,7 @@ class Mixed(NamedTuple):
 
 
 def balance(owner: Ints, group: Mixed, numbering: Numbering) -> Ints:
-    """The next owner of each partition."""
+    """Returns the next owner of each partition."""
     terms = _terms(group, numbering)
     owner = _without(terms, owner, ~terms.open)
     kept = _keep(terms, _without(terms, owner, ~terms.near))
@@ -45,7 +45,8 @@ def balance(owner: Ints, group: Mixed, numbering: Numbering) -> Ints:
 
 
 class _Terms(NamedTuple):
-    """What the layers demand: a member has `least` of its class, and `larger` members of a layer have one more."""
+    """The result of the layers: each member has the `least` of its class, and `larger` members of a layer have one
+    more."""
 
     numbering: Numbering
     bundle_of: Ints  # of each partition
@@ -59,7 +60,7 @@ class _Terms(NamedTuple):
     larger: Ints  # of each layer
 
     def for_each_member(self) -> _Terms:
-        """The same where each member is a class of its own."""
+        """The same problem with each member as a class of its own."""
         members = len(self.class_of)
         return self._replace(
             class_of=np.arange(members),
@@ -74,7 +75,7 @@ class _Terms(NamedTuple):
         return np.append(self.class_of, NOBODY)[owner]
 
     def cells(self, owner: Ints) -> Ints:
-        """How many partitions of each bundle each class has."""
+        """The number of partitions of each bundle in each class."""
         owned = np.flatnonzero(owner != NOBODY)
         cell = self.bundle_of[owned] * len(self.size) + self.class_of[owner[owned]]
         return np.bincount(cell, minlength=self.open.size).reshape(self.open.shape)
@@ -105,15 +106,15 @@ def _terms(group: Mixed, numbering: Numbering) -> _Terms:
 
 
 def _without(terms: _Terms, owner: Ints, misplaced: Flags) -> Ints:
-    """What is in the wrong class has no owner. Nobody can keep what it does not subscribe to any more, or what best
-    balance takes to another layer."""
+    """Takes away the owner of a partition in the wrong class: the owner no longer subscribes to it, or best balance
+    moves it to another layer."""
     nobodys = np.zeros((len(terms.supply), 1), np.bool_)
     wrong = np.append(misplaced, nobodys, axis=1)
     return np.where(wrong[terms.bundle_of, terms.classes_of(owner)], NOBODY, owner)
 
 
 def _keep(terms: _Terms, owner: Ints) -> Ints:
-    """What members could keep if nothing else mattered. What they let go is what others can use best."""
+    """The partitions that members could keep if nothing else mattered. They release those that others can use best."""
     held = holdings(owner, len(terms.class_of))
     least = terms.least[terms.class_of]
     quota = least.copy()
@@ -125,13 +126,13 @@ def _keep(terms: _Terms, owner: Ints) -> Ints:
 
 
 def _place(terms: _Terms, owner: Ints, kept: Ints) -> Ints:
-    """Bundles to classes, partitions to classes, partitions to members."""
+    """Assigns bundles to classes, partitions to classes, and partitions to members."""
     return _within_classes(terms, owner, _classes(terms, owner, kept, _shares(terms, owner, kept)))
 
 
 def _shares(terms: _Terms, owner: Ints, kept: Ints) -> Ints:
-    """How many partitions of each bundle each class is to have: a flow from bundles to classes that begins with what
-    is kept. A move costs 1, a partition far from its owner's rack more than all moves together."""
+    """The number of partitions of each bundle in each class: a flow from bundles to classes that begins with what is
+    kept. A move costs 1; a partition outside its owner's rack costs more than all moves together."""
     bundles, classes = terms.open.shape
     first_class = 2 + bundles
     first_layer = first_class + classes
@@ -154,8 +155,8 @@ def _shares(terms: _Terms, owner: Ints, kept: Ints) -> Ints:
 
 
 def _add_quotas(network: Network, terms: _Terms, kept: Ints, first_class: int, first_layer: int) -> None:
-    """From classes to the sink: the least directly, the one more of some members through the layer. A class of several
-    that loses one of these again lets go of one partition more than the flow can see."""
+    """Arcs from classes to the sink: the least load directly, the extra partition of some members through the layer.
+    A class of several members that loses such an extra again releases one partition more than the flow can see."""
     held = holdings(kept, len(terms.class_of))
     more = np.bincount(terms.class_of, held > terms.least[terms.class_of], len(terms.size)).astype(np.int64)
     unseen = int(terms.size.max() > 1)
@@ -171,7 +172,7 @@ def _add_quotas(network: Network, terms: _Terms, kept: Ints, first_class: int, f
 
 
 def _classes(terms: _Terms, owner: Ints, kept: Ints, shares: Ints) -> Ints:
-    """The class of each partition: its owner's, as far as the share goes, rather where the owner keeps it."""
+    """The class of each partition: its owner's, up to the class's share, preferring partitions that the owner keeps."""
     count = len(terms.size)
     classes = terms.classes_of(owner)
     owned = np.flatnonzero(owner != NOBODY)
@@ -188,7 +189,7 @@ def _classes(terms: _Terms, owner: Ints, kept: Ints, shares: Ints) -> Ints:
 
 
 def _within_classes(terms: _Terms, owner: Ints, classes: Ints) -> Ints:
-    """Each class is a group of equal subscriptions, to which its partitions are all there is."""
+    """Balances each class as a group of equal subscriptions over the partitions of the class."""
     own = np.where(terms.classes_of(owner) == classes, owner, NOBODY)
     by_class = np.argsort(terms.class_of, kind="stable")
     place = np.full(len(terms.class_of) + 1, NOBODY)  # of each member in its class; NOBODY's is behind the last

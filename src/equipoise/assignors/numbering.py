@@ -1,4 +1,5 @@
-"""Names at the edge, integers inside: partitions numbered through all topics, members by their place in an order."""
+"""Names at the edge, integers inside: partitions are numbered through all topics, members by their place in an
+order."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class Numbering:
         return cls([cluster[topic].partitions for topic in topics], topics)
 
     def each(self, of_topic: Ints) -> Ints:
-        """A property of topics, for each partition."""
+        """Repeats a property of topics for each partition."""
         return np.repeat(of_topic, self.counts)
 
     def topics_of(self, ascending: Ints) -> Ints:
@@ -38,7 +39,8 @@ class Numbering:
         return np.repeat(np.arange(self.topics), np.diff(np.searchsorted(ascending, self.starts)))
 
     def claims(self, owned: Sequence[Partitions]) -> tuple[Ints, Ints]:
-        """What members say they own, as pairs of partition and member. What does not exist any more is left out."""
+        """The partitions that members claim to own, as pairs of partition and member. Unknown partitions are left
+        out."""
         number_of = {topic: number for number, topic in enumerate(self.names)}
         rows: list[tuple[int, int, int]] = []
         flat: list[int] = []
@@ -54,7 +56,7 @@ class Numbering:
         return (self.starts[topics] + numbers_in_topic)[exists], members[exists]
 
     def by_member(self, owner: Ints, members: int) -> list[Partitions]:
-        """What each member has, by name, in order."""
+        """The partitions of each member, by name, in order."""
         given: list[Partitions] = [{} for _ in range(members)]
         held = np.flatnonzero(owner >= 0)
         owners, partitions = np.divmod(np.sort(owner[held] * self.partitions + held), max(self.partitions, 1))

@@ -1,4 +1,4 @@
-"""The orders that Java's assignors go by, and who subscribes to what: members of equal subscriptions are one class."""
+"""The orders of Java's assignors, and the subscribers of topics. Members of equal subscriptions form a class."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TopicsBySubscribers = dict[frozenset[int], list[str]]
 
 
 def java_order(text: str) -> bytes:
-    """As Java compares strings, by UTF-16 units; code points above U+FFFF come before U+E000."""
+    """Java's order of strings, by UTF-16 units: code points above U+FFFF come before U+E000."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
@@ -25,7 +25,7 @@ def member_order(members: Members) -> list[str]:
 
 
 class Subscribers:
-    """The members of each topic that exists, in a given order of members."""
+    """The members of each existing topic, in a given order of members."""
 
     def __init__(self, cluster: Cluster, members: Members, order: Iterable[str]) -> None:
         self.order = list(order)
@@ -42,7 +42,7 @@ class Subscribers:
         return sorted((topic for topic in wanted if topic in cluster and cluster[topic].partitions > 0), key=java_order)
 
     def topics_by_classes(self) -> TopicsBySubscribers:
-        """Topics that the same classes subscribe to, in order of topics."""
+        """Topics by the classes that subscribe to them, in order of topics."""
         topics: TopicsBySubscribers = {}
         for topic in self.topics:
             key = frozenset(number for number, subscribed in enumerate(self.classes) if topic in subscribed)
@@ -50,5 +50,5 @@ class Subscribers:
         return topics
 
     def positions(self, classes: frozenset[int]) -> list[int]:
-        """Where the members of some classes stand in the order."""
+        """The positions of the members of some classes in the order."""
         return [position for position, number in enumerate(self.class_of) if number in classes]

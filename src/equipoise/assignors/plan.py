@@ -1,4 +1,4 @@
-"""A sticky assignment: who owned what, by what members say, and who is to own it; names become numbers here."""
+"""A sticky assignment: from the owners that members claim to the next owners. Names become numbers here."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from equipoise.wire.consumer_protocol import Partitions, StickyUserData
 class Plan(NamedTuple):
     subscribers: Subscribers
     numbering: Numbering
-    claimed: Ints  # the owner of each partition before
+    claimed: Ints  # the previous owner of each partition
     contested: Flags  # several members say they own it, all in the newest generation: none of them keeps it
     owner: Ints
 
     def without_handovers(self) -> Ints:
-        """Nobody's what one member is to have while another may still own it."""
+        """Leaves out every partition that another member may still own."""
         handed_over = self.contested | ((self.claimed != NOBODY) & (self.owner != self.claimed))
         return np.where(handed_over, NOBODY, self.owner)
 
@@ -33,7 +33,7 @@ class Plan(NamedTuple):
 
 
 def make_plan(cluster: Cluster, members: Members, memories: dict[str, StickyUserData]) -> Plan:
-    """Best balance first, then most partitions in their owner's rack, then the fewest moves."""
+    """Plans the best balance first, then most partitions in their owner's rack, then the fewest moves."""
     subscribers = Subscribers(cluster, members, sorted(members, key=java_order))
     numbering = Numbering.of(cluster, subscribers.topics)
     told = [memories[member_id] for member_id in subscribers.order]
@@ -45,7 +45,7 @@ def make_plan(cluster: Cluster, members: Members, memories: dict[str, StickyUser
 
 
 def _settle(numbering: Numbering, partitions: Ints, claimants: Ints, generations: Sequence[int]) -> tuple[Ints, Flags]:
-    """The claim of the newest generation counts."""
+    """Settles claims: the newest generation counts."""
     generation = np.array(generations, np.int64)[claimants]
     newest = np.full(numbering.partitions, np.iinfo(np.int64).min)
     np.maximum.at(newest, partitions, generation)
@@ -60,14 +60,14 @@ def _settle(numbering: Numbering, partitions: Ints, claimants: Ints, generations
 
 
 def balance(owner: Ints, members: int, numbering: Numbering, group: mixed.Mixed | None) -> Ints:
-    """The core, from integers to integers; without a group all members are alike."""
+    """The core, from integers to integers. Without a mixture all members are alike."""
     if group is not None:
         return mixed.balance(owner, group, numbering)
     return uniform.balance(owner, members, numbering) if numbering.partitions else owner
 
 
 def mixture(subscribers: Subscribers, numbering: Numbering, places: Places | None = None) -> mixed.Mixed | None:
-    """The subscriptions in numbers, and the racks; nothing if subscriptions are equal and racks do not matter."""
+    """Subscriptions and racks in numbers; None if subscriptions are equal and racks do not matter."""
     if len(subscribers.classes) <= 1 and places is None:
         return None
     bundles = subscribers.topics_by_classes()
@@ -81,7 +81,7 @@ def mixture(subscribers: Subscribers, numbering: Numbering, places: Places | Non
 
 
 class Places(NamedTuple):
-    """Racks in numbers: of each member, the replicas' of each partition, and what is near what (replicas by rack)."""
+    """Racks in numbers: of each member, of each partition's replicas, and the distance between them."""
 
     of_members: Ints
     of_partitions: Ints
@@ -89,7 +89,7 @@ class Places(NamedTuple):
 
 
 def find_places(cluster: Cluster, members: Members, subscribers: Subscribers) -> Places | None:
-    """Nothing if racks do not matter."""
+    """None if racks do not matter."""
     racks = [members[member_id].subscription.rack_id or None for member_id in subscribers.order]
     replicas = [one for topic in subscribers.topics for one in _replicas(cluster[topic])]
     if not any(racks) or not racks_matter(racks, replicas):
@@ -109,7 +109,7 @@ def _replicas(topic: Topic) -> list[frozenset[str]]:
 
 
 def _with_racks(group: mixed.Mixed, places: Places) -> mixed.Mixed:
-    """Classes are divided by rack, bundles by the racks of replicas."""
+    """Divides classes by rack, and bundles by the racks of replicas."""
     replicas, racks = places.near.shape
     bundles, bundle_of = np.unique(group.bundle_of * replicas + places.of_partitions, return_inverse=True)
     classes, class_of = np.unique(group.class_of * racks + places.of_members, return_inverse=True)

@@ -1,7 +1,6 @@
-"""`range`: each topic is cut into one run of partitions per subscriber, so that topics with as many partitions and the
-same subscribers go together (co-partitioning). Where racks are known and differ, a member comes first for the
-partitions that have a replica in its own rack.
-"""
+"""`range`: cuts each topic into one run of partitions per subscriber. Topics with equal partition counts and equal
+subscribers are cut alike (co-partitioning). If racks are known and differ, a member comes first for the partitions
+with a replica in its rack (KIP-881)."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ def _cuts(cluster: Cluster, subscribers: Subscribers, racks: Sequence[Rack]) -> 
 
 
 class _Cut:
-    """Topics with the same subscribers and as many partitions: what a member gets of one it gets of all."""
+    """Topics with the same subscribers and partition count: a member gets the same partitions of each."""
 
     def __init__(
         self, topics: dict[str, Topic], count: int, positions: Sequence[int], racks_of_members: Sequence[Rack]
@@ -70,7 +69,7 @@ class _Cut:
             self._match_each_member()
 
     def _match_each_partition(self) -> None:
-        """In order of partitions: the first member that has the rack of all the topics, and room."""
+        """In order of partitions: the first member with room that is in the rack in all topics."""
         queues = {rack: self._members_with_room(rack) for rack in set(self._member_racks)}
         heads = {rack: next(queue, None) for rack, queue in queues.items()}
         for partition in list(self._free):
@@ -83,11 +82,11 @@ class _Cut:
                 self._give(min(found), [partition])
 
     def _members_with_room(self, rack: Rack) -> Iterator[int]:
-        """Room is asked for when a member is reached: who is full stays full."""
+        """Room is checked when a member is reached: a full member stays full."""
         return (member for member, its in enumerate(self._member_racks) if its == rack and self._room(member))
 
     def _match_each_member(self) -> None:
-        """In order of members: the first partitions in its rack, as many as it may have."""
+        """In order of members: the first partitions in its rack, up to its quota."""
         racks = {partition: self._racks_of(partition) | {None} for partition in self._free}
         in_rack = {rack: iter([p for p in racks if rack in racks[p]]) for rack in set(self._member_racks)}
         for member, rack in enumerate(self._member_racks):
@@ -95,7 +94,7 @@ class _Cut:
             self._give(member, list(islice(free, self._room(member))))
 
     def _racks_of(self, partition: int) -> AbstractSet[Rack]:
-        """In which the partition has replicas, of every topic."""
+        """The racks in which the partition has replicas in every topic."""
         racks = [topic.racks[partition] if topic.racks else frozenset() for topic in self.topics.values()]
         return frozenset(racks[0]).intersection(*racks[1:])
 
@@ -109,7 +108,7 @@ class _Cut:
             del self._free[partition]
 
     def finish(self) -> Iterator[tuple[int, list[int]]]:
-        """What racks have not decided goes in order; then each member that has any, by position."""
+        """Assigns the remaining partitions in order; then returns each member with partitions, by position."""
         rest = iter(list(self._free))
         for member, position in enumerate(self._positions):
             self._give(member, list(islice(rest, self._room(member))))

@@ -1,4 +1,4 @@
-"""`roundrobin`: all partitions of all topics are dealt to a ring of members, who pass what they do not subscribe to."""
+"""`roundrobin`: deals the partitions of all topics to a ring of members, and skips members that do not subscribe."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""`sticky`: as balanced as can be, and as few partitions as possible change hands. Members own nothing when they join;
-what they had is remembered in the user data.
-"""
+"""`sticky` (KIP-54): best balance, and as few moved partitions as possible. Members own nothing when they join; the
+user data carries their last assignment."""
 
 from __future__ import annotations
 

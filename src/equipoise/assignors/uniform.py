@@ -1,6 +1,5 @@
-"""The sticky core where all members subscribe to the same: everyone keeps what it owns up to its quota, and the rest
-is dealt in turns to those below. Moves are at the lower bound: only what nobody owns, or what is above a quota.
-"""
+"""The sticky core for equal subscriptions. Each member keeps its partitions up to its quota. The rest is dealt in
+turns to members below theirs. Moves are at the lower bound: only partitions without an owner, or above a quota."""
 
 from __future__ import annotations
 
@@ -11,7 +10,8 @@ from equipoise.assignors.numbering import NOBODY, Ints, Numbering
 
 
 def balance(owner: Ints, members: int, numbering: Numbering) -> Ints:
-    """The next owner of each partition. Loads differ by one at most; the larger quotas go to those who own enough."""
+    """Returns the next owner of each partition. Loads differ by one at most. The larger quotas go to members that
+    own enough."""
     least, larger = divmod(len(owner), members)
     held = holdings(owner, members)
     quota = np.full(members, least)
@@ -23,12 +23,12 @@ def balance(owner: Ints, members: int, numbering: Numbering) -> Ints:
 
 
 def holdings(owner: Ints, members: int) -> Ints:
-    """How many partitions each member has."""
+    """The number of partitions of each member."""
     return np.bincount(owner + 1, minlength=members + 1)[1:]
 
 
 def release(owner: Ints, quota: Ints, numbering: Numbering, priority: Ints | None = None) -> Ints:
-    """Members above their quota let go of the last partitions, by priority (of each), number and topic."""
+    """Members above their quota release their last partitions, by priority (of each), number and topic."""
     owner = owner.copy()
     excess = np.append(holdings(owner, len(quota)) > quota, False)
     held = np.flatnonzero(excess[owner])  # NOBODY is the flag behind the last member
@@ -45,19 +45,19 @@ def release(owner: Ints, quota: Ints, numbering: Numbering, priority: Ints | Non
 
 
 def places(sorted_values: Ints) -> Ints:
-    """The place of each among its equals, from 0."""
+    """The place of each element among its equals, from 0."""
     first = np.flatnonzero(np.diff(sorted_values, prepend=-1))
     return np.arange(len(sorted_values)) - np.repeat(first, np.diff(first, append=len(sorted_values)))
 
 
 def narrow(values: Ints) -> npt.NDArray[np.unsignedinteger]:
-    """Up to 16 bits are sorted in linear time."""
+    """Numbers of up to 16 bits are sorted in linear time."""
     return values.astype(np.min_scalar_type(int(values.max(initial=0))))
 
 
 def _turns(kept: Ints, quota: Ints, least: int) -> Ints:
-    """Whose turn it is, until everyone has its quota: first those below the least, one each in a round; then those at
-    the least that may have one more, in the order in which they got there."""
+    """Deals turns until every member has its quota: first to members below the least, one each per round; then to
+    those at the least that may have one more, in the order in which they got there."""
     missing = least - kept
     turns = []
     done = 0

@@ -1,1 +1,1 @@
-"""Kafka's bytes: messages, record batches, error codes. Knows no socket, no clock, no disk."""
+"""Kafka's bytes: messages, record batches, error codes. This package knows no socket, clock or disk."""

@@ -1,14 +1,14 @@
-"""Tables to functions: for each message class and version, a decoder and an encoder of straight-line Python.
+"""Compiles tables to functions: for each message class and version, a decoder and an encoder of straight-line Python.
 
-What makes the result fast: runs of fixed-size fields, with the length byte that follows them, are one
-`Struct` call; objects are made by `object.__new__` and filled slot by slot; encoders append pieces to a list,
-so that record data is never copied. What makes it safe: a position only moves forward, a count is never
-larger than the bytes that are left nor than the caller's budget of array elements and tagged fields (one byte on
-the wire can be a hundred in memory), a string is never longer than Kafka's, and the end must be met exactly (but for
-the one table that says otherwise).
+Fast: one `Struct` call reads a run of fixed-size fields and the length byte after it. `object.__new__` makes objects,
+which are filled slot by slot. Encoders append pieces to a list, so that record data is never copied.
 
-When a function fails, a slower twin that notes where it stands is compiled from the same table and run once,
-only to name the field in the error.
+Safe: a position only moves forward. A count is never larger than the bytes that are left, nor than the caller's budget
+of array elements and tagged fields (one byte on the wire can be a hundred in memory). A string is never longer than
+Kafka's. A message must end exactly at the end of its bytes, except in the one table that says otherwise.
+
+When a function fails, a slower twin is compiled from the same table and run once. It tracks its position, and names the
+field in the error.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _SHORT_UVARINTS = [bytes((n,)) for n in range(128)]
 
 @cache
 def decoder(cls: type[Message], version: int, exact: bool = True) -> Decoder:
-    """`decode(buf, pos, budget)`: the message that fills `buf` from `pos` on, or ProtocolError.
+    """`decode(buf, pos, budget)` returns the message that fills `buf` from `pos` on, or raises ProtocolError.
 
-    `budget` bounds the elements of all its arrays together. Without `exact`, bytes behind the message are ignored.
+    `budget` bounds the elements of all its arrays together. Without `exact`, bytes after the message are ignored.
     """
     _check_version(cls, version)
     decoding = _Decoding(cls, version)
@@ -68,7 +68,7 @@ def encoder(cls: type[Message], version: int) -> Encoder:
 
 
 def encode_rows(cls: type[Message], version: int, rows: Sequence[Struct]) -> Encoded:
-    """Elements of an array in a message `cls`, as they will stand in it: for rows that are sent again and again."""
+    """Encodes elements of an array in a message `cls` in advance, for rows that are sent again and again."""
     pieces: list[Any] = []
     if rows:
         encode = _row_encoder(cls, version, type(rows[0]))
@@ -83,7 +83,7 @@ def _row_encoder(cls: type[Message], version: int, of: type[Struct]) -> Encoder:
 
 
 def compile_init(cls: type[Struct]) -> Callable[..., None]:
-    """A keyword-only `__init__`; an array that is not given is a list of its own."""
+    """Compiles a keyword-only `__init__`. An array that is not given is a new list."""
     names: dict[str, Any] = {"missing": object()}
     parameters, body = [], []
     for name, row in cls.fields.items():
@@ -185,7 +185,7 @@ class _Decoding(_Source):
         return ProtocolError(f"{self.cls.__name__} v{self.version}: {twin.where}: {what}")
 
     def at(self, path: str, p: int, end: int) -> None:
-        """Called by the tracing twin before each field: the field before it must not have run over."""
+        """Called by the tracing twin before each field: the previous field must not have overrun."""
         if p > end:
             raise Fault(p, end)
         self.where = path
@@ -328,7 +328,7 @@ def _said(fault: Exception) -> str:
 
 @cache
 def _tracing_decoder(cls: type[Message], version: int) -> tuple[_Decoding, Decoder]:
-    """Kept, so that a peer that sends garbage again and again does not make us compile again and again."""
+    """Cached: a peer that sends garbage again and again does not cause new compilations."""
     twin = _Decoding(cls, version, trace=True)
     return twin, twin.function()
 
@@ -410,7 +410,7 @@ class _Encoding(_Source):
         self.indent -= nullable
 
     def records(self) -> None:
-        """Batches may come in several pieces, as they lie in the log; none is copied."""
+        """Batches may come in several pieces, as the log stores them; none is copied."""
         self.emit("b = v if type(v) is list else (v,)")
         self.length("sum(map(len, b))", "i")
         self.emit("for v in b: w(v)")
@@ -469,7 +469,7 @@ class _Encoding(_Source):
         self.indent -= nullable
 
     def tags(self, tagged: list[tuple[str, Field]], depth: int, path: str) -> None:
-        """A tagged field that has its default value is left out, as Kafka does."""
+        """A tagged field with its default value is left out, as in Kafka."""
         self.flush()
         outer, inner = f"w{depth}", f"t{depth}"
         self.emit(f"{outer} = w; {inner} = []")

@@ -1,7 +1,7 @@
-"""What consumers tell each other through the coordinator: Subscription in JoinGroup, Assignment in SyncGroup.
+"""The payloads that consumers exchange through the coordinator: Subscription in JoinGroup, Assignment in SyncGroup.
 
-Both begin with an int16 version and are never flexible. New versions only append, so a version that is not
-known yet is read as the newest known one, and bytes after the last known field are ignored.
+Both begin with an int16 version and are never flexible. New versions only append fields. An unknown newer version is
+therefore read as the newest known version, and bytes after the last known field are ignored.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StickyUserData:
-    """What the `sticky` assignor remembers of the last generation."""
+    """The last assignment of a member, for the `sticky` assignor."""
 
     owned_partitions: Partitions
     generation_id: int = NO_GENERATION
 
 
 def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSION) -> bytes:
-    """Topics and partitions in sorted order: the coordinator rebalances when the bytes of a member change."""
+    """Sorts topics and partitions: the coordinator rebalances when the bytes of a member change."""
     owned = subscription.owned_partitions
     body = ConsumerProtocolSubscription(
         topics=sorted(subscription.topics),
@@ -84,8 +84,8 @@ def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSIO
 
 
 def decode_subscription(buf: bytes | memoryview, newest: int = NEWEST_VERSION) -> Subscription:
-    """`newest` is the newest layout to read. The coordinator, which needs the topics only, reads all as v0:
-    there are clients whose later fields do not keep to the version they claim."""
+    """`newest` is the newest layout to read. The coordinator needs only the topics, and reads all as v0: the later
+    fields of some clients do not keep to the version they claim."""
     body = _decode(ConsumerProtocolSubscription, buf, newest)
     return Subscription(
         topics=body.topics,
@@ -114,7 +114,7 @@ def encode_sticky_user_data(data: StickyUserData) -> bytes:
 
 
 def decode_sticky_user_data(buf: bytes | memoryview) -> StickyUserData | None:
-    """v1, else v0, else None: the bytes name no version, and what another assignor left there is ignored."""
+    """Tries v1, then v0, else returns None: the bytes carry no version, and other assignors' data is ignored."""
     for version in (1, 0):
         try:
             body: StickyAssignorUserData = decoder(StickyAssignorUserData, version, exact=False)(bytes(buf), 0, TRUSTED)

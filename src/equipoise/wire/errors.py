@@ -1,7 +1,7 @@
-"""Error codes as Kafka numbers them, and exceptions split by blame.
+"""Kafka's error codes, and exceptions split by blame.
 
-`ProtocolError`: the peer broke the rules. `UsageError`: the caller of our code did.
-`KafkaError`: a rule was kept on both sides and the answer is still no; its `code` goes on the wire.
+`ProtocolError`: the peer broke the protocol. `UsageError`: the caller of our code made a mistake. `KafkaError`: both
+sides kept the protocol, and the answer is an error; its `code` goes on the wire.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes. Only those a broker of ours can answer, or a client of ours can meet."""
+    """Kafka's error codes: those that our broker can answer, or that our clients can meet."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -103,7 +103,7 @@ class ErrorCode(IntEnum):
     GROUP_DELETION_FAILED = 134
 
 
-_LONGEST_MESSAGE = 1000  # characters: a peer's name of 32 KB, told back with words around it, would not fit the wire
+_LONGEST_MESSAGE = 1000  # characters: a message that quotes a peer's name of 32 KB would not fit the wire
 
 
 class EquipoiseError(Exception):
@@ -115,11 +115,11 @@ class ProtocolError(EquipoiseError):
 
 
 class UsageError(EquipoiseError, ValueError):
-    """The caller of this library asked for something that cannot be; the message says what to do."""
+    """The caller of this library asked for something impossible. The message says what to do."""
 
 
 class KafkaError(EquipoiseError):
-    """An answer of the protocol that is an error: `code` is the wire's number for it."""
+    """An error in an answer of the protocol. `code` is its number on the wire."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         self.code = code

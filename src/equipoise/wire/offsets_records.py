@@ -1,7 +1,7 @@
-"""Records of `__consumer_offsets`: what a coordinator remembers of groups and offsets.
+"""Records of `__consumer_offsets`: the coordinator's memory of groups and offsets.
 
-A key is an int16 record type and the key's fields; it is never flexible, and its type is the version in its
-table. A value is an int16 version and the value's fields; a null value is a tombstone.
+A key is an int16 record type and the key's fields. It is never flexible, and its type is the version in its table. A
+value is an int16 version and the value's fields. A null value is a tombstone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from equipoise.wire.schema import ZERO_UUID, Message, Struct, field
 
 
 class OffsetCommitKey(Message, versions="0-1"):
-    """Type 0 is how ancient brokers wrote it; read only."""
+    """Type 0 is the form of ancient brokers; it is only read."""
 
     group: str = field("string")
     topic: str = field("string")
@@ -81,7 +81,7 @@ class TopicMetadata(Struct):
 
 
 class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
-    """Written by Kafka 4.0 only; since then the hash in ConsumerGroupMetadataValue says as much."""
+    """Written by Kafka 4.0 only; later the hash in ConsumerGroupMetadataValue replaces it."""
 
     topics: list[TopicMetadata] = field([TopicMetadata])
 
@@ -149,7 +149,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="8"):
 
 
 class CurrentTopicPartitions(Struct):
-    """`assignment_epochs`, if not null, runs along `partitions`."""
+    """`assignment_epochs`, if not null, is parallel to `partitions`."""
 
     topic_id: bytes = field("uuid")
     partitions: list[int] = field(["int32"])
@@ -157,7 +157,7 @@ class CurrentTopicPartitions(Struct):
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
-    """`state`: 0 stable, 1 has partitions to revoke, 2 waits for partitions others hold."""
+    """`state`: 0 stable, 1 has partitions to revoke, 2 waits for partitions of other members."""
 
     member_epoch: int = field("int32")
     previous_member_epoch: int = field("int32")
@@ -191,7 +191,7 @@ class Record(NamedTuple):
 
 
 class UnknownRecordType(NamedTuple):
-    """A record of share or streams groups, or of a newer Kafka: to be skipped."""
+    """A record of share or streams groups, or of a newer Kafka. The loader skips it."""
 
     type: int
 
@@ -223,7 +223,7 @@ def _key_head(record_type: int, group: str, topic: str) -> bytes:
 
 
 def encode_value(value: Message) -> bytes:
-    """In the version that Kafka 4.1 and later write."""
+    """Encodes in the version that Kafka 4.1 and later write."""
     version = _written_version(value)
     if isinstance(value, OffsetCommitValue) and version == 4 and not value.metadata and value.topic_id != ZERO_UUID:
         position, at = (value.offset, value.leader_epoch), value.commit_timestamp
@@ -240,7 +240,7 @@ def _written_version(value: Message) -> int:
 
 
 def decode_usual_value(value: bytes) -> tuple[int, int, int, bytes] | None:
-    """Offset, leader epoch, time and topic id of a commit without metadata; None if the bytes are anything else."""
+    """Offset, leader epoch, time and topic id of a commit without metadata; None for any other bytes."""
     if len(value) != _USUAL_VALUE.size:
         return None
     version, offset, leader_epoch, metadata, at, tags, topic_id = _USUAL_VALUE.unpack(value)
@@ -249,7 +249,7 @@ def decode_usual_value(value: bytes) -> tuple[int, int, int, bytes] | None:
 
 
 def decode_record(key: bytes, value: bytes | None) -> Record | UnknownRecordType:
-    """ProtocolError if the bytes do not follow their table, or the value's version is not known."""
+    """Raises ProtocolError if the bytes do not follow their table, or the value's version is unknown."""
     record_type = _int16(key, "key")
     if record_type not in _TYPES:
         return UnknownRecordType(record_type)

@@ -10,7 +10,7 @@ _MAX_SHIFT = 28  # five bytes of seven bits: the longest uvarint that fits 32 bi
 
 
 class Fault(Exception):
-    """Bytes that do not follow their table. Rendered when the field is known."""
+    """Bytes that do not follow their table. The message is made when the field is known."""
 
     def __init__(self, found: int, end: int | None = None, what: str = "bytes are missing") -> None:
         super().__init__(found, end)
@@ -33,7 +33,7 @@ def check_null(length: int) -> None:
 
 
 def long_uvarint(buf: Buffer, p: int, first: int) -> tuple[int, int]:
-    """The uvarint whose first byte, continuation bit set, was just read; and the position after it."""
+    """Reads the rest of a uvarint whose first byte had the continuation bit. Returns it and the next position."""
     value, shift = first & 0x7F, 7
     while True:
         byte = buf[p]
@@ -47,7 +47,7 @@ def long_uvarint(buf: Buffer, p: int, first: int) -> tuple[int, int]:
 
 
 def long_string(buf: Buffer, p: int, first: int) -> tuple[int, int]:
-    """The same for the length, plus one, of a string: Kafka knows none of more than 32,767 bytes."""
+    """The same for the length, plus one, of a string. Kafka's strings have at most 32,767 bytes."""
     value, p = long_uvarint(buf, p, first)
     if value - 1 > LONGEST_STRING:
         raise Fault(value - 1)
@@ -69,7 +69,8 @@ def write_uvarint(value: int) -> bytes:
 
 
 def skip_tags(buf: Buffer, p: int, first: int, left: int = MAX_TAGS) -> tuple[int, int]:
-    """The position after a tagged section whose count began with the byte `first`, and what is left of the budget."""
+    """Skips a tagged section whose count began with the byte `first`. Returns the next position and the rest of the
+    budget."""
     count = first
     if first > 0x7F:
         count, p = long_uvarint(buf, p, first)

@@ -36,14 +36,14 @@ _MISSING: Any = object()
 
 
 class Encoded(NamedTuple):
-    """Elements of an array that are bytes already (`compiler.encode_rows`); stands where the list of them would."""
+    """Elements of an array that are already bytes (`compiler.encode_rows`). It stands in place of their list."""
 
     elements: int
     data: bytes
 
 
 class VersionRange(NamedTuple):
-    """Inclusive; written "3-7", "4+" or "2"."""
+    """Inclusive. Written "3-7", "4+" or "2"."""
 
     first: int
     last: int
@@ -102,7 +102,7 @@ def _zero(type: WireType) -> Any:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class _Table(type):
-    """Turns a body of `field(...)` rows into a slotted class. `__init__` is compiled when first called."""
+    """Turns a body of `field(...)` rows into a slotted class. `__init__` is compiled at its first call."""
 
     fields: dict[str, Field]
 
@@ -116,7 +116,7 @@ class _Table(type):
 
 
 class Struct(metaclass=_Table):
-    """A nested group of fields. Equality and repr are by value; no behaviour."""
+    """A nested group of fields. Equality and repr are by value. It has no behaviour."""
 
     fields: ClassVar[dict[str, Field]]
 
@@ -138,7 +138,7 @@ class Struct(metaclass=_Table):
 
 
 class Message(Struct):
-    """A request, a response, or any top-level structure with versions of its own."""
+    """A request, a response, or any top-level structure with its own versions."""
 
     api_key: ClassVar[int]
     versions: ClassVar[VersionRange]
@@ -164,7 +164,7 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, buf: bytes | bytearray, version: int, pos: int = 0, budget: int = TRUSTED) -> Self:
-        """The message that fills `buf` from `pos` to its end. Raises ProtocolError naming the field."""
+        """Returns the message that fills `buf` from `pos` to its end. ProtocolError names the field."""
         from equipoise.wire.compiler import decoder
 
         message: Self = decoder(cls, version)(buf, pos, budget)

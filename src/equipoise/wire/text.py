@@ -1,8 +1,8 @@
-"""Names as text that any terminal, log file and picture can take.
+"""Names as text that any terminal, log file and picture can show.
 
-Group ids, client ids, reasons and messages come from strangers. Kafka lets all of them hold anything: escape sequences
-that clear a screen or set its title, line feeds that forge a line of the log, controls that turn the direction of
-letters, half of a surrogate pair that no encoding has a byte for.
+Group ids, client ids, reasons and messages come from other programs. Kafka lets them hold any character: escape
+sequences that clear a screen or set its title, line feeds that forge a line of the log, controls that reverse the
+direction of letters, half a surrogate pair that no encoding can write.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _LAST_BYTE, _LAST_SMALL = 0xFF, 0xFFFF
 
 
 def printable(text: str, longest: int | None = None) -> str:
-    """`text` in one line: what is no visible letter is written as Python would; cut in the middle if it is longer."""
+    """`text` in one line. Invisible characters are written as Python writes them. Longer text is cut in the middle."""
     if not text.isprintable():  # which is rare, and quick to find out
         text = "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
     return text if longest is None or len(text) <= longest else _cut(text, longest)

@@ -1,4 +1,4 @@
-"""Every API whose messages are known here, by key. What a broker serves of them is its own affair."""
+"""Every API whose messages are known here, by key. The broker decides which of them it serves."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ APIS: dict[int, Api] = {
     )
 }
 
-# Kafka's others, by name only: for a message to whoever asks for one.
+# Kafka's other APIs, by name only, for the error message about them.
 UNKNOWN_APIS: dict[int, str] = {
     24: "AddPartitionsToTxn",
     25: "AddOffsetsToTxn",

@@ -1,8 +1,8 @@
-"""What stands before each message.
+"""The headers before each message.
 
-Request header v1: API key, version, correlation id, client id. Response header v0: correlation id.
-v2 and v1 of them, for flexible messages, add tagged fields. Written by hand, because the client id kept its
-two-byte length in v2, which no table can say, and because every request passes here.
+Request header v1: API key, version, correlation id, client id. Response header v0: correlation id. v2 and v1 of them,
+for flexible messages, add tagged fields. They are written by hand, because the client id kept its two-byte length in
+v2, which no table can express, and because every request passes here.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def request_header_version(api_key: int, api_version: int) -> int:
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    """ApiVersions is answered with v0 always: a client reads it before it knows what the broker speaks."""
+    """ApiVersions always has a v0 header: a client reads it before it knows the broker's versions."""
     return 1 if api_version >= _FLEXIBLE_FROM[api_key] and api_key != _API_VERSIONS else 0
 
 
 def decode_request_header(buf: bytes | bytearray, pos: int = 0) -> tuple[int, int, int, str | None, int]:
-    """(API key, API version, correlation id, client id, position of the body)."""
+    """Returns API key, API version, correlation id, client id, and the position of the body."""
     try:
         api_key, api_version, correlation_id, length = _REQUEST.unpack_from(buf, pos)
         pos += _REQUEST.size
@@ -73,7 +73,7 @@ def encode_request_header(api_key: int, api_version: int, correlation_id: int, c
 
 
 def decode_response_header(buf: bytes | bytearray, api_key: int, api_version: int, pos: int = 0) -> tuple[int, int]:
-    """(correlation id, position of the body)."""
+    """Returns the correlation id and the position of the body."""
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(buf, pos)
         pos += _CORRELATION_ID.size

@@ -1,6 +1,6 @@
-"""Fetched record batches to Arrow columns, without a Python object per record.
+"""Decodes fetched record batches to Arrow columns, without a Python object per record.
 
-`rows.py` finds where everything stands; here one gather per column of bytes fetches it. Needs the extra
+`rows.py` finds the positions of all fields. One gather per column then copies the bytes. Needs the extra
 `equipoise[arrow]`.
 """
 
@@ -43,11 +43,11 @@ def decode(
     headers: bool = True,
     verify_crc: bool = True,
 ) -> pa.RecordBatch:
-    """The records of all complete batches in `buf` with offsets in [start, end), as columns of `SCHEMA`.
+    """Returns the records of all complete batches in `buf` with offsets in [start, end), as columns of `SCHEMA`.
 
-    Control batches and a torn last batch are left out. A record without headers has null in `headers`, as in
-    Spark's Kafka connector; with `headers=False` there is no such column, and headers are not looked into.
-    Raises KafkaError(CORRUPT_MESSAGE) for bytes that are no records, UsageError where a column could pass 2 GiB.
+    Control batches and a torn last batch are left out. A record without headers has null in `headers`, as in Spark's
+    Kafka connector. With `headers=False` there is no such column, and headers are not read. Raises
+    KafkaError(CORRUPT_MESSAGE) for bytes that are no records, UsageError if a column could pass 2 GiB.
     """
     batches = [
         (pos, header)
@@ -63,18 +63,18 @@ def decode(
 
 
 def decode_batches(buf: Buffer, batches: Batches, first: Sequence[int]) -> tuple[pa.RecordBatch, list[int]]:
-    """The records of these batches, of each from its `first` offset on, and how many there are of each.
+    """Returns the records of these batches, of each from its `first` offset on, and the number of records of each.
 
-    What the caller has chosen is not looked at again: CRCs, control batches, transactions. TooMuchError: more than
-    is decoded in one go; `decode_slices` does it in several.
+    The caller has checked CRCs, control batches and transactions. Raises TooMuchError if this is more than is decoded
+    at once; `decode_slices` decodes it in several steps.
     """
     data, rows, counts = read_at_once(buf, batches, first)
     return _columns(data, rows, headers=True), counts.tolist()
 
 
 def decode_slices(buf: Buffer, batches: Batches, first: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """The records of these batches from offset `first` on, a bounded number at a time, however many there are; and the
-    bytes that are held for those."""
+    """Yields the records of these batches from offset `first` on, a bounded number at a time; and the bytes held for
+    them."""
     for data, rows in read_slices(buf, batches, first):
         columns = _columns(data, rows, headers=True)
         yield columns, columns.nbytes + len(data)
@@ -96,13 +96,14 @@ def _columns(data: Bytes, rows: Rows, headers: bool) -> pa.RecordBatch:
 
 
 def as_column(numbers: NDArray[Any]) -> pa.Array:
-    """The same numbers. `pa.array` would first import pandas if it is there: 0.3 s and 60 MB in every process."""
+    """The same numbers. `pa.array` would first import pandas, if installed: 0.3 s and 60 MB in every process."""
     kind = pa.from_numpy_dtype(numbers.dtype)
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])
 
 
 def gather(data: pa.Buffer, spans: Spans, null: Flags) -> pa.Array:
-    """The bytes of each span. To Arrow the spans, and the gaps between them, are a column: every second is taken."""
+    """Copies the bytes of each span. For Arrow, the spans and the gaps between them form a column: take every
+    second."""
     n = len(spans)
     if null.all():
         return pa.nulls(n, pa.binary())
@@ -116,7 +117,7 @@ def _valid(null: Flags) -> pa.Buffer:
 
 
 def gather_headers(data: Bytes, rows: Rows) -> pa.Array:
-    """Headers are a chain too: key, value, key, value. Each step reads one field of all records that have it."""
+    """Headers are a chain: key, value, key, value. Each step reads one field of all records that have it."""
     some = np.flatnonzero(rows.header_count)
     if not len(some):
         return pa.nulls(len(rows.header_count), _HEADERS)

@@ -1,7 +1,7 @@
-"""The header of a record batch (magic 2), and what can be known of a batch without decoding its records.
+"""The header of a record batch (magic 2), and checks of a batch without decoding its records.
 
-A batch is stored and served as it came. Base offset and leader epoch stand before the part that the CRC
-covers, so the broker stamps them in place; everything else is the producer's.
+The broker stores and serves a batch as it came. Base offset and leader epoch lie before the part that the CRC covers,
+so the broker stamps them in place. Everything else is the producer's.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos`. The caller knows that 61 bytes are there."""
+    """Reads the header at `pos`. The caller has checked that 61 bytes are there."""
     return BatchHeader._make(_HEADER.unpack_from(buf, pos))
 
 
@@ -108,7 +108,7 @@ def write_header(buf: bytearray | memoryview, pos: int, header: BatchHeader) -> 
 
 
 def crc_of(buf: Buffer, pos: int, size: int) -> int:
-    """The CRC32C that the batch of `size` bytes at `pos` must carry."""
+    """Computes the CRC32C that the batch of `size` bytes at `pos` must carry."""
     return crc32c(memoryview(buf)[pos + CRC_START : pos + size])
 
 
@@ -119,9 +119,9 @@ def stamp(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch:
 
 
 def iter_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-    """Each complete batch in `buf[pos:end]` as (position, header); stops before a torn one.
+    """Yields each complete batch in `buf[pos:end]` as (position, header); stops before a torn batch.
 
-    Made for our own log and for fetched data, where the last batch may be cut by the size limit.
+    It is for our own log and for fetched data, whose last batch the size limit may cut.
     """
     end = len(buf) if end is None else end
     while end - pos >= HEADER_SIZE:
@@ -133,7 +133,7 @@ def iter_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[
 
 
 def complete_batches(buf: Buffer, *, verify_crc: bool = True) -> Iterator[tuple[int, BatchHeader]]:
-    """Each complete batch of fetched data as (position, header), checked; stops before a torn last one.
+    """Yields each complete batch of fetched data as (position, header), checked; stops before a torn last batch.
 
     Unlike `iter_headers` it trusts nothing: bytes that cannot be a batch raise KafkaError.
     """
@@ -152,7 +152,7 @@ def complete_batches(buf: Buffer, *, verify_crc: bool = True) -> Iterator[tuple[
 
 
 def check_readable(header: BatchHeader) -> None:
-    """Refuses headers that no reader can make sense of: an unknown format, offsets that run backwards."""
+    """Refuses headers that no reader can use: an unknown format, or offsets that run backwards."""
     if header.magic != MAGIC:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT if 0 <= header.magic < MAGIC else ErrorCode.CORRUPT_MESSAGE,
@@ -171,7 +171,7 @@ def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
 
 
 def validate(buf: Buffer, pos: int, end: int) -> BatchHeader:
-    """The header of a batch that a producer sent, checked as far as no record needs decoding.
+    """Checks a producer's batch as far as possible without decoding records, and returns its header.
 
     Raises KafkaError with the code that Kafka answers.
     """
@@ -192,7 +192,7 @@ def validate(buf: Buffer, pos: int, end: int) -> BatchHeader:
 
 
 def _check_counts(header: BatchHeader) -> None:
-    """Counts and deltas that contradict each other would poison offsets for all readers."""
+    """Refuses counts and deltas that contradict each other: they would corrupt offsets for all readers."""
     count = header.record_count
     if count <= 0 or header.last_offset_delta != count - 1:
         raise KafkaError(
@@ -207,7 +207,7 @@ def _check_counts(header: BatchHeader) -> None:
 
 
 def _check_producer(header: BatchHeader) -> None:
-    """What only a broker may write, and a producer id without the sequence that gives it meaning."""
+    """Refuses what only a broker may write, and a producer id without a sequence."""
     if header.is_control:
         raise KafkaError(ErrorCode.INVALID_RECORD, "control batches are written by brokers, not by producers")
     if header.is_log_append_time:

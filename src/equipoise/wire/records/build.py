@@ -1,4 +1,4 @@
-"""Records to a record batch: what a producer, the coordinator's log and compaction write."""
+"""Builds record batches from records, for producers, the coordinator's log and compaction."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def build_batch(
     control: bool = False,
     log_append_time: int | None = None,
 ) -> bytearray:
-    """One batch of `records`, whose offsets ascend from `base_offset` and may leave gaps.
+    """Builds one batch of `records`, whose offsets ascend from `base_offset` and may leave gaps.
 
-    `last_offset_delta` is needed by compaction only: a batch keeps the range of offsets that it once had,
-    even when its last records, or all of them, are gone.
+    Only compaction needs `last_offset_delta`: a batch keeps its former range of offsets, even if its last records, or
+    all of them, are gone.
     """
     delta = _last_offset_delta(records, base_offset, last_offset_delta)
     base_timestamp, newest = _timestamps(records)
@@ -82,9 +82,10 @@ Row = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...
 
 
 def close_batch(rows: Sequence[Row], codec: Codec) -> tuple[BatchHeader, Buffer]:
-    """A producer's batch, with offsets from 0 on: `frame_batch` completes it with producer and numbers.
+    """Builds a producer's batch, with offsets from 0 on. `frame_batch` adds producer and sequence numbers.
 
-    The hot path of a producer: a row without headers, and of less than 8 KB, takes no call."""
+    This is the hot path of a producer: a row without headers and under 8 KB takes no call.
+    """
     times = [row[0] for row in rows]
     base, newest = times[0], max(times)
     check_timestamps(min(times), newest)
@@ -106,7 +107,7 @@ def close_batch(rows: Sequence[Row], codec: Codec) -> tuple[BatchHeader, Buffer]
 
 
 def build_pairs(pairs: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> bytearray:
-    """One batch of keys and values, with offsets from 0 on, all of one time: what the coordinator writes."""
+    """Builds one batch of keys and values, with offsets from 0 on and one timestamp, for the coordinator."""
     if not pairs:
         raise UsageError("a batch without records covers no offsets: give pairs")
     body = b"".join([_pair(delta, key, value) for delta, (key, value) in enumerate(pairs)])
@@ -121,7 +122,7 @@ def _pair(delta: int, key: bytes, value: bytes | None) -> bytes:
 
 
 def frame_batch(header: BatchHeader, body: Buffer) -> bytearray:
-    """The header, completed with length and CRC, and the records."""
+    """Completes the header with length and CRC, and returns it with the records."""
     batch = bytearray(HEADER_SIZE)
     batch += body
     header = header._replace(batch_length=len(batch) - LOG_OVERHEAD)
@@ -131,7 +132,7 @@ def frame_batch(header: BatchHeader, body: Buffer) -> bytearray:
 
 
 def _last_offset_delta(records: Sequence[Record], base_offset: int, given: int | None) -> int:
-    """The delta for the header, once the records' offsets are known to ascend within it."""
+    """The delta for the header. Checks that the records' offsets ascend within it."""
     if not records and given is None:
         raise UsageError("a batch without records covers no offsets: give records, or last_offset_delta")
     last = given if given is not None else records[-1].offset - base_offset
@@ -148,7 +149,7 @@ def _last_offset_delta(records: Sequence[Record], base_offset: int, given: int |
 
 
 def _timestamps(records: Sequence[Record]) -> tuple[int, int]:
-    """The first and the newest, once all are known to fit into 64 bits, and their differences too."""
+    """The first and the newest timestamp. Checks that all of them, and their differences, fit into 64 bits."""
     if not records:
         return NO_TIMESTAMP, NO_TIMESTAMP
     all_of_them = [record.timestamp for record in records]

@@ -1,7 +1,6 @@
 """Compression of a batch's records: gzip, snappy, lz4 and zstd as Kafka's clients frame them.
 
-What a peer compressed is unpacked into room that was measured first, so a batch that expands a
-thousandfold meets a limit, not the machine's memory.
+Decompression has a limit on its output. A batch that expands a thousandfold meets the limit, not the machine's memory.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ _LACK_OF_ROOM = ("failed to write whole buffer", "smaller than required")  # cra
 
 
 class ExpandsTooFarError(KafkaError):
-    """What was compressed may well be sound, but it is more than the limit."""
+    """The compressed data may be sound, but it expands to more than the limit."""
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """`data` in the framing that the Java client writes; `level` as Kafka's compression.*.level, None: its default."""
+    """Compresses in the framing of the Java client. `level` is Kafka's compression.*.level; None: its default."""
     if codec is Codec.GZIP:
         return bytes(cramjam.gzip.compress(data, level=_GZIP_LEVEL if level is None else level))
     if codec is Codec.SNAPPY:
@@ -71,12 +70,12 @@ def _compress_xerial(data: Buffer) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, *, limit: int) -> bytes:
-    """What `data` expands to, at most `limit` bytes; KafkaError(CORRUPT_MESSAGE) if it cannot or is more."""
+    """Expands `data` to at most `limit` bytes. Raises KafkaError(CORRUPT_MESSAGE) if it cannot, or is more."""
     return bytes(expand(codec, data, limit=limit))
 
 
 def expand(codec: Codec, data: Buffer, *, limit: int) -> bytes | memoryview:
-    """The same without a second copy of what is large."""
+    """The same without a second copy of large data."""
     room = min(limit, _FIRST_GUESS * len(data) + 64)
     while True:
         # A bytearray is faster, but writes zeros all over; an mmap takes memory only where bytes arrive.

@@ -1,8 +1,7 @@
-"""Arrow columns to record batches, without a Python object per record: what `arrow.py` does, the other way round.
+"""Encodes Arrow columns as record batches, without a Python object per record: the reverse of `arrow.py`.
 
-A record is a row of cells: numbers, key, length of the value, value, headers. The numbers are made with numpy, a
-column at a time; one gather by Arrow then writes the cells of all rows one after the other. Needs the extra
-`equipoise[arrow]`.
+A record is a row of cells: numbers, key, length of the value, value, headers. numpy makes the numbers, a column at a
+time. One gather by Arrow then writes the cells of all rows one after the other. Needs the extra `equipoise[arrow]`.
 """
 
 from __future__ import annotations
@@ -31,9 +30,10 @@ _NO_HEADERS = pa.Array.from_buffers(
 
 
 class RecordColumns:
-    """Keys, values and headers by row; null keys, values and header values are kept. `headers` as in `arrow.SCHEMA`.
+    """Keys, values and headers by row. Null keys, values and header values stay null. `headers` is as in
+    `arrow.SCHEMA`.
 
-    `sizes` says of each row how many bytes its record takes at most.
+    `sizes` has the largest number of bytes that each row's record can take.
     """
 
     def __init__(self, key: pa.Array | None, value: pa.Array, headers: pa.Array | None = None) -> None:
@@ -47,10 +47,10 @@ class RecordColumns:
     def batches(
         self, rows: Ints, ends: Sequence[int], timestamp: Ints | int, codec: Codec = Codec.NONE
     ) -> Iterator[tuple[BatchHeader, bytes | memoryview]]:
-        """Batches of these rows, in their order: the first up to `ends[0]`, each other from there to its own end.
+        """Returns batches of these rows, in order: the first up to `ends[0]`, each other from there to its own end.
 
-        Each is a header that lacks producer, length and CRC, and the records, compressed; `build.frame_batch` makes
-        a whole of them. `timestamp` is of all rows of the columns, or one for all of them.
+        Each is a header without producer, length and CRC, and the compressed records; `build.frame_batch` completes it.
+        `timestamp` has a value for each row, or one for all.
         """
         begins = np.array([0, *ends[:-1]], np.int64)
         counts = np.array(ends, np.int64) - begins
@@ -102,7 +102,7 @@ def _compressed(codec: Codec, records: memoryview) -> bytes | memoryview:
 
 
 def _pack_headers(headers: pa.Array) -> pa.Array:
-    """Of each row the bytes of its headers, with their count before them."""
+    """The bytes of each row's headers, with their count before them."""
     pairs = headers.flatten()
     names, values = pairs.field(0).cast(pa.binary()), pairs.field(1).cast(pa.binary())
     if pairs.null_count or names.null_count:
@@ -115,7 +115,7 @@ def _pack_headers(headers: pa.Array) -> pa.Array:
 
 
 def _join(*columns: tuple[pa.Array, Ints | None]) -> pa.Array:
-    """One binary of each row's cells: a cell of each column, at the row's own place or at the one given."""
+    """One binary of each row's cells: a cell of each column, at the row's own place or at the given place."""
     n = max(len(column) if places is None else len(places) for column, places in columns)
     picks = np.empty((n, len(columns)), np.int32)  # what Arrow counts bytes in has room for rows too
     first = 0

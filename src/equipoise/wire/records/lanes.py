@@ -1,7 +1,7 @@
-"""Varints by the thousand: numpy over positions in one byte array, no Python object per record.
+"""Reads varints by the thousand: numpy over positions in one byte array, without a Python object per record.
 
-Imported by `arrow.py` only, since numpy is an optional extra. Positions are int64; reads are clipped to the
-array, so a wild position gives a wrong number and never a crash: callers compare ends, and refuse.
+Positions are int64. Reads are clipped to the array. A wild position therefore gives a wrong number and never a crash:
+callers compare ends, and refuse.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHORT_RUN = 16  # fields of one size in a row: after fewer, guessing does not p
 
 
 def varints(data: Bytes, pos: Ints) -> tuple[Ints, Ints]:
-    """The zigzag varint at each position, and where each ends."""
+    """The zigzag varint at each position, and the position after each."""
     first, end = data.take(pos, mode="clip"), pos + 1
     if first.max() < 0x80:
         return _unzigzag(first.astype(np.int16)), end
@@ -42,7 +42,7 @@ def _unzigzag(numbers: NDArray[np.int16]) -> Ints:
 
 
 def _long_varints(data: Bytes, pos: Ints) -> tuple[Ints, Ints]:
-    """The same for up to ten bytes: each turn takes the next byte of those that have one."""
+    """The same for up to ten bytes: each turn takes the next byte of the varints that have one."""
     zigzag = np.zeros(len(pos), np.uint64)
     ends = pos + 1
     rows = np.arange(len(pos))
@@ -69,13 +69,12 @@ def lengths(data: Bytes, pos: Ints) -> tuple[Ints, Ints]:
 
 
 def field_starts(data: Bytes, start: Ints, count: Ints) -> Ints:
-    """Where each field begins, in chains of fields that each have their length before them.
+    """The start of each field, in chains of fields with a length before each.
 
-    Chain i begins at `start[i]` and has `count[i]` > 0 fields; the answer holds chain after chain. Records of a
-    batch are such a chain, and so are the keys and values of a record's headers. Runs of even size are leapt over.
-    What is left advances in lockstep, a lane for each chain; those that are longest, when only few are left, go on
-    alone.
-    A byte must follow the last field: `data` is read in pairs.
+    Chain i begins at `start[i]` and has `count[i]` > 0 fields; the answer holds chain after chain. The records of a
+    batch are such a chain, and so are the keys and values of a record's headers. Runs of fields of equal size are
+    skipped at once. The rest advances in lockstep, a lane for each chain. When few lanes are left, the longest go on
+    alone. A byte must follow the last field: `data` is read in pairs.
     """
     try:
         return _chase(data, start, count)
@@ -84,7 +83,7 @@ def field_starts(data: Bytes, start: Ints, count: Ints) -> Ints:
 
 
 def _pairs(data: Bytes) -> NDArray[np.uint16]:
-    """Each byte with the one behind it."""
+    """Each byte with the next byte."""
     return np.ndarray((len(data) - 1,), "<u2", buffer=data, strides=(1,))
 
 
@@ -112,9 +111,9 @@ def _chase(data: Bytes, start: Ints, count: Ints) -> Ints:
 
 
 def _leap(pairs: NDArray[np.uint16], pos: int, out: Ints) -> tuple[int, int]:
-    """Fields of one size stand at even distances: such runs are guessed and checked all at once.
+    """Fields of one size stand at even distances: guesses such runs, and checks them all at once.
 
-    Returns how many fields were found so, and where the next begins.
+    Returns the number of fields found, and where the next begins.
     """
     done, window = 0, _WINDOW
     while done < len(out):
@@ -132,7 +131,8 @@ def _leap(pairs: NDArray[np.uint16], pos: int, out: Ints) -> tuple[int, int]:
 
 
 def _lockstep(pairs: NDArray[np.uint16], pos: Ints, slot: Ints, left: Ints, out: Ints) -> int:
-    """Advances `pos` and `slot` while lanes are many; returns how many fields at most each lane has done."""
+    """Advances `pos` and `slot` while there are many lanes. Returns the largest number of fields that a lane has
+    done."""
     done = 0
     while (lanes := int(np.count_nonzero(left > done))) >= _FEW_LANES:
         pos, slot = pos[:lanes], slot[:lanes]
@@ -146,7 +146,7 @@ def _lockstep(pairs: NDArray[np.uint16], pos: Ints, slot: Ints, left: Ints, out:
 
 
 def _walk(view: memoryview, pos: int, count: int) -> list[int]:
-    """One lane's fields, by Python alone."""
+    """Reads one lane's fields in plain Python."""
     rows = _STEP_ROWS
     start = pos
     rest = [pos := pos + (rows[view[pos + 1]][view[pos]] or _long_step(view, pos)) for _ in range(count - 1)]
@@ -161,7 +161,7 @@ def _long_step(view: memoryview, pos: int) -> int:
 
 
 def _make_steps() -> Ints:
-    """From each pair of bytes at a field's start, the distance to the next field; 0 if a pair cannot tell."""
+    """Maps each pair of bytes at a field's start to the distance to the next field; 0 if a pair cannot tell."""
     first, second = np.arange(1 << 16) & 0xFF, np.arange(1 << 16) >> 8
     two = first >> 7
     zigzag = first & 0x7F | (second << 7) * two

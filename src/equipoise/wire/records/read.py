@@ -1,6 +1,6 @@
-"""A record batch to records, one Python object each: for the log, the coordinator and small consumers.
+"""Reads a record batch as Python objects, one per record: for the log, the coordinator and small consumers.
 
-Every byte may be hostile: what is not a record raises KafkaError(CORRUPT_MESSAGE).
+Every byte may be hostile. Bytes that are no record raise KafkaError(CORRUPT_MESSAGE).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 def read_all(buf: Buffer, *, control: bool = False, verify_crc: bool = True) -> list[Record]:
-    """The records of all complete batches in `buf`; those of control batches only if asked for."""
+    """Returns the records of all complete batches in `buf`; those of control batches only on request."""
     records: list[Record] = []
     for pos, header in complete_batches(buf, verify_crc=verify_crc):
         if control or not header.is_control:
@@ -35,14 +35,14 @@ def read_all(buf: Buffer, *, control: bool = False, verify_crc: bool = True) -> 
 
 
 def read_records(buf: Buffer, pos: int, header: BatchHeader, *, limit: int = DECOMPRESSED_LIMIT) -> list[Record]:
-    """The records of the batch at `pos`, whose header was read before; at most `limit` bytes of them."""
+    """Returns the records of the batch at `pos`, whose header is already read; at most `limit` bytes of them."""
     records: list[Record] = []
     _read_batch(records, buf, pos, header, limit)
     return records
 
 
 def read_some(buf: Buffer, pos: int, header: BatchHeader) -> Iterator[list[Record]]:
-    """The records of the batch, a few at a time, up to the first that cannot be read: then KafkaError says why."""
+    """Yields the records of the batch, a few at a time. Raises KafkaError at the first unreadable record."""
     data = _unpacked(buf, pos, header, DECOMPRESSED_LIMIT)
     at, done = 0, 0
     while done < header.record_count:
@@ -59,14 +59,14 @@ def read_some(buf: Buffer, pos: int, header: BatchHeader) -> Iterator[list[Recor
             try:
                 raise error
             finally:
-                del error  # else it keeps this frame, and so what was unpacked, until garbage is collected
+                del error  # otherwise it keeps this frame, and the unpacked bytes, until garbage collection
         done += len(records)
     if at != len(data):
         raise corrupt(f"{len(data) - at} bytes are left after the batch's {header.record_count} records")
 
 
 def read_headers(data: bytes, count: int) -> tuple[tuple[str, bytes | None], ...]:
-    """The `count` headers of a record, which are all of `data`."""
+    """Reads the `count` headers of a record, which fill all of `data`."""
     try:
         headers, end = _headers(data, 0, count)
     except IndexError:
@@ -87,7 +87,7 @@ def _read_batch(records: list[Record], buf: Buffer, pos: int, header: BatchHeade
 
 
 def read_pairs(buf: Buffer, pos: int, header: BatchHeader) -> list[tuple[bytes | None, bytes | None]]:
-    """Key and value of each record and nothing else, at a third of the cost, for who loads millions."""
+    """Returns only key and value of each record, at a third of the cost: a loader reads millions."""
     data = _unpacked(buf, pos, header, DECOMPRESSED_LIMIT)
     pairs: list[tuple[bytes | None, bytes | None]] = []
     at = 0
@@ -113,7 +113,7 @@ def read_pairs(buf: Buffer, pos: int, header: BatchHeader) -> list[tuple[bytes |
 
 
 def _unpacked(buf: Buffer, pos: int, header: BatchHeader, limit: int) -> bytes:
-    """The bytes of a batch's records, once they can be what the header says."""
+    """Returns the bytes of a batch's records, after checking that they can be what the header says."""
     check_readable(header)
     packed = memoryview(buf)[pos + HEADER_SIZE : pos + header.size]
     if len(packed) != header.size - HEADER_SIZE:
@@ -124,15 +124,16 @@ def _unpacked(buf: Buffer, pos: int, header: BatchHeader, limit: int) -> bytes:
 
 
 def check_room(header: BatchHeader, size: int) -> None:
-    """Before anything is made to hold them: can `size` bytes be so many records at all?"""
+    """Checks, before anything is allocated, that `size` bytes can hold so many records."""
     if header.record_count * MIN_RECORD_SIZE > size:
         raise corrupt(f"record_count {header.record_count} is more than {size} bytes of records can hold")
 
 
 def _read_into(records: list[Record], data: bytes, header: BatchHeader, pos: int, done: int, count: int) -> int:
-    """Appends each record, so that a failure can name the one; returns where the last ends.
+    """Appends each record, so that a failure can name the record; returns where the last ends.
 
-    `count` of them, the first at `pos`, behind `done` others."""
+    Reads `count` records, the first at `pos`, after `done` others.
+    """
     base_offset, last_delta = header.base_offset, header.last_offset_delta
     append_time = header.max_timestamp if header.is_log_append_time else None
     for _ in range(count):
@@ -172,7 +173,7 @@ def _headers(data: bytes, pos: int, count: int) -> tuple[tuple[tuple[str, bytes 
 
 
 def _sized(data: bytes, pos: int) -> tuple[bytes | None, int]:
-    """Length and bytes. A slice may come out short; the caller's comparison of ends then fails."""
+    """Reads length and bytes. A slice may be short; the caller's comparison of ends then fails."""
     length = data[pos]
     if length & 0x81 == 0:  # one byte, not negative: most keys
         end = pos + 1 + (length >> 1)
@@ -187,7 +188,7 @@ def _sized(data: bytes, pos: int) -> tuple[bytes | None, int]:
 
 
 def varint(data: bytes | memoryview, pos: int) -> tuple[int, int]:
-    """The zigzag varint at `pos`, and where it ends. Almost all have one byte or two."""
+    """Reads the zigzag varint at `pos`; returns it and the next position. Almost all have one byte or two."""
     first = data[pos]
     if first < 0x80:
         return (first >> 1) ^ -(first & 1), pos + 1

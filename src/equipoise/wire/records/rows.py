@@ -1,7 +1,7 @@
-"""Where everything in a run of record batches stands, found with numpy: the common ground of columns and records.
+"""Finds the positions of all fields in a run of record batches with numpy, for columns and for records.
 
-One pass over the batches' headers, one that finds where records begin, and one that reads their numbers; no Python
-object per record. Needs numpy, which is an optional extra.
+One pass reads the batches' headers, one finds where records begin, and one reads their numbers. There is no Python
+object per record.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Spans = NDArray[np.int32]  # a row's begin and end in the bytes
 
 
 class _Chains(NamedTuple):
-    """What the headers say, an entry for each batch that has records."""
+    """The contents of the headers, an entry for each batch that has records."""
 
     begin: Ints
     end: Ints
@@ -44,7 +44,7 @@ class _Chains(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What the records say, an entry each. Offsets and timestamps are deltas until they are placed."""
+    """The contents of the records, an entry each. Offsets and timestamps are deltas until `_place` adds their base."""
 
     end: Ints
     offset: Ints
@@ -59,19 +59,19 @@ class Rows(NamedTuple):
 
 
 class TooMuchError(UsageError):
-    """More than is read in one go: `read_slices` reads it in several."""
+    """More than is read at once; `read_slices` reads it in several steps."""
 
 
 def read_at_once(buf: Buffer, batches: Batches, first: Sequence[int] | None = None) -> tuple[Bytes, Rows, Ints]:
-    """As `read_rows`, but TooMuchError if these are more than MOST_ROWS records or MOST_BYTES of them."""
+    """As `read_rows`, but raises TooMuchError for more than MOST_ROWS records or MOST_BYTES bytes."""
     if sum(header.record_count for _, header in batches) > MOST_ROWS:
         raise TooMuchError(f"more than {MOST_ROWS} records")
     return read_rows(buf, batches, first, most=MOST_BYTES)
 
 
 def read_slices(buf: Buffer, batches: Batches, first: int) -> Iterator[tuple[Bytes, Rows]]:
-    """The same from offset `first` on, never more than MOST_ROWS of them at once, batch by batch: what one batch
-    expands to, at most DECOMPRESSED_LIMIT bytes, is all that is held."""
+    """The same from offset `first` on, at most MOST_ROWS records at a time, batch by batch. It holds one expanded
+    batch, of at most DECOMPRESSED_LIMIT bytes."""
     for pos, header in batches:
         if not header.record_count:
             continue
@@ -87,7 +87,7 @@ def read_slices(buf: Buffer, batches: Batches, first: int) -> Iterator[tuple[Byt
 
 
 def _one(buf: Buffer, pos: int, header: BatchHeader) -> tuple[Bytes, _Chains]:
-    """The bytes in which a batch's records stand, without a second copy of what is large."""
+    """The bytes of a batch's records, without a second copy of large data."""
     begin, end = pos + HEADER_SIZE, pos + header.size
     if header.codec is not Codec.NONE:
         buf = expand(header.codec, memoryview(buf)[begin:end], limit=DECOMPRESSED_LIMIT)
@@ -99,11 +99,11 @@ def _one(buf: Buffer, pos: int, header: BatchHeader) -> tuple[Bytes, _Chains]:
 def read_rows(
     buf: Buffer, batches: Batches, first: Sequence[int] | None = None, *, most: int = _COLUMN_LIMIT
 ) -> tuple[Bytes, Rows, Ints]:
-    """The records of these batches of `buf`; of each batch, if `first` is given, only those from that offset on.
+    """Reads the records of these batches of `buf`; if `first` is given, only those from that offset on, of each batch.
 
-    Returns the bytes in which they stand, where each of their parts does, and how many there are of each batch.
-    CRCs are the caller's affair. Raises KafkaError(CORRUPT_MESSAGE) for bytes that are no records, UsageError where
-    a column of them could pass 2 GiB, TooMuchError where compressed ones take more than `most` bytes.
+    Returns the bytes that hold them, the positions of their parts, and the number of records of each batch. The caller
+    checks CRCs. Raises KafkaError(CORRUPT_MESSAGE) for bytes that are no records, UsageError if a column could pass 2
+    GiB, TooMuchError if compressed records take more than `most` bytes.
     """
     data, chains = _join(buf, batches, most)
     counts = np.array([header.record_count for _, header in batches], np.int64)
@@ -118,7 +118,7 @@ def read_rows(
 
 
 def _join(buf: Buffer, batches: Batches, most: int) -> tuple[Bytes, _Chains]:
-    """The bytes in which all records stand, and where each batch's do: `buf` itself if none is compressed."""
+    """The bytes that hold all records, and the positions of each batch's: `buf` itself if none is compressed."""
     if any(header.codec is not Codec.NONE for _, header in batches):
         data, spans = _expand(memoryview(buf), batches, most)
     else:
@@ -147,7 +147,7 @@ def _entry(header: BatchHeader, begin: int, end: int) -> tuple[int, ...]:
 
 
 def _expand(view: memoryview, batches: Batches, most: int) -> tuple[Bytes, list[tuple[int, int]]]:
-    """All records one after the other in fresh bytes, decompressed straight to their place."""
+    """Decompresses all records one after the other into new bytes, each straight to its place."""
     guess = _FIRST_GUESS * sum(header.size for _, header in batches)
     arena, used = np.empty(min(guess, most), np.uint8), 0
     spans = []
@@ -184,7 +184,7 @@ def _check_size(size: int) -> None:
 
 
 def _read_rows(data: Bytes, chains: _Chains, *, is_whole: bool = True) -> Rows:
-    """`is_whole`: these are all records of their batches, else the first few."""
+    """`is_whole`: these are all records of their batches; otherwise the first few."""
     starts = field_starts(data, chains.begin, chains.records) if len(chains.records) else chains.begin
     n = len(starts)
     rows = Rows(
@@ -232,7 +232,7 @@ def _read_span(data: Bytes, pos: Ints, span: Spans, null: Flags) -> Ints:
 
 
 def _place(rows: Rows, chains: _Chains) -> Rows:
-    """Adds to the deltas what each batch's header gives as base."""
+    """Adds the base of each batch's header to the deltas."""
     last = np.repeat(chains.last_offset_delta, chains.records)
     if ((rows.offset < 0) | (rows.offset > last)).any():
         raise corrupt("a record's offset delta lies outside its batch's range of offsets")

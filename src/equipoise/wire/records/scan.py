@@ -1,7 +1,7 @@
-"""A batch's records as they stand in its bytes, one at a time: for who needs little of millions of them.
+"""Scans a batch's records in its bytes, one at a time, for callers that need few of millions.
 
-Whoever asks for the first that fits pays for those before it and for no more; nothing is made by a count that is only
-declared. Records that stay as they are can be copied by the bytes they take.
+A caller that stops at a record pays only for the records before it. Nothing is allocated by a count that is only
+declared. Unchanged records can be copied by their bytes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _MOST_EXPANSION = 256  # times: lz4 cannot do more, and what is not made to expa
 
 
 def expansion_limit(size: int) -> int:
-    """Bytes that `size` bytes of a stranger may expand to before they are refused: small requests stay small work."""
+    """The most bytes that `size` bytes of a peer may expand to: small requests stay small work."""
     return min(DECOMPRESSED_LIMIT, max(_LEAST_ROOM, _MOST_EXPANSION * size))
 
 
 class Scanned(NamedTuple):
-    """One record: where it begins and ends in the batch's bytes, and what can be told on the way."""
+    """One record: its begin and end in the batch's bytes, and what the scan reads on the way."""
 
     begin: int
     end: int
@@ -34,7 +34,7 @@ class Scanned(NamedTuple):
 
 
 def unpack(batch: Buffer, header: BatchHeader, *, limit: int = DECOMPRESSED_LIMIT) -> bytes | memoryview:
-    """The bytes of the records of the batch at the head of `batch`, once they can be what the header says."""
+    """Returns the bytes of the records of the batch at the head of `batch`, if they can be what the header says."""
     check_readable(header)
     packed = memoryview(batch)[HEADER_SIZE : header.size]
     if len(packed) != header.size - HEADER_SIZE:
@@ -45,7 +45,7 @@ def unpack(batch: Buffer, header: BatchHeader, *, limit: int = DECOMPRESSED_LIMI
 
 
 def scan(data: bytes | memoryview, header: BatchHeader) -> Iterator[Scanned]:
-    """Each record in `data`, which `unpack` gave. Raises KafkaError where a record contradicts itself."""
+    """Yields each record in `data`, which `unpack` returned. Raises KafkaError if a record contradicts itself."""
     size, base_offset, last_delta = len(data), header.base_offset, header.last_offset_delta
     base_time, append_time = header.base_timestamp, header.max_timestamp if header.is_log_append_time else None
     new, begin = tuple.__new__, 0
