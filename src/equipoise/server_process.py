@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
+from equipoise.process_guard import ProcessGuard
 from equipoise.wire.errors import EquipoiseError
 
 HOST = "127.0.0.1"
@@ -26,6 +27,7 @@ _START_S = 120.0
 _STOP_S = 30.0
 _LAST_WORDS = 2000
 _FRAMES = "at ", "... "  # of Java
+_guard = ProcessGuard()
 
 
 def ports_of_share(share: str) -> range:
@@ -49,7 +51,7 @@ def free_port() -> int:
 
 
 class ServerProcess(ABC):
-    """Port and data outlive `kill`, `stop` and `start`.
+    """Port and data outlive `kill`, `stop` and `start`. The server does not outlive this process.
 
     Without `data` the directory is temporary, and gone when the `with` ends.
     """
@@ -85,10 +87,12 @@ class ServerProcess(ABC):
 
     @property
     def address(self) -> str:
+        """HOST:PORT."""
         return f"{HOST}:{self.port}"
 
     @property
     def pid(self) -> int:
+        """Of the process that runs now."""
         return self._running.pid
 
     @property
@@ -98,6 +102,7 @@ class ServerProcess(ABC):
 
     @property
     def is_hung(self) -> bool:
+        """Whether `hang` has stopped it."""
         return self._is_hung
 
     @property
@@ -114,12 +119,14 @@ class ServerProcess(ABC):
         return self.await_ready()
 
     def launch(self) -> None:
+        """Starts it, and does not wait for it."""
         self._check_port()
         self.prepare()
         command, environment = list(self.command()), {**os.environ, **self.environment()}
         self._began = time.perf_counter()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)
+        _guard.watch(self._process.pid)
 
     def _check_port(self) -> None:
         """Whoever has the port already would be taken for this server, and found ready."""
@@ -132,6 +139,7 @@ class ServerProcess(ABC):
             ) from None
 
     def await_ready(self) -> Self:
+        """After `launch`. It is killed if it does not get ready."""
         try:
             while not self.is_ready():
                 self._check_start()
@@ -166,6 +174,7 @@ class ServerProcess(ABC):
         self._end(kill=True)
 
     def stop(self) -> None:
+        """SIGTERM, and SIGKILL if that does not help."""
         self._end(kill=False)
 
     def hang(self) -> None:
@@ -179,6 +188,7 @@ class ServerProcess(ABC):
         self._is_hung = False
 
     def restart(self) -> Self:
+        """Stops it, and starts it again on the same port with the same data."""
         self.stop()
         return self.start()
 
@@ -195,6 +205,7 @@ class ServerProcess(ABC):
                 process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
+        _guard.forget(process.pid)
 
     def close(self) -> None:
         """It ends at once, and its temporary files with it."""
