@@ -6,22 +6,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from equipoise.member import Commit, TopicPartition
-from tests.member import messages
-from tests.member.client import Client
-from tests.member.town import Town
+from equipoise.simulate import Consumer, messages
+from tests.member.town import Stage
 from tests.transcripts.arguments import Arguments, milliseconds, offsets
 
 
-def topic(town: Town, given: Arguments) -> None:
+def topic(stage: Stage, given: Arguments) -> None:
     """topic orders partitions=3; a second time, it has grown"""
-    town.topics[given.word()] = given.number("partitions", 1)
-    town.tell_metadata()
+    stage.world.topics[given.word()] = given.number("partitions", 1)
+    stage.world.tell_metadata()
 
 
-def member(town: Town, given: Arguments) -> None:
+def member(stage: Stage, given: Arguments) -> None:
     """member a assignors=range session=10s heartbeat=3s max.poll=60s instance=i; of a known name, its next process"""
     name = given.word()
-    town.member(
+    stage.world.consumer(
         name,
         *given.names("assignors", ["range"]),
         session_timeout_ms=given.duration("session", 10_000),
@@ -31,41 +30,41 @@ def member(town: Town, given: Arguments) -> None:
     )
 
 
-def _client(town: Town, given: Arguments) -> Client:
-    return town.clients[given.word()]
+def _consumer(stage: Stage, given: Arguments) -> Consumer:
+    return stage.world.consumers[given.word()]
 
 
-def subscribe(town: Town, given: Arguments) -> None:
+def subscribe(stage: Stage, given: Arguments) -> None:
     """subscribe a orders payments"""
-    client = _client(town, given)
-    client.subscribe(*given.words)
+    consumer = _consumer(stage, given)
+    consumer.subscribe(*given.words)
     given.words = []
 
 
-def close(town: Town, given: Arguments) -> None:
-    _client(town, given).close()
+def close(stage: Stage, given: Arguments) -> None:
+    _consumer(stage, given).close()
 
 
-def die(town: Town, given: Arguments) -> None:
+def die(stage: Stage, given: Arguments) -> None:
     """Its process is killed."""
-    _client(town, given).die()
+    stage.world.kill(given.word())
 
 
-def work(town: Town, given: Arguments) -> None:
+def work(stage: Stage, given: Arguments) -> None:
     """work a records=500: it has taken so many from its last poll, and calls poll() no more until `poll a`"""
-    client = _client(town, given)
-    client.records = given.number("records", 0)
-    client.poll()
-    client.polls = False
+    consumer = _consumer(stage, given)
+    consumer.records = given.number("records", 0)
+    consumer.poll()
+    consumer.polls = False
 
 
-def poll(town: Town, given: Arguments) -> None:
-    _client(town, given).poll()
+def poll(stage: Stage, given: Arguments) -> None:
+    _consumer(stage, given).poll()
 
 
-def commit(town: Town, given: Arguments) -> None:
+def commit(stage: Stage, given: Arguments) -> None:
     """commit a orders:0=41"""
-    client = _client(town, given)
+    consumer = _consumer(stage, given)
     wanted = {
         TopicPartition(name, one): at for name, rows in offsets(_places(given)).items() for one, at in rows.items()
     }
@@ -73,9 +72,10 @@ def commit(town: Town, given: Arguments) -> None:
     def done(commit: Commit) -> None:
         error = commit.error
         made = " ".join(f"{where.topic}:{where.partition}={at.offset}" for where, at in sorted(commit.offsets.items()))
-        town.say(f"{client.name}: " + (f"committed {made}" if error is None else f"{type(error).__name__}: {error}"))
+        outcome = f"committed {made}" if error is None else f"{type(error).__name__}: {error}"
+        stage.transcript.say(f"{consumer.name}: {outcome}")
 
-    asked = client.commit_offsets(wanted)
+    asked = consumer.commit(wanted)
     asked.on_done = done
     if asked.is_done:
         done(asked)
@@ -86,40 +86,38 @@ def _places(given: Arguments) -> list[str]:
     return tokens + [f"{place}={at}" for place, at in given.rest().items()]
 
 
-def unload(town: Town, given: Arguments) -> None:
+def unload(stage: Stage, given: Arguments) -> None:
     """The broker is coordinator no more, and nobody else is."""
-    town.unload()
+    stage.world.unload()
 
 
-def load(town: Town, given: Arguments) -> None:
+def load(stage: Stage, given: Arguments) -> None:
     """load node=2: that broker has read the group"""
-    town.start(given.number("node", 1))
+    stage.world.load(given.number("node", 1))
 
 
-def crash(town: Town, given: Arguments) -> None:
+def crash(stage: Stage, given: Arguments) -> None:
     """The broker is killed, and is back at once with what was durable."""
-    town.crash()
+    stage.world.crash()
 
 
-def advance(town: Town, given: Arguments) -> None:
-    town.advance(milliseconds(given.word()))
+def advance(stage: Stage, given: Arguments) -> None:
+    stage.world.advance(milliseconds(given.word()))
 
 
-def settle(town: Town, given: Arguments) -> None:
+def settle(stage: Stage, given: Arguments) -> None:
     """As long as it takes until the group is Stable and every partition has its reader."""
-    town.settle(given.duration("within", 60_000))
+    stage.world.settle(given.duration("within", 60_000))
 
 
-def owners(town: Town, given: Arguments) -> None:
-    for client in town.clients.values():
-        one = client.member
-        text = (
-            f"{client.name}: {one.state.value}, generation {one.generation_id}, reads {messages.places(one.readable)}"
-        )
-        town.lines.append(text)
+def owners(stage: Stage, given: Arguments) -> None:
+    for consumer in stage.world.consumers.values():
+        one = consumer.member
+        reads = messages.partitions(one.readable)
+        stage.lines.append(f"{consumer.name}: {one.state.value}, generation {one.generation_id}, reads {reads}")
 
 
-COMMANDS: dict[str, Callable[[Town, Arguments], None]] = {
+COMMANDS: dict[str, Callable[[Stage, Arguments], None]] = {
     one.__name__: one
     for one in (
         topic,

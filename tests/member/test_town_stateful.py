@@ -12,6 +12,7 @@ nobody says more than heartbeats.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,10 +22,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from equipoise.member import Callback, Commit, Kind, MemberState, TopicPartition
 from equipoise.member.partitions import Owned
+from equipoise.simulate import Call, Consumer, Observer
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from equipoise.wire.schema import Message
-from tests.member.client import Client, Exchange
-from tests.member.town import Town
+from tests.member.town import town
 
 SESSION_MS, HEARTBEAT_MS, MAX_POLL_MS = 10_000, 3_000, 20_000
 BOTH = ("range", "cooperative-sticky")
@@ -45,6 +45,11 @@ LOADING = st.sampled_from([0, 0, 5, 1_000, 5_000])
 SUBSCRIPTIONS = st.sampled_from([("t",), ("t", "u"), ("u",), None])  # None: the pattern of both
 
 
+class Replies(Observer):
+    def __init__(self, note: Callable[[Call], None]) -> None:
+        self.answered = note  # type: ignore[method-assign]
+
+
 class TownMachine(RuleBasedStateMachine):
     @initialize(
         temper=st.sampled_from(TEMPERS),
@@ -54,14 +59,13 @@ class TownMachine(RuleBasedStateMachine):
         hold_ms=st.sampled_from([0, 2_700]),
     )
     def begin(self, temper: list[tuple[str, ...]], statics: set[int], first: int, delay: int, hold_ms: int) -> None:
-        self.town = Town({"t": 4, "u": 2}, group_initial_rebalance_delay_ms=delay)
-        self.town.hold_ms = hold_ms
-        self.town.is_silent = True
-        self.town.watch, self.town.note = self.check, self.note
+        self.world = town({"t": 4, "u": 2}, Replies(self.note), delay=delay)
+        self.world.hold_ms = hold_ms
+        self.world.clock.after_each = self.check
         self.temper, self.statics = temper, statics
-        self.slots: dict[int, Client] = {}
+        self.slots: dict[int, Consumer] = {}
         self.births = 0
-        self.told: dict[Client, Owned] = {}
+        self.told: dict[Consumer, Owned] = {}
         self.answered: Counter[Commit] = Counter()
         self.asked: list[Commit] = []
         self.next_offset = 1
@@ -77,7 +81,7 @@ class TownMachine(RuleBasedStateMachine):
         """Into a slot that is taken, it comes as a second process: of a static member, that fences the first."""
         self.births += 1
         assignors = self.temper[kind % len(self.temper)]
-        client = self.town.member(
+        consumer = self.world.consumer(
             f"m{self.births}",
             *assignors,
             session_timeout_ms=SESSION_MS,
@@ -87,10 +91,10 @@ class TownMachine(RuleBasedStateMachine):
         )
         if slot in self.slots and slot not in self.statics:
             self.slots[slot].close()
-        self.slots[slot] = client
-        self.told[client] = frozenset()
-        client.listener = lambda callback: self.tell(client, callback, commits=False)
-        self.subscribe_to(client, topics)
+        self.slots[slot] = consumer
+        self.told[consumer] = frozenset()
+        consumer.listener = lambda callback: self.tell(consumer, callback, commits=False)
+        self.subscribe_to(consumer, topics)
 
     @rule(slot=SLOTS, leave=st.sampled_from([None, True, False]))
     def close(self, slot: int, leave: bool | None) -> None:
@@ -100,43 +104,43 @@ class TownMachine(RuleBasedStateMachine):
     @rule(slot=SLOTS)
     def die(self, slot: int) -> None:
         if slot in self.slots:
-            client = self.slots.pop(slot)
-            client.die()
-            self.told.pop(client)
-            self.asked = [commit for commit in self.asked if commit not in client.commits]
+            consumer = self.slots.pop(slot)
+            self.world.kill(consumer.name)
+            self.told.pop(consumer)
+            self.asked = [commit for commit in self.asked if commit not in consumer.commits]
 
     @rule(slot=SLOTS, topics=SUBSCRIPTIONS, first_leaves=st.booleans())
     def subscribe(self, slot: int, topics: tuple[str, ...] | None, first_leaves: bool) -> None:
-        client = self.slots.get(slot)
-        if client is not None:
+        consumer = self.slots.get(slot)
+        if consumer is not None:
             if first_leaves:
-                client.do(lambda member: member.unsubscribe(self.town.now))
-            self.subscribe_to(client, topics)
+                consumer.unsubscribe()
+            self.subscribe_to(consumer, topics)
 
-    def subscribe_to(self, client: Client, topics: tuple[str, ...] | None) -> None:
+    def subscribe_to(self, consumer: Consumer, topics: tuple[str, ...] | None) -> None:
         if topics is None:
-            client.subscribe(pattern="t|u")
+            consumer.subscribe(pattern="t|u")
         else:
-            client.subscribe(*topics)
+            consumer.subscribe(*topics)
 
     @rule(slot=SLOTS)
     def enforce_rebalance(self, slot: int) -> None:
         if slot in self.slots:
-            self.slots[slot].do(lambda member: member.enforce_rebalance("somebody wants it", self.town.now))
+            self.slots[slot].enforce_rebalance("somebody wants it")
 
     # -- applications
 
     @rule(slot=SLOTS)
     def commit(self, slot: int) -> None:
-        client = self.slots.get(slot)
-        if client is not None and not client.is_frozen:
-            self.commit_of(client, client.member.readable)
+        consumer = self.slots.get(slot)
+        if consumer is not None and not consumer.is_frozen:
+            self.commit_of(consumer, consumer.member.readable)
 
-    def commit_of(self, client: Client, partitions: Owned) -> None:
+    def commit_of(self, consumer: Consumer, partitions: Owned) -> None:
         if not partitions:
             return
         self.next_offset += 1
-        commit = client.commit_offsets(dict.fromkeys(partitions, self.next_offset))
+        commit = consumer.commit(dict.fromkeys(partitions, self.next_offset))
         self.asked.append(commit)
         if commit.is_done:
             self.done(commit)
@@ -154,16 +158,16 @@ class TownMachine(RuleBasedStateMachine):
     def take_time(self, slot: int, callback_ms: int, commits: bool) -> None:
         """From now on its listener takes long, and commits what it gives back."""
         if slot in self.slots:
-            client = self.slots[slot]
-            client.callback_ms = callback_ms
-            client.listener = lambda callback: self.tell(client, callback, commits=commits)
+            consumer = self.slots[slot]
+            consumer.callback_ms = callback_ms
+            consumer.listener = lambda callback: self.tell(consumer, callback, commits=commits)
 
     @rule(slot=SLOTS, ms=PAUSES)
     def be_slow(self, slot: int, ms: int) -> None:
         if slot in self.slots:
-            client = self.slots[slot]
-            client.polls = False
-            self.town.at(self.town.now + ms, client.poll)
+            consumer = self.slots[slot]
+            consumer.polls = False
+            self.world.clock.after(ms, consumer.poll)
 
     @rule(slot=SLOTS, ms=PAUSES)
     def freeze(self, slot: int, ms: int) -> None:
@@ -175,62 +179,62 @@ class TownMachine(RuleBasedStateMachine):
     @rule(slot=SLOTS, what=st.sampled_from(["request", "reply"]))
     def lose(self, slot: int, what: str) -> None:
         if slot in self.slots:
-            self.slots[slot].lose_next = what
+            self.slots[slot].connection.lose_next = what
 
     @rule(slot=SLOTS, ms=PAUSES)
     def disconnect(self, slot: int, ms: int) -> None:
         if slot in self.slots:
-            client = self.slots[slot]
-            client.connected = False
-            client.cut()
-            self.town.at(self.town.now + ms, lambda: setattr(client, "connected", True))
+            consumer = self.slots[slot]
+            consumer.connection.is_up = False
+            consumer.connection.cut()
+            self.world.clock.after(ms, lambda: setattr(consumer.connection, "is_up", True))
 
     @rule(topic=st.sampled_from("tu"))
     def grow(self, topic: str) -> None:
-        self.town.topics[topic] = min(self.town.topics[topic] + 1, 8)
-        self.town.tell_metadata()
+        self.world.topics[topic] = min(self.world.topics[topic] + 1, 8)
+        self.world.tell_metadata()
 
     @rule(loading_ms=LOADING)
     def crash(self, loading_ms: int) -> None:
-        if self.town.node_id:
-            self.town.crash(loading_ms)
+        if self.world.node_id:
+            self.world.crash(loading_ms)
 
     @rule(ms=PAUSES, loading_ms=LOADING)
     def move(self, ms: int, loading_ms: int) -> None:
-        if self.town.node_id:
-            node_id = 3 - self.town.node_id
-            self.town.unload()
-            self.town.at(self.town.now + ms, lambda: self.town.start(node_id, loading_ms))
+        if self.world.node_id:
+            node_id = 3 - self.world.node_id
+            self.world.unload()
+            self.world.clock.after(ms, lambda: self.world.load(node_id, loading_ms))
 
     @rule(ms=TIMES)
     def wait(self, ms: int) -> None:
-        self.town.advance(ms)
+        self.world.advance(ms)
 
     @rule()
     def calm(self) -> None:
         """Else few groups would ever be Stable."""
-        self.town.advance(8_000)
+        self.world.advance(8_000)
 
     # -- what must hold
 
-    def tell(self, client: Client, callback: Callback, *, commits: bool) -> None:
-        had = self.told[client]
+    def tell(self, consumer: Consumer, callback: Callback, *, commits: bool) -> None:
+        had = self.told[consumer]
         if callback.kind is Kind.ASSIGNED:
             assert not callback.partitions & had, "assigned twice"
-            self.told[client] = had | callback.partitions
+            self.told[consumer] = had | callback.partitions
         else:
             assert callback.partitions, "there is nothing to give back"
             assert callback.partitions <= had, "taken back what was never assigned"
             if commits:
-                self.commit_of(client, callback.partitions)
-            self.told[client] = had - callback.partitions
+                self.commit_of(consumer, callback.partitions)
+            self.told[consumer] = had - callback.partitions
 
-    def note(self, exchange: Exchange, response: Message) -> None:
+    def note(self, call: Call) -> None:
         self.sent += 1
-        request = exchange.request
+        request, response = call.request, call.reply
         if not isinstance(request, OffsetCommitRequest) or not isinstance(response, OffsetCommitResponse):
             return
-        group = self.town.group
+        group = self.world.shard.groups.get("g")
         for topic, asked in zip(response.topics, request.topics, strict=True):
             for row, wanted in zip(topic.partitions, asked.partitions, strict=True):
                 if not row.error_code:
@@ -243,59 +247,59 @@ class TownMachine(RuleBasedStateMachine):
 
     def check(self) -> None:
         readers: Counter[TopicPartition] = Counter()
-        for client in self.town.clients.values():
-            self.check_callbacks(client)
-            if self.counts(client):
-                readers.update(client.member.readable)
+        for consumer in self.world.consumers.values():
+            self.check_callbacks(consumer)
+            if self.counts(consumer):
+                readers.update(consumer.member.readable)
         assert all(count == 1 for count in readers.values()), readers
 
-    def check_callbacks(self, client: Client) -> None:
-        member = client.member
+    def check_callbacks(self, consumer: Consumer) -> None:
+        member = consumer.member
         owned = set(member.assignment)
         for number, callback in enumerate(member.callbacks):
-            is_begun = number == 0 and client.is_in_callback
+            is_begun = number == 0 and consumer.is_in_callback
             if (callback.kind is Kind.ASSIGNED) is not is_begun:
                 owned -= callback.partitions
             if callback.kind is not Kind.ASSIGNED and not is_begun:
                 owned |= callback.partitions
-        assert owned == self.told[client]
-        assert member.readable <= self.told[client]
+        assert owned == self.told[consumer]
+        assert member.readable <= self.told[consumer]
 
-    def counts(self, client: Client) -> bool:
+    def counts(self, consumer: Consumer) -> bool:
         """Whether the coordinator takes it for a member of this generation, or on its way into it."""
-        member, group = client.member, self.town.group
+        member, group = consumer.member, self.world.shard.groups.get("g")
         if group is None or member.member_id not in group.members:
             return False
         is_on_its_way = member.state is MemberState.PREPARING_REBALANCE and not member.config.is_static
         return member.generation_id == group.generation_id or is_on_its_way
 
     def teardown(self) -> None:
-        if not hasattr(self, "town"):
+        if not hasattr(self, "world"):
             return
-        self.town.advance(2 * PAUSE_MS)
-        for client in self.town.clients.values():
-            client.connected, client.callback_ms, client.lose_next = True, 0, None
-            client.poll()
+        self.world.advance(2 * PAUSE_MS)
+        for consumer in self.world.consumers.values():
+            consumer.connection.is_up, consumer.connection.lose_next, consumer.callback_ms = True, None, 0
+            consumer.poll()
         self.tell_the_coordinator()
-        self.town.settle(4 * MAX_POLL_MS)
+        self.world.settle(4 * MAX_POLL_MS)
         self.check()
         before = self.sent
-        self.town.advance(60_000)  # a commit has had its time
-        assert self.sent - before <= len(self.town.clients) * (60_000 // HEARTBEAT_MS + 2)
+        self.world.advance(60_000)  # a commit has had its time
+        assert self.sent - before <= len(self.world.consumers) * (60_000 // HEARTBEAT_MS + 2)
         assert all(self.answered[commit] == 1 for commit in self.asked)
-        for client in self.town.clients.values():
-            client.close(leave=True)
-        self.town.advance(10)
-        assert all(client.member.has_left for client in self.town.clients.values())
+        for consumer in self.world.consumers.values():
+            consumer.close(leave=True)
+        self.world.advance(10)
+        assert all(consumer.member.has_left for consumer in self.world.consumers.values())
         assert not any(self.told.values())
 
     def tell_the_coordinator(self) -> None:
         """It takes back a static member without a rebalance, even if its topics are others than before; and of members
         that it read back after a crash it knows but one assignor. Who joins again is known again."""
         if self.statics or len(self.temper) > 1:
-            self.town.advance(MAX_POLL_MS)
-            for client in self.town.clients.values():
-                client.do(lambda member: member.enforce_rebalance("to be known", self.town.now))
+            self.world.advance(MAX_POLL_MS)
+            for consumer in self.world.consumers.values():
+                consumer.enforce_rebalance("to be known")
 
 
 # A failure is shown as it was found: to make it shorter would take minutes.

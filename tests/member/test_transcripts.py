@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.member.commands import COMMANDS
-from tests.member.town import Town
+from tests.member.town import Stage
 from tests.transcripts.runner import run_on
 
 SCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
@@ -17,7 +17,7 @@ SCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path, request: pytest.FixtureRequest) -> None:
     expected = path.read_text(encoding="utf-8")
-    actual = run_on(Town({}), COMMANDS, expected, path.name)
+    actual = run_on(Stage(), COMMANDS, expected, path.name)
     if request.config.getoption("--rewrite-transcripts", default=False):
         path.write_text(actual, encoding="utf-8")
         return

@@ -29,8 +29,8 @@ from equipoise.coordinator.classic.states import TRANSITIONS, State
 from equipoise.coordinator.events import StateChanged
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.errors import ErrorCode
+from tests.property.simulated import PARTITIONS, Simulated, Stage, assign
 from tests.spec.context import Call, Context, assignment, partitions_in, protocols
-from tests.spec.simulated import PARTITIONS, Simulated, Stage, assign
 
 CLIENTS = st.integers(0, 4)
 TURNS = st.integers(0, 3)  # how the leader shares out the partitions
@@ -261,7 +261,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.listen()
         self.calls = [call for call in self.calls if not call.is_parked]
         self.commits.clear()
-        self.ctx.reload()
+        self.ctx.restart()
         self.after_restart()
 
     def failover(self) -> None:
@@ -270,7 +270,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.ctx.fail_writes(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         assert not any(call.is_parked for call in self.calls)
         self.listen()
-        self.ctx.reload()
+        self.ctx.restart()
         self.after_restart()
 
     def after_restart(self) -> None:

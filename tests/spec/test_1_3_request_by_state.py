@@ -18,7 +18,7 @@ from tests.spec.context import (
     protocols,
     subscription,
 )
-from tests.spec.world import World
+from tests.spec.scene import Scene
 
 EMPTY, PR, CR, STABLE, DEAD = State
 
@@ -27,7 +27,7 @@ def changed() -> list[tuple[str, bytes]]:
     return protocols("range", metadata=subscription("other"))
 
 
-REQUESTS: dict[str, Callable[[World], Call]] = {
+REQUESTS: dict[str, Callable[[Scene], Call]] = {
     "JoinGroup mid='' dynamic, v>=4": lambda w: w.ctx.client("n").join(),
     "JoinGroup mid='' dynamic, v<4": lambda w: w.ctx.client("n").join(version=3),
     "JoinGroup mid='' static, iid unknown": lambda w: w.ctx.client("n", instance="n").join(),
@@ -103,11 +103,11 @@ def outcome(ctx: Context, call: Call) -> str:
 )
 def test_1_3_request_by_state(row: str, state: State | None, expected: str) -> None:
     ctx = Context()
-    world = World(ctx, state)
+    scene = Scene(ctx, state)
     if state is None:
-        for client in (world.a, world.b):
-            client.member_id, client.generation_id = client.name, 1
-    call = REQUESTS[row](world)
+        for client in (scene.a, scene.b):
+            client.member_id, client.generation_id = client.client_id, 1
+    call = REQUESTS[row](scene)
     assert outcome(ctx, call) == expected
 
 
@@ -125,67 +125,67 @@ def test_1_3_a_new_member_of_a_new_group_is_given_its_id_first() -> None:
 @pytest.mark.parametrize("state", [PR, CR])
 def test_1_3_static_iid_known_is_replaced(state: State) -> None:
     ctx = Context()
-    world = World(ctx, state)
-    old = world.s.member_id
-    world.s.restart()
+    scene = Scene(ctx, state)
+    old = scene.s.member_id
+    scene.s.restart()
     assert old not in ctx.group().members
     assert ctx.group().static_members["i"].startswith("i-")
 
 
 def test_1_3_static_iid_known_cannot_be_while_empty() -> None:
     ctx = Context()
-    World(ctx, EMPTY)
+    Scene(ctx, EMPTY)
     assert ctx.group().static_members == {}
 
 
 @pytest.mark.parametrize("state", [CR, STABLE])
 def test_1_3_join_of_a_known_member_answered_at_once_has_the_current_generation(state: State) -> None:
     ctx = Context()
-    world = World(ctx, state)
-    reply = world.b.join().reply
-    assert (reply.generation_id, reply.leader, reply.members) == (1, world.a.member_id, [])
+    scene = Scene(ctx, state)
+    reply = scene.b.join().reply
+    assert (reply.generation_id, reply.leader, reply.members) == (1, scene.a.member_id, [])
 
 
 def test_1_3_sync_in_stable_gives_the_stored_assignment_also_to_the_leader() -> None:
     ctx = Context()
-    world = World(ctx, STABLE)
-    assert partitions_in(world.b.sync().reply.assignment) == [1]
-    assert partitions_in(world.a.sync({world.a: assignment(7)}).reply.assignment) == [0]
+    scene = Scene(ctx, STABLE)
+    assert partitions_in(scene.b.sync().reply.assignment) == [1]
+    assert partitions_in(scene.a.sync({scene.a: assignment(7)}).reply.assignment) == [0]
 
 
 @pytest.mark.parametrize("state", [PR, CR, STABLE])
 def test_1_3_heartbeat_resets_the_session_timer_in_every_state_with_members(state: State) -> None:
     ctx = Context()
-    world = World(ctx, state)
+    scene = Scene(ctx, state)
     ctx.advance(4_000)
-    world.b.heartbeat()
-    assert world.b.deadline == SESSION
+    scene.b.heartbeat()
+    assert scene.b.deadline == SESSION
 
 
 @pytest.mark.parametrize("state", [PR, STABLE])
 def test_1_3_commit_resets_the_session_timer(state: State) -> None:
     ctx = Context()
-    world = World(ctx, state)
+    scene = Scene(ctx, state)
     ctx.advance(4_000)
-    assert world.b.commit().error is ErrorCode.NONE
-    assert world.b.deadline == SESSION
+    assert scene.b.commit().error is ErrorCode.NONE
+    assert scene.b.deadline == SESSION
 
 
 def test_1_3_leave_in_preparing_completes_the_join_if_nobody_else_is_missing() -> None:
     ctx = Context()
-    world = World(ctx, PR)
-    calls = [world.a.join(), world.s.join()]
-    world.p.leave()
+    scene = Scene(ctx, PR)
+    calls = [scene.a.join(), scene.s.join()]
+    scene.p.leave()
     assert ctx.state is PR
-    world.b.leave()
+    scene.b.leave()
     assert ctx.state is CR
-    assert [call.reply.generation_id for call in [*calls, world.parked]] == [2, 2, 2]
+    assert [call.reply.generation_id for call in [*calls, scene.parked]] == [2, 2, 2]
 
 
 @pytest.mark.parametrize("state", [None, EMPTY, PR, CR, STABLE])
 def test_1_3_offset_fetch_is_never_an_error(state: State | None) -> None:
     ctx = Context()
-    World(ctx, state)
+    Scene(ctx, state)
     row = ctx.fetch()
     assert (row.committed_offset, row.committed_leader_epoch, row.metadata, row.error_code) == (-1, -1, "", 0)
 
@@ -205,7 +205,7 @@ def test_1_3_offset_delete_of_another_type_than_consumer_is_68(state: State) -> 
 @pytest.mark.parametrize("state", [EMPTY, PR, CR, STABLE])
 def test_1_3_describe_in_every_state(state: State) -> None:
     ctx = Context()
-    World(ctx, state)
+    Scene(ctx, state)
     found = ctx.describe()
     assert (found.error_code, found.group_state) == (ErrorCode.NONE, state.value)
     assert len(found.members) == len(ctx.group().members)

@@ -23,7 +23,7 @@ from tests.spec.context import (
     protocols,
     subscription,
 )
-from tests.spec.world import World
+from tests.spec.scene import Scene
 
 EMPTY, PR, CR, STABLE, DEAD = State
 
@@ -81,7 +81,7 @@ def test_1_2_none_to_empty_by_replay_of_an_offset() -> None:
     ctx = Context()
     ctx.commit({0: 5})
     assert len(ctx.records) == 1
-    ctx.reload()
+    ctx.restart()
     assert ctx.state is EMPTY
 
 
@@ -89,14 +89,14 @@ def test_1_2_none_to_empty_by_replay_of_group_metadata_without_members() -> None
     ctx = Context()
     (a,) = ctx.stable("a")
     a.leave()
-    ctx.reload()
+    ctx.restart()
     assert (ctx.state, ctx.group().generation_id) == (EMPTY, 2)
 
 
 def test_1_2_none_to_stable_by_replay_of_group_metadata_with_members() -> None:
     ctx = Context()
     ctx.stable("a", "b")
-    ctx.reload()
+    ctx.restart()
     assert (ctx.state, ctx.group().generation_id) == (STABLE, 1)
 
 
@@ -181,7 +181,7 @@ def test_1_2_stable_to_preparing_after_a_load_with_too_many_members() -> None:
     ctx = Context()
     ctx.stable("a", "b")
     ctx.config = Context(group_max_size=1).config
-    ctx.reload()
+    ctx.restart()
     assert ctx.state is PR
     event = ctx.last_event(StateChanged)
     assert event.cause is not None
@@ -238,12 +238,12 @@ def test_1_2_completing_stays_when_the_generation_is_another_by_the_time_of_the_
 @pytest.mark.parametrize("state", [EMPTY, PR, CR, STABLE])
 def test_1_2_any_to_dead_when_the_shard_is_unloaded(state: State) -> None:
     ctx = Context()
-    world = World(ctx, state)
+    scene = Scene(ctx, state)
     joins, syncs = [], []
     if state is PR:
-        joins = [world.a.join()]
+        joins = [scene.a.join()]
     if state is CR:
-        syncs = [world.b.sync()]
+        syncs = [scene.b.sync()]
     group = ctx.group()
     ctx.close()
     assert group.state is DEAD
@@ -269,7 +269,7 @@ def test_1_2_the_time_of_the_transition_is_persisted() -> None:
     a.leave()
     assert ctx.records[-1].value.current_state_timestamp == ctx.now  # type: ignore[union-attr]
     ctx.advance(50)
-    ctx.reload()
+    ctx.restart()
     assert ctx.group().state_since == ctx.now - 50
 
 
@@ -293,7 +293,7 @@ def test_1_4_stable_has_the_protocol_metadata_and_assignments() -> None:
 
 def test_1_4_preparing_has_no_protocol_and_no_metadata_but_the_assignments_still_stored() -> None:
     ctx = Context()
-    World(ctx, PR)
+    Scene(ctx, PR)
     found = ctx.describe()
     assert (found.protocol_type, found.protocol_data) == ("consumer", "")
     assert {m.member_metadata for m in found.members} == {b""}
@@ -355,7 +355,7 @@ def test_1_4_delete_writes_tombstones_of_all_offsets_then_of_the_group() -> None
     assert keys == [(TOPIC, 0), (TOPIC, 1), ("u", 0)]
     assert type(written[3].key).__name__ == "GroupMetadataKey"
     assert ctx.fetch_all() == {}
-    ctx.reload()
+    ctx.restart()
     assert (ctx.shard.groups, ctx.fetch_all()) == ({}, {})
 
 
@@ -386,7 +386,7 @@ def test_1_4_a_join_while_the_deletion_is_under_way_makes_a_new_group_that_outli
     assert b.generation_id == 1
     b.sync({b: assignment(0)})
     ctx.durable()
-    ctx.reload()
+    ctx.restart()
     assert (ctx.state, list(ctx.group().members)) == (STABLE, [b.member_id])
 
 
@@ -399,6 +399,6 @@ def test_1_4_offsets_committed_while_the_deletion_is_under_way_outlive_it() -> N
     ctx.durable()
     assert call.error is ErrorCode.NONE
     assert ctx.fetch_all() == {(TOPIC, 0): 9}
-    ctx.reload()
+    ctx.restart()
     assert ctx.fetch_all() == {(TOPIC, 0): 9}
     assert ctx.state is EMPTY

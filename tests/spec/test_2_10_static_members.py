@@ -163,7 +163,7 @@ def test_2_10_the_answer_waits_for_the_write_of_the_new_id() -> None:
         ("a-1", assignment(0)),
         (s.member_id, assignment(1)),
     ]
-    ctx.reload()
+    ctx.restart()
     assert s.heartbeat().error is ErrorCode.NONE
 
 

@@ -345,7 +345,7 @@ def test_2_9_when_the_leader_is_removed_the_first_remaining_member_leads(how: st
         ctx.advance(5_000)
     else:
         ctx.config = Context(group_max_size=2).config
-        ctx.reload()
+        ctx.restart()
         c.join()
         b.join()
         a.join()
@@ -383,7 +383,7 @@ def test_2_9_the_leader_is_loaded_from_the_log() -> None:
     c.enter()
     b.join(offered=OTHER)
     b.sync({b: assignment(0), c: assignment(1)})
-    ctx.reload()
+    ctx.restart()
     assert ctx.group().leader == b.member_id
 
 

@@ -87,7 +87,7 @@ UNFIT: dict[str, Any] = {"group": "", "session": 1, "offered": [], "instance": "
 )
 def test_2_2_order_before_the_group_is_looked_at(row: str, fixed: dict[str, Any], error: ErrorCode) -> None:
     ctx = Context()
-    ctx.start_loading()
+    ctx.load()
     reply = ctx.join("stranger", **UNFIT | fixed).reply
     expected = "" if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else "stranger"
     assert (reply.error_code, reply.member_id) == (error, expected), row
@@ -254,7 +254,7 @@ def test_2_3_members_too_many_are_expelled_in_the_order_of_their_rejoins() -> No
     ctx = Context()
     a, b, c = ctx.stable("a", "b", "c")
     ctx.config = Context(group_max_size=2).config
-    ctx.reload()
+    ctx.restart()
     assert ctx.state is PR
     accepted = [c.join(), a.join()]
     reply = b.join().reply

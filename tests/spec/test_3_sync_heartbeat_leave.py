@@ -62,7 +62,7 @@ def test_3_1_validation_order(
 def test_3_1_4_loading_is_27_and_not_coordinator_16() -> None:
     """27 and not 14, as rule 5.4 says: several clients take 14 as fatal here, and the rebalance is lost anyway."""
     ctx = Context()
-    ctx.start_loading()
+    ctx.load()
     assert ctx.sync(("g", "a", 1, None), {}).error is ErrorCode.REBALANCE_IN_PROGRESS
     ctx.close()
     assert ctx.sync(("g", "a", 1, None), {}).error is ErrorCode.NOT_COORDINATOR
@@ -190,7 +190,7 @@ def test_3_1_a_second_assignment_of_the_leader_does_not_compete_with_the_first()
     again = a.sync({a: assignment(1), b: assignment(0)})
     ctx.durable()
     assert partitions_in(again.reply.assignment) == [0]
-    ctx.reload()
+    ctx.restart()
     assert partitions_in(b.sync().reply.assignment) == [1]
 
 
@@ -305,7 +305,7 @@ def test_3_3_validation_order(
 
 def test_3_3_loading_is_answered_with_success_and_not_coordinator_with_16() -> None:
     ctx = Context()
-    ctx.start_loading()
+    ctx.load()
     assert ctx.heartbeat(("g", "a", 1, None)).error is ErrorCode.NONE
     ctx.close()
     assert ctx.heartbeat(("g", "a", 1, None)).error is ErrorCode.NOT_COORDINATOR
@@ -370,7 +370,7 @@ def test_3_4_an_unknown_group_before_v3_is_25_at_the_top(version: int) -> None:
 )
 def test_3_4_loading_and_not_coordinator_are_at_the_top(loading: bool, error: ErrorCode) -> None:
     ctx = Context()
-    (ctx.start_loading if loading else ctx.close)()
+    (ctx.load if loading else ctx.close)()
     reply = ctx.leave(("x", None)).reply
     assert (reply.error_code, reply.members) == (error, [])
 

@@ -173,7 +173,7 @@ def test_4_6_each_expired_offset_gets_a_tombstone_and_the_group_with_the_last() 
     tombstones = [record for record in ctx.records if record.value is None]
     assert [type(record.key) for record in tombstones] == [OffsetCommitKey, OffsetCommitKey, GroupMetadataKey]
     assert ctx.last_event(GroupDeleted).expired
-    ctx.reload()
+    ctx.restart()
     assert ctx.shard.groups == {}
 
 
@@ -220,7 +220,7 @@ def test_4_6_an_offset_that_is_being_committed_does_not_expire() -> None:
     ctx.advance(1)
     ctx.durable()
     assert (call.error, ctx.fetch_offset()) == (ErrorCode.NONE, 2)
-    ctx.reload()
+    ctx.restart()
     assert ctx.fetch_offset() == 2
 
 
@@ -253,7 +253,7 @@ def test_4_6_retention_is_counted_in_wall_time_and_the_sweep_in_time_that_never_
     """Commits are stamped for a later start of the broker; when the sweep comes is for this one alone."""
     ctx = Context()
     ctx.commit({0: 1})
-    ctx.wall_ahead = RETENTION - SWEEP
+    ctx.wall_ahead_ms = RETENTION - SWEEP
     assert ctx.shard.next_deadline() == ctx.now + SWEEP
     ctx.advance(SWEEP - 1)
     assert ctx.fetch_offset() == 1
@@ -264,7 +264,7 @@ def test_4_6_retention_is_counted_in_wall_time_and_the_sweep_in_time_that_never_
 def test_4_6_a_clock_set_back_keeps_offsets_for_longer() -> None:
     ctx = Context()
     ctx.commit({0: 1})
-    ctx.wall_ahead = -DAY
+    ctx.wall_ahead_ms = -DAY
     ctx.advance(RETENTION)
     assert ctx.fetch_offset() == 1
     ctx.advance(DAY)
@@ -275,8 +275,8 @@ def test_4_6_a_group_that_becomes_empty_is_stamped_with_the_wall_time() -> None:
     ctx = Context()
     a = keeper(ctx)
     a.commit({0: 1})
-    ctx.wall_ahead = DAY
+    ctx.wall_ahead_ms = DAY
     a.leave()
     assert ctx.group().state_since == ctx.now + DAY
-    ctx.reload()
+    ctx.restart()
     assert ctx.group().state_since == ctx.now + DAY

@@ -39,7 +39,7 @@ def test_4_1_1_the_empty_group_id_is_accepted() -> None:
 )
 def test_4_1_2_loading_14_and_not_coordinator_16(loading: bool, error: ErrorCode) -> None:
     ctx = Context()
-    (ctx.start_loading if loading else ctx.close)()
+    (ctx.load if loading else ctx.close)()
     assert ctx.commit({0: 1, 1: 2}).errors == [error, error]
 
 
@@ -194,7 +194,7 @@ def test_4_1_of_concurrent_commits_the_last_in_the_log_wins() -> None:
     ctx.commit({0: 40})
     ctx.durable()
     assert ctx.fetch_offset() == 40
-    ctx.reload()
+    ctx.restart()
     assert ctx.fetch_offset() == 40
 
 
@@ -282,7 +282,7 @@ def test_4_4_a_group_without_members_subscribes_to_nothing(kind: str) -> None:
     call = ctx.delete_offsets(0)
     assert call.errors == [ErrorCode.NONE]
     assert ctx.fetch_all() == {(TOPIC, 1): 2}
-    ctx.reload()
+    ctx.restart()
     assert ctx.fetch_all() == {(TOPIC, 1): 2}
 
 

@@ -63,9 +63,9 @@ def test_5_1_the_mapping_of_group_ids(group_id: str, value: int, partition: int)
 
 def test_5_3_a_new_shard_is_loading_then_active_then_closed() -> None:
     ctx = Context()
-    ctx.start_loading()
+    ctx.load()
     assert ctx.shard.status is Status.LOADING
-    ctx.finish_loading()
+    ctx.activate()
     assert ctx.shard.status is Status.ACTIVE
     ctx.close()
     assert ctx.shard.status is Status.CLOSED
@@ -75,7 +75,7 @@ def test_5_3_after_the_load_every_member_has_its_full_session() -> None:
     ctx = Context()
     a, b = ctx.stable("a", ctx.client("b", session=20_000))
     ctx.advance(9_000)
-    ctx.reload()
+    ctx.restart()
     assert (a.deadline, b.deadline) == (SESSION, 20_000)
     ctx.advance(SESSION)
     assert list(ctx.group().members) == [b.member_id]
@@ -84,7 +84,7 @@ def test_5_3_after_the_load_every_member_has_its_full_session() -> None:
 def test_5_3_generation_members_and_assignments_are_as_before_and_nothing_is_rebalanced() -> None:
     ctx = Context()
     a, b = ctx.stable("a", ctx.client("b", instance="i"))
-    ctx.reload()
+    ctx.restart()
     assert [client.heartbeat().error for client in (a, b)] == [ErrorCode.NONE] * 2
     assert partitions_in(b.sync().reply.assignment) == [1]
     assert a.commit({0: 5}).error is ErrorCode.NONE
@@ -96,9 +96,9 @@ def test_5_3_generation_members_and_assignments_are_as_before_and_nothing_is_reb
 
 def test_5_3_the_sweep_is_armed_after_the_load() -> None:
     ctx = Context()
-    ctx.start_loading()
+    ctx.load()
     assert ctx.shard.next_deadline() is None
-    ctx.finish_loading()
+    ctx.activate()
     assert ctx.shard.next_deadline() == ctx.now + SWEEP
 
 
@@ -106,10 +106,10 @@ def test_5_3_groups_above_the_size_limit_are_rebalanced_others_not() -> None:
     ctx = Context()
     ctx.stable("a", "b")
     ctx.config = Context(group_max_size=2).config
-    ctx.reload()
+    ctx.restart()
     assert ctx.state is STABLE
     ctx.config = Context(group_max_size=1).config
-    ctx.reload()
+    ctx.restart()
     assert ctx.state is PR
 
 
@@ -167,7 +167,7 @@ def test_5_3_a_commit_that_became_durable_just_before_the_unload_is_there_after_
     ctx.close()
     ctx.durable()
     assert (call.error, ctx.shard.groups) == (ErrorCode.NONE, {})
-    ctx.reload()
+    ctx.restart()
     assert ctx.fetch_offset() == 5
 
 
@@ -187,7 +187,7 @@ def replay(ctx: Context, *rows: tuple[Message, Message | None, int]) -> None:
     for key, value, version in rows:
         encoded = None if value is None else struct.pack(">h", version) + value.encode(version)
         ctx.log.append((encode_key(key), encoded))
-    ctx.reload()
+    ctx.restart()
 
 
 def member_row(member_id: str, **values: object) -> MemberMetadata:
@@ -258,7 +258,7 @@ def test_5_3_offsets_under_the_legacy_key() -> None:
     key = struct.pack(">h", 0) + OffsetCommitKey(group="g", topic=TOPIC, partition=1).encode(0)
     value = struct.pack(">h", 0) + OffsetCommitValue(offset=9, metadata="", commit_timestamp=55).encode(0)
     ctx.log.append((key, value))
-    ctx.reload()
+    ctx.restart()
     assert ctx.fetch_offset(1) == 9
 
 
@@ -279,7 +279,7 @@ def test_5_3_an_unknown_type_of_key_is_to_be_skipped() -> None:
 
 def test_5_3_records_of_other_kinds_of_groups_are_passed_over() -> None:
     ctx = Context()
-    ctx.start_loading()
+    ctx.load()
     record = decode_record(b"\x00\x03" + b"\x00\x01g", None)
     assert isinstance(record, Record)
     ctx.shard.apply(record, ctx.now)
@@ -296,7 +296,7 @@ def test_5_3_only_the_selected_protocol_survives_so_a_follower_that_offers_sever
     ctx = Context()
     both = protocols("range", "sticky")
     _, b = ctx.stable(ctx.client("a", offered=both), ctx.client("b", offered=both))
-    ctx.reload()
+    ctx.restart()
     assert b.member.protocols == protocols("range")
     assert b.join(offered=protocols("range")).error is ErrorCode.NONE
     assert b.join().is_parked
@@ -307,7 +307,7 @@ def test_5_3_pending_members_parked_requests_and_the_initial_delay_are_lost() ->
     a = ctx.client("a")
     parked = a.enter()
     ctx.client("b").join()
-    ctx.reload()
+    ctx.restart()
     assert (ctx.state, ctx.group().pending_members, ctx.group().members) == (EMPTY, set(), {})
     assert parked.is_parked  # nobody is left to answer it
     assert a.join().error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -323,7 +323,7 @@ def test_5_3_in_completing_a_crash_falls_back_to_the_last_record(durable: bool) 
     a.sync({a: assignment(7)})
     if durable:
         ctx.durable()
-    ctx.reload()
+    ctx.restart()
     assert (ctx.state, ctx.group().generation_id) == (STABLE, 2 if durable else 1)
     assert a.heartbeat().error is (ErrorCode.NONE if durable else ErrorCode.ILLEGAL_GENERATION)
 
@@ -352,7 +352,7 @@ def test_5_4_answers_while_loading_and_elsewhere(name: str, loading: int, elsewh
         "LeaveGroup": lambda: ctx.leave(("m", None)),
         "OffsetCommit": lambda: ctx.commit({0: 1}, ABOUT),
     }
-    ctx.start_loading()
+    ctx.load()
     assert requests[name]().error == loading
     ctx.close()
     assert requests[name]().error == elsewhere
@@ -363,10 +363,10 @@ def test_5_4_a_member_that_heartbeats_through_a_failover_goes_on() -> None:
     (a,) = ctx.stable("a")
     ctx.close()
     assert a.heartbeat().error is ErrorCode.NOT_COORDINATOR
-    ctx.start_loading()
+    ctx.load()
     assert a.heartbeat().error is ErrorCode.NONE
     assert a.join().error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    ctx.finish_loading()
+    ctx.activate()
     assert a.heartbeat().error is ErrorCode.NONE
     ctx.advance(REBALANCE)
     assert ctx.state is EMPTY

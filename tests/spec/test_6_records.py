@@ -145,7 +145,7 @@ def test_6_3_if_the_empty_record_cannot_be_written_the_group_is_empty_all_the_sa
     assert call.reply.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert (ctx.state, ctx.group().generation_id) == (EMPTY, 2)
     ctx.holds_writes = False
-    ctx.reload()
+    ctx.restart()
     assert (ctx.state, ctx.group().generation_id) == (STABLE, 1)
     ctx.advance(SESSION)
     assert (ctx.state, ctx.group().generation_id) == (EMPTY, 2)
@@ -219,7 +219,7 @@ def test_6_3_the_longest_strings_are_written(fields: dict[str, Any]) -> None:
     a.enter()
     ctx.advance(DELAY)
     a.sync()
-    ctx.reload()
+    ctx.restart()
     group = ctx.group(fields.get("group", "g"))
     assert (group.state, list(group.members)) == (STABLE, [a.member_id])
 
@@ -235,5 +235,5 @@ def test_6_3_a_commit_for_a_group_id_that_no_record_can_have_is_no_request() -> 
 def test_6_3_any_retention_can_be_written(retention: int) -> None:
     ctx = Context()
     assert ctx.commit({0: 1}, retention_ms=retention, version=4).error is ErrorCode.NONE
-    ctx.reload()
+    ctx.restart()
     assert ctx.fetch_offset() == 1

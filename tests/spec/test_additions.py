@@ -10,7 +10,7 @@ from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.errors import ErrorCode
 from tests.spec.context import DELAY, REBALANCE, SESSION, Client, Context
-from tests.spec.world import World
+from tests.spec.scene import Scene
 
 EMPTY, PR, CR, STABLE, DEAD = State
 
@@ -99,14 +99,14 @@ def test_early_a_static_member_more_does_not_hinder() -> None:
 def test_early_a_restart_forgets_how_many_there_were_if_the_group_was_empty() -> None:
     ctx = Context()
     emptied(ctx, "a")
-    ctx.reload()
+    ctx.restart()
     assert ctx.client("x").enter().is_parked
 
 
 def test_early_a_group_loaded_with_members_remembers_them() -> None:
     ctx = Context()
     ctx.stable("a")
-    ctx.reload()
+    ctx.restart()
     ctx.leave(("a-1", None))
     assert ctx.client("x").enter().reply.generation_id == 3
 
@@ -390,15 +390,15 @@ def test_short_way_takes_only_what_the_long_way_answers_with_0(
     state: State | None, about: tuple[str, int, str | None], takes: bool
 ) -> None:
     ctx = Context()
-    world = World(ctx, state)
-    ids = {"b": world.b.member_id, "s": world.s.member_id}
+    scene = Scene(ctx, state)
+    ids = {"b": scene.b.member_id, "s": scene.s.member_id}
     request = HeartbeatRequest(
         group_id="g", member_id=ids.get(about[0], about[0]), generation_id=about[1], group_instance_id=about[2]
     )
     ctx.advance(1_000)
     assert ctx.shard.is_well(request, ctx.now) == (takes and state is STABLE)
     if state is STABLE:
-        spoken = {"b": world.b, "s": world.s}.get(about[0], world.b)
+        spoken = {"b": scene.b, "s": scene.s}.get(about[0], scene.b)
         assert spoken.deadline == (SESSION if takes else SESSION - 1_000)
 
 

@@ -51,7 +51,7 @@ def test_a03_heartbeat_is_0_in_completing_27_in_preparing_0_while_loading() -> N
     a.sync({b: assignment(0)})
     a.join()
     assert b.heartbeat().error is ErrorCode.REBALANCE_IN_PROGRESS
-    ctx.start_loading()
+    ctx.load()
     assert b.heartbeat().error is ErrorCode.NONE
 
 
@@ -243,7 +243,7 @@ def test_a21_expiry_of_an_empty_group_counts_from_when_it_became_empty_which_is_
     a.leave()
     became_empty = ctx.now
     ctx.advance(RETENTION // 2)
-    ctx.reload()
+    ctx.restart()
     assert ctx.group().state_since == became_empty
     ctx.advance(RETENTION - RETENTION // 2 - 1)
     assert ctx.fetch_offset() == 5
@@ -264,7 +264,7 @@ def test_a23_after_a_failover_nothing_is_lost_and_nothing_rebalances_until_someo
     both = protocols("range", "sticky")
     a, b = ctx.stable(ctx.client("a", offered=both), ctx.client("b", offered=both))
     ctx.advance(9_000)
-    ctx.reload()
+    ctx.restart()
     ctx.advance(SESSION - 1)
     assert [one.heartbeat().error for one in (a, b)] == [ErrorCode.NONE] * 2
     assert partitions_in(b.sync().reply.assignment) == [1]

@@ -90,7 +90,7 @@ def test_event_left(departure: Departure) -> None:
     else:
         assert departure is Departure.GROUP_FULL
         ctx.config = Context(group_max_size=2).config
-        ctx.reload()
+        ctx.restart()
         a.join()
         s.join()
         b.join()

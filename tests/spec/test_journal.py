@@ -147,7 +147,7 @@ def _(ctx: Context, a: Client, s: Client) -> Cause:
 @cause(Trigger.SIZE_LIMIT)
 def _(ctx: Context, a: Client, s: Client) -> Cause:
     ctx.config = Context(group_max_size=1).config
-    ctx.reload()
+    ctx.restart()
     return Cause(Trigger.SIZE_LIMIT, group_max_size=1)
 
 
@@ -364,7 +364,7 @@ def test_becoming_empty_revokes_all() -> None:
 def test_after_a_restart_what_was_owned_is_known() -> None:
     ctx = Context()
     a, b = ctx.stable("a", "b")
-    ctx.reload()
+    ctx.restart()
     a.join()
     b.join()
     entry = finish(ctx, a=[0, 1])

@@ -13,40 +13,40 @@ from typing import Protocol
 from equipoise.wire.errors import UsageError
 from tests.transcripts.arguments import Arguments
 from tests.transcripts.commands import COMMANDS
-from tests.transcripts.world import World
+from tests.transcripts.stage import Stage
 
 HERE = Path(__file__).parent
 SCRIPTS = sorted(HERE.glob("*.txt"))
 
 
-class Stage(Protocol):
+class Played(Protocol):
     lines: list[str]  # what has been said since the last command
 
 
 def run(script: str, name: str = "script") -> str:
     """The script with every expectation renewed. UsageError names the line of a command that makes no sense."""
-    return run_on(World(), COMMANDS, script, name)
+    return run_on(Stage(), COMMANDS, script, name)
 
 
-def run_on(world: Stage, commands: Mapping[str, Callable[..., None]], script: str, name: str) -> str:
+def run_on(stage: Played, commands: Mapping[str, Callable[..., None]], script: str, name: str) -> str:
     lines: list[str] = []
     for number, line in enumerate(script.splitlines(), 1):
         if line.startswith(">"):
-            lines += [line, *_answer(world, commands, line[1:].strip(), f"{name}, line {number}")]
+            lines += [line, *_answer(stage, commands, line[1:].strip(), f"{name}, line {number}")]
         elif not line or line.startswith("#"):
             lines.append(line)
     return "\n".join(lines) + "\n"
 
 
-def _answer(world: Stage, commands: Mapping[str, Callable[..., None]], text: str, place: str) -> list[str]:
+def _answer(stage: Played, commands: Mapping[str, Callable[..., None]], text: str, place: str) -> list[str]:
     word, _, rest = text.partition(" ")
     if word not in commands:
         raise UsageError(f"{place}: no command {word!r}; there are {', '.join(commands)}")
-    world.lines = []
+    stage.lines = []
     try:
         given = Arguments(rest)
-        commands[word](world, given)
+        commands[word](stage, given)
         given.done()
     except (UsageError, ValueError, KeyError) as error:
         raise UsageError(f"{place}: {text}: {error}") from error
-    return world.lines
+    return stage.lines

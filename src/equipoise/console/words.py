@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import TypeVar
 
@@ -23,7 +23,8 @@ from equipoise.coordinator.events import (
 )
 from equipoise.coordinator.journal import Rebalance, TopicPartition
 from equipoise.coordinator.reasons import NOBODY, Cause, Departure, Refusal, Trigger, Who
-from equipoise.wire.text import printable
+from equipoise.wire.text import LONGEST_NAME, printable
+from equipoise.wire.text import partitions as partitions
 
 _TRIGGERS = {
     Trigger.MEMBER_JOINED: "{who} joined",
@@ -58,7 +59,6 @@ _REFUSALS = {
 }
 _LISTED = 12  # partitions, moves or times named one by one; the rest is counted
 _UUID = re.compile(r"-([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-_LONGEST = 300  # letters of a name or a reason
 T = TypeVar("T")
 
 
@@ -83,7 +83,7 @@ def full_name(who: Who) -> str:
 
 def _named(text: str) -> str:
     """Ids and reasons come from clients, which may give them 32 KB each."""
-    return printable(text, _LONGEST)
+    return printable(text, LONGEST_NAME)
 
 
 def duration(ms: int) -> str:
@@ -97,17 +97,6 @@ def duration(ms: int) -> str:
     if minutes < 120:
         return f"{minutes} min {seconds} s"
     return f"{hours} h {minutes_left} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
-
-
-def partitions(found: Iterable[TopicPartition]) -> str:
-    """As in "orders:0,1,2 payments:7"."""
-    ordered = sorted(found)
-    topics: dict[str, list[str]] = defaultdict(list)
-    for topic, number in ordered[:_LISTED]:
-        topics[topic].append(str(number))
-    listed = " ".join(f"{_named(topic)}:{','.join(numbers)}" for topic, numbers in topics.items())
-    more = len(ordered) - _LISTED
-    return f"{listed} and {more} more" if more > 0 else listed
 
 
 def _ms(value: int | None) -> str:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from equipoise.coordinator.classic.states import State
-from tests.spec.context import (
-    Call,
-    Context,
-)
+from equipoise.simulate import Call
+from tests.spec.context import Context
 
 EMPTY, PR, CR, STABLE, DEAD = State
 
 
-class World:
+class Scene:
     """A group in a state, with a leader a, followers b and s (static, id i), and p, whose id is reserved."""
 
     def __init__(self, ctx: Context, state: State | None) -> None:
         self.ctx = ctx
         self.a, self.b = ctx.client("a"), ctx.client("b")
         self.s = ctx.client("s", instance="i")
-        self.p, self.parked = ctx.client("p"), Call(9)
+        self.p = ctx.client("p")
+        self.parked: Call | None = None
         if state is None:
             return
         if state is EMPTY:

@@ -29,6 +29,8 @@ class Stage(Enum):
 
 
 class Simulated:
+    """A client of the tests that behaves; `Consumer` of simulate runs the real member instead."""
+
     def __init__(self, ctx: Context, name: str, *, instance: str | None, cooperative: bool, version: int) -> None:
         self.client = Client(ctx, name, instance=instance, version=version)
         self.cooperative = cooperative

@@ -1,0 +1,63 @@
+"""Virtual time. It stands still until `advance` moves it, and it stops at everything that is due on the way."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import Protocol
+
+NEVER = 2**63 - 1
+
+
+class Timed(Protocol):
+    """A state machine with deadlines of its own."""
+
+    def next_deadline(self) -> int | None: ...
+    def tick(self) -> None: ...
+
+
+class Clock:
+    """Milliseconds, from `now` on. Same actions, same order: nothing here depends on the machine's time.
+
+    Of what is due in one millisecond, actions come first, one at a time and in the order in which they were planned.
+    After each of them the deadlines of the state machines are looked at.
+    """
+
+    def __init__(self, now: int = 0) -> None:
+        self.now = now
+        self.after_each: Callable[[], None] = lambda: None  # for checks that must hold at every moment
+        self._machines: list[Timed] = []
+        self._actions: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    def follow(self, machine: Timed) -> None:
+        """From here on `advance` ticks this machine at its deadlines."""
+        self._machines.append(machine)
+
+    def at(self, when: int, action: Callable[[], None]) -> None:
+        """Plans an action; a time in the past is now."""
+        heapq.heappush(self._actions, (max(when, self.now), next(self._order), action))
+
+    def after(self, ms: int, action: Callable[[], None]) -> None:
+        self.at(self.now + ms, action)
+
+    def next_event(self) -> int:
+        """When something happens next; NEVER if nothing is planned."""
+        planned = self._actions[0][0] if self._actions else NEVER
+        deadlines = (machine.next_deadline() for machine in self._machines)
+        return max(self.now, min([planned, *(due for due in deadlines if due is not None)]))
+
+    def advance(self, ms: int) -> None:
+        """Time goes on, and everything that is due happens at its own time."""
+        end = self.now + ms
+        while (due := self.next_event()) <= end:
+            self.now = due
+            if self._actions and self._actions[0][0] <= self.now:
+                heapq.heappop(self._actions)[2]()
+            for machine in self._machines:
+                deadline = machine.next_deadline()
+                if deadline is not None and deadline <= self.now:
+                    machine.tick()
+            self.after_each()
+        self.now = end

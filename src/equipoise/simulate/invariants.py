@@ -1,0 +1,43 @@
+"""What must hold of a coordinator's data after every step."""
+
+from __future__ import annotations
+
+from equipoise.coordinator.classic.group import Group, Member
+from equipoise.coordinator.classic.states import State
+from equipoise.coordinator.shard import Shard, Status
+from equipoise.simulate.observer import Observer
+
+
+class Invariants(Observer):
+    """Raises AssertionError at the step after which the data of a group are not consistent."""
+
+    def stepped(self, shard: Shard) -> None:
+        for group in shard.groups.values():
+            _check_group(group)
+            for member in group.members.values():
+                _check_member(shard, group, member)
+
+
+def _check_group(group: Group) -> None:
+    members, parked = group.members, group.parked
+    assert parked.joins.keys() | parked.syncs.keys() | parked.heartbeats.keys() <= members.keys()
+    assert all(member.member_id == key for key, member in members.items())
+    assert group.static_members == {
+        member.group_instance_id: key for key, member in members.items() if member.is_static
+    }
+    assert group.leader in members if members else group.leader is None
+    assert group.pending_sync <= members.keys()
+    assert not group.pending_members & members.keys()
+    assert (not members) <= group.is_in(State.EMPTY, State.PREPARING_REBALANCE)
+    assert not (members and group.state is State.EMPTY)
+
+
+def _check_member(shard: Shard, group: Group, member: Member) -> None:
+    has_timer = shard.timers.deadline(member.timer) is not None or shard.status is Status.LOADING
+    parked, member_id = group.parked, member.member_id
+    join, sync, heartbeat = (one.get(member_id) for one in (parked.joins, parked.syncs, parked.heartbeats))
+    assert join or sync or has_timer, f"{member_id} would live for ever"
+    assert sync is None or group.state is State.COMPLETING_REBALANCE
+    assert heartbeat is None or group.state is State.STABLE
+    for caller in (join, sync, heartbeat):
+        assert caller is None or caller.token.is_parked
