@@ -23,7 +23,7 @@ class Group(Reader):
     """Two members of one client, as nobody has configured them."""
 
     def __init__(self, client: str, members: Members) -> None:
-        self.name = client
+        super().__init__(client)
         self.members = members
         self._reads: list[Read] = []
         self._seen = 0

@@ -26,7 +26,7 @@ class Files(Reader):
     """Of all queries whose directories match. Files that no list names are left of tasks that were killed."""
 
     def __init__(self, name: str, home: Path, pattern: str) -> None:
-        self.name = name
+        super().__init__(name)
         self._home, self._pattern = home, pattern
         self._reads: list[Read] = []
         self._lists: set[Path] = set()
@@ -54,7 +54,7 @@ class Topic(Reader):
     """What a sink has written to a topic. When it was read is when it was written there, by its timestamp."""
 
     def __init__(self, name: str, bootstrap_servers: str, topic: str, partitions: int) -> None:
-        self.name = name
+        super().__init__(name)
         self._places = [TopicPartition(topic, one, 0) for one in range(partitions)]
         self._reads: list[Read] = []
         self._has_ended = False

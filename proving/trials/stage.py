@@ -18,13 +18,16 @@ _LOOK_AGAIN_S = 0.05
 
 
 class Reader(ABC):
-    """Whoever reads the topic of a trial, told by its name."""
+    """A reader of a trial's topic."""
 
-    name: str
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._reached: dict[int, int] = {}  # by partition, the highest offset among the reads counted so far
+        self._counted = 0
 
     @abstractmethod
     def reads(self) -> list[Read]:
-        """All so far, in any order."""
+        """All so far. Later ones are added behind them."""
 
     def check(self) -> None:  # noqa: B027  not everybody can fail
         """Raises if it has failed."""
@@ -33,11 +36,14 @@ class Reader(ABC):
         """It has read all, and reads no more."""
 
     def has_passed(self, ends: dict[int, int]) -> bool:
-        """Whether it has read these offsets, by partition, or later ones."""
-        reached: dict[int, int] = {}
-        for one in self.reads():
-            reached[one.partition] = max(reached.get(one.partition, -1), one.offset)
-        return all(reached.get(partition, -1) >= offset for partition, offset in ends.items())
+        """Whether it has read these offsets, by partition, or later ones.
+
+        Each read is looked at once: a trial asks many times a second, on the cores that its clusters need."""
+        reads = self.reads()
+        for one in reads[self._counted :]:
+            self._reached[one.partition] = max(self._reached.get(one.partition, -1), one.offset)
+        self._counted = len(reads)
+        return all(self._reached.get(partition, -1) >= offset for partition, offset in ends.items())
 
 
 Tell = Callable[[str], None]

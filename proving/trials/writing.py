@@ -18,7 +18,7 @@ _TICK_S = 0.02
 _SETTINGS = {
     "enable.idempotence": True,
     "acks": "all",
-    "linger.ms": 5,
+    "linger.ms": 25,  # with less, each record is a request of its own, and brokers take the cores that readers need
     "request.timeout.ms": 4000,
     "socket.timeout.ms": 4000,
     "topic.metadata.refresh.interval.ms": 1000,
@@ -80,8 +80,10 @@ class Writer:
     def since(self, at: float) -> dict[int, int]:
         """By partition, the first offset that was acknowledged after this moment. None may be known yet."""
         found: dict[int, int] = {}
-        for one in list(self.acknowledged.values()):
-            if one.at > at and one.offset >= 0 and one.offset <= found.get(one.partition, one.offset):
+        for one in reversed(list(self.acknowledged.values())):  # in the order of their times
+            if one.at <= at:
+                break
+            if one.offset >= 0 and one.offset <= found.get(one.partition, one.offset):
                 found[one.partition] = one.offset
         return found
 
