@@ -1,4 +1,4 @@
-"""Consumer groups you can see, test and trust. These are the names for users; each is imported when first used."""
+"""Consumer groups you can see, test and trust. These are the public names; each is imported at its first use."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Every exception that a user may meet, in one place.
 
 `EquipoiseError` is the root. `UsageError`: the call or a setting is wrong. `ProtocolError`: the peer broke Kafka's
-protocol. `KafkaConnectionError`: a broker cannot be reached. `KafkaError`: a broker's answer is an error, whose `code`
-is Kafka's number for it; its subclasses have Kafka's names.
+protocol. `KafkaConnectionError`: a broker cannot be reached. `KafkaError`: a broker answered with an error; `code` is
+Kafka's number for it. Its subclasses have Kafka's names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which Java to run Spark or ZooKeeper on: found, and looked at, before either tells of its absence in forty lines."""
+"""Finds a Java for Spark or ZooKeeper, and checks it first: their own error about a missing Java has forty lines."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _PATIENCE_S = 30.0
 
 
 class JavaUnavailable(EquipoiseError):
-    """There is no Java that will do. The message says what to install."""
+    """There is no suitable Java. The message says what to install."""
 
 
 def java_home(tell: Callable[[str], None] = lambda line: None, what: str = "Spark") -> Path:
-    """Of JAVA_HOME, on the path, or what tools/java-home has put into this environment. `what` is to run on it.
+    """Looks in JAVA_HOME, on the path, and where tools/java-home installs. `what` is the program that needs it.
 
-    `tell`: of a JAVA_HOME that is set, and passed over.
+    `tell` gets a warning if JAVA_HOME is set and not usable.
     """
     named = os.environ.get("JAVA_HOME")
     candidates = [*([Path(named)] if named else []), *_on_path(), Path(sys.prefix, "java")]
@@ -62,7 +62,7 @@ def _on_path() -> list[Path]:
 
 @cache  # it takes a tenth of a second and more, and servers are started by the dozen
 def version(home: Path) -> int:
-    """The number of the release, 8 for what calls itself 1.8; 0 if it does not start."""
+    """The number of the release, 8 for 1.8; 0 if it does not start."""
     try:
         ended = subprocess.run(
             [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=_PATIENCE_S, check=False

@@ -1,6 +1,6 @@
-"""Names that are imported when they are first used, so that a package costs nothing before.
+"""Lazy imports: a package imports a name at its first use.
 
-`import equipoise` loads neither numpy nor a broker: a pytest plugin and a Spark worker import it in every process.
+`import equipoise` loads neither numpy nor a broker. A pytest plugin and a Spark worker import it in every process.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def importer(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's `__getattr__` (PEP 562): `homes` tells the module in which each name is defined."""
+    """Returns a module's `__getattr__` (PEP 562). `homes` maps each name to the module that defines it."""
 
     def load(name: str) -> Any:
         if name not in homes:

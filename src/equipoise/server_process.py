@@ -1,6 +1,5 @@
-"""A server as a child process, on a port of 127.0.0.1: brokers of all kinds, and ZooKeeper. Started, killed, started
-again, alike.
-"""
+"""A server as a child process, on a port of 127.0.0.1: brokers of all kinds, and ZooKeeper. All start, die and start
+again in the same way."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ _guard = ProcessGuard()
 
 
 def ports_of_share(share: str) -> range:
-    """The ports of one process and its children. Two processes that draw from the whole range can draw the same port
-    between the look and the server's start."""
+    """The ports of one process and its children. Two processes that draw from the whole range could draw the same
+    port between the check and the server's start."""
     index, _, count = share.partition("/")
     return _PORTS[int(index) :: int(count)]
 
@@ -42,8 +41,8 @@ _untried = iter(random.Random().sample(_own, len(_own)))
 
 
 def free_port() -> int:
-    """Never the same twice. Not one of those that the system gives to outgoing connections: such a one could take it
-    before the server does, or while it is down."""
+    """Returns a port, never the same twice. It is outside the system's range for outgoing connections: such a
+    connection could take the port before the server does, or while it is down."""
     for port in _untried:
         with contextlib.suppress(OSError), socket.create_server((HOST, port)):
             return port
@@ -72,17 +71,17 @@ class ServerProcess(ABC):
 
     @abstractmethod
     def command(self) -> Sequence[str]:
-        """What to run, on `self.port`."""
+        """The command to run, on `self.port`."""
 
     @abstractmethod
     def is_ready(self) -> bool:
-        """Whether a client would find it ready."""
+        """Whether a client would find the server ready."""
 
     def prepare(self) -> None:  # noqa: B027  most need nothing
-        """Before each start."""
+        """Runs before each start."""
 
     def environment(self) -> Mapping[str, str]:
-        """What it needs beside the variables of this process."""
+        """Variables beside those of this process."""
         return {}
 
     @property
@@ -97,7 +96,7 @@ class ServerProcess(ABC):
 
     @property
     def is_running(self) -> bool:
-        """Started, and neither killed nor stopped from here. It may hang."""
+        """Whether it was started, and neither killed nor stopped here. It may hang."""
         return self._process is not None
 
     @property
@@ -114,7 +113,7 @@ class ServerProcess(ABC):
     # -- its life
 
     def start(self) -> Self:
-        """Returns when it is ready."""
+        """Returns when the server is ready."""
         self.launch()
         return self.await_ready()
 
@@ -129,7 +128,7 @@ class ServerProcess(ABC):
         _guard.watch(self._process.pid)
 
     def _check_port(self) -> None:
-        """Whoever has the port already would be taken for this server, and found ready."""
+        """Refuses a port in use: the other server would be taken for this one, and found ready."""
         try:
             socket.create_server((HOST, self.port)).close()
         except OSError as error:
@@ -157,7 +156,7 @@ class ServerProcess(ABC):
             raise EquipoiseError(f"{self.name} was not ready within {_START_S:.0f} s: {self.last_words()}")
 
     def wait_ended(self) -> None:
-        """Until it ends by itself, which it should not: then an error says so."""
+        """Waits until the server ends by itself, which is an error."""
         self._running.wait()
         raise self._has_ended()
 
@@ -165,12 +164,12 @@ class ServerProcess(ABC):
         return EquipoiseError(f"{self.name} has ended with status {self._running.returncode}: {self.last_words()}")
 
     def last_words(self) -> str:
-        """In a line, without the frames of stack traces."""
+        """The end of the log in one line, without the frames of stack traces."""
         lines = [line.strip() for line in self.log.read_text(errors="replace")[-_LAST_WORDS:].splitlines()]
         return "; ".join(line for line in lines if line and not line.startswith(_FRAMES))
 
     def kill(self) -> None:
-        """SIGKILL: no time for a last word."""
+        """SIGKILL."""
         self._end(kill=True)
 
     def stop(self) -> None:
@@ -178,12 +177,12 @@ class ServerProcess(ABC):
         self._end(kill=False)
 
     def hang(self) -> None:
-        """SIGSTOP: it answers no more, though its connections stay open and the system takes new ones."""
+        """SIGSTOP: the server answers no more, but its connections stay open and the system accepts new ones."""
         os.kill(self.pid, signal.SIGSTOP)
         self._is_hung = True
 
     def resume(self) -> None:
-        """After `hang`: it goes on where it stood, and does not know how long it was away."""
+        """SIGCONT after `hang`: the server goes on, and does not know how long it was away."""
         os.kill(self.pid, signal.SIGCONT)
         self._is_hung = False
 
@@ -208,7 +207,7 @@ class ServerProcess(ABC):
         _guard.forget(process.pid)
 
     def close(self) -> None:
-        """It ends at once, and its temporary files with it."""
+        """Ends the server at once, and removes its temporary files."""
         self.kill()
         self._scratch.close()
 

@@ -1,7 +1,7 @@
-"""Settings as tables: each row of a frozen dataclass is a setting under Kafka's name, with default, bounds and words.
+"""Settings as tables: each row of a frozen dataclass is a setting with its Kafka name, default, bounds and description.
 
-The Kafka name of a row is its attribute with dots. What is given may be text or a value; whatever is unknown, out
-of bounds or of the wrong kind is refused by name.
+The Kafka name of a row is its attribute with dots for underscores. A value may be given as text. Unknown names, values
+out of bounds and values of the wrong type are refused; the error names the setting.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Rows = dict[str, dataclasses.Field[Any]]
 
 
 def setting(default: Any, doc: str, low: int | None = None, high: int = LONG_MAX, **more: Any) -> Any:
-    """A row. `choices` and `list_of` are the words allowed; a default of None is a text that may be missing."""
+    """A row of the table. `choices` and `list_of` are the allowed words. A default of None is optional text."""
     return dataclasses.field(default=default, metadata={"doc": doc, "low": low, "high": high, **more})
 
 
 def security_protocol() -> Any:
-    """The row of every client. Kafka and librdkafka write the word in capitals or not."""
+    """The row of every client. Kafka and librdkafka accept the word in either case."""
     doc = "PLAINTEXT, in capitals or not. TLS and SASL are not supported yet."
     return setting("PLAINTEXT", doc, choices=("PLAINTEXT",), in_capitals=True, why=_NOT_SECURED)
 
@@ -45,7 +45,7 @@ def rows_of(table: type) -> Rows:
 
 
 def parse_values(given: Mapping[str, object], rows: Rows, aliases: Iterable[str], document: str) -> dict[str, Any]:
-    """Attributes and their values. UsageError names the setting at fault, and the nearest match or the document."""
+    """Returns attributes and values. UsageError names the setting, and the nearest match or the document."""
     values = {}
     for name, value in given.items():
         if name not in rows:
@@ -57,19 +57,19 @@ def parse_values(given: Mapping[str, object], rows: Rows, aliases: Iterable[str]
 
 
 def is_host(text: str) -> bool:
-    """Whether it can be looked for: Python's own error for a host that cannot is a UnicodeError, of its codec."""
+    """Whether a resolver can look the name up. Python's own error for others is a UnicodeError of its codec."""
     labels = text.removesuffix(".").split(".")
     return text.isprintable() and (":" in text or all(0 < len(label) < _LONGEST_LABEL for label in labels))
 
 
 def nearest(name: str, known: Iterable[str], document: str) -> str:
-    """The end of an error message about a name nobody knows."""
+    """The end of an error message about an unknown name."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else f"; {document} lists the names"
 
 
 def parse_value(name: str, value: object, row: dataclasses.Field[Any]) -> Any:
-    """Text or value to the type of the row's default, within its bounds."""
+    """Converts text or a value to the type of the row's default, and checks its bounds."""
     if value is None and row.default is None:
         return None
     parsed = convert(name, value, str if row.default is None else type(row.default))

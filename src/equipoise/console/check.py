@@ -1,4 +1,4 @@
-"""`equipoise check`: what is wrong with a broker's data directory, line by line."""
+"""`equipoise check`: reports damage in a broker's data directory, line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the command meets a terminal: errors, signals, streams, log lines. Nothing leaves here that moves a cursor."""
+"""Where the command meets a terminal: errors, signals, streams, log lines. No output moves the cursor."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
 class LogLines(logging.Formatter):
-    """A line for each record, whatever names are in it; the traceback of a bug keeps its lines."""
+    """A line for each record, whatever names it has. The traceback of a bug keeps its lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return printable(super().formatMessage(record))
 
 
 def log_warnings() -> None:
-    """From here on, to stderr; whoever has set up logging already is left alone."""
+    """Sends warnings to stderr from now on, unless the application has set up logging already."""
     root = logging.getLogger()
     if not root.handlers:
         handler = logging.StreamHandler()
@@ -67,7 +67,7 @@ def fail(error: Exception, program: str = "equipoise") -> NoReturn:
 
 
 def missing_package(error: ImportError) -> EquipoiseError:
-    """What to install. A module that nobody is asked to install is a bug, and stays one."""
+    """Names the extra to install. A missing module that no extra brings is a bug, and stays an error."""
     module = (error.name or "").partition(".")[0]
     if module not in _EXTRAS:
         raise error
@@ -84,7 +84,7 @@ def _told(error: Exception) -> str:
 
 @contextmanager
 def at_a_terminal() -> Iterator[None]:
-    """SIGTERM ends `with` blocks, and with them the processes that a command has started; streams take any letter."""
+    """SIGTERM ends `with` blocks, and with them the processes that a command has started. Streams take any letter."""
     sys.stdout, sys.stderr = _any_letter(sys.stdout), _any_letter(sys.stderr)
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
         yield

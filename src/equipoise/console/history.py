@@ -1,4 +1,4 @@
-"""`equipoise history`: what groups have been through, as Parquet tables and a report, by a Spark job."""
+"""`equipoise history`: the rebalances of groups as Parquet tables and a report, by a Spark job."""
 
 from __future__ import annotations
 

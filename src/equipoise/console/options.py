@@ -1,4 +1,4 @@
-"""What options hold, and how what they do not hold is refused: by the option's name, with what is expected."""
+"""Types of options. An error names the option, and what it expects."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _new_file(_ctx: click.Context, param: click.Parameter, path: Path | None) ->
 
 
 def file_option(*names: str, **more: Any) -> Callable[[Decorated], Decorated]:
-    """A file that is written at the end of long work: whether its directory is there is known before."""
+    """A file that is written at the end of long work. Its directory is checked at the start."""
     return click.option(*names, metavar="FILE", type=click.Path(path_type=Path), callback=_new_file, **more)
 
 

@@ -1,4 +1,4 @@
-"""`equipoise run`: a pipeline on Spark, with a broker of its own if none is named."""
+"""`equipoise run`: a pipeline on Spark, with a broker of its own if the pipeline names none."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run(
 
 @contextmanager
 def _reached(pipeline: Pipeline, brokers: str | None, console: Console) -> Iterator[Pipeline]:
-    """With brokers: those given, those it names, or one that runs here for as long, with the topics it needs."""
+    """Yields the brokers: those given, those of the pipeline, or a broker that runs here with the topics it needs."""
     if brokers is not None:
         yield pipeline.at(brokers)
     elif pipeline.brokers is not None or not pipeline.needs_brokers:

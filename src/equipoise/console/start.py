@@ -1,4 +1,4 @@
-"""The first lines of the command: Ctrl-C while its modules are still being read ends it without a traceback, too."""
+"""The first lines of the command. Ctrl-C while its modules are still loading also ends it without a traceback."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Tables for people on a terminal; on a pipe, plain columns that other tools can read."""
+"""Tables for a terminal; on a pipe, plain columns that other tools can read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = Sequence[str | int]
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Row]) -> None:
-    """Numbers stand to the right. Names come from clients: what could move the cursor is shown as text."""
+    """Aligns numbers to the right. Names come from clients: characters that could move the cursor are shown as text."""
     if sys.stdout.isatty():
         _print_rich(columns, rows)
         return

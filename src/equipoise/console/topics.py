@@ -1,4 +1,4 @@
-"""`equipoise topics`: what `Admin` knows and does, in words and tables."""
+"""`equipoise topics`: the functions of `Admin`, in words and tables."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Where a reason becomes words: the lines people read about groups, in the log, on the terminal and in a browser.
+"""Turns reasons into words: the lines about groups in the log, on the terminal and in a browser.
 
-Pure functions of the coordinator's values. They say what the values say and nothing more: no advice.
+These are pure functions of the coordinator's values. They add nothing to the values, and give no advice.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 
 def member(member_id: str) -> str:
-    """A member id ends in a UUID, of which people need eight digits."""
+    """Shortens a member id: it ends in a UUID, of which eight digits are enough."""
     return _named(_UUID.sub(r"-\1", member_id))
 
 
@@ -75,19 +75,19 @@ def name(who: Who) -> str:
 
 
 def full_name(who: Who) -> str:
-    """With where it is."""
+    """The member's name with its host."""
     client = f"client {_named(who.client_id)}" if who.client_id and who.member_id else ""
     where = ", ".join(part for part in (client, _named(who.client_host.lstrip("/"))) if part)
     return f"{name(who)} ({where})" if where else name(who)
 
 
 def _named(text: str) -> str:
-    """Ids and reasons come from clients, which may give them 32 KB each."""
+    """Cuts ids and reasons: a client may give them 32 KB each."""
     return printable(text, LONGEST_NAME)
 
 
 def duration(ms: int) -> str:
-    """To about two figures: "41 ms", "10.0 s", "12 min 30 s", "3 h 5 min", "7 d 0 h"."""
+    """About two figures: "41 ms", "10.0 s", "12 min 30 s", "3 h 5 min", "7 d 0 h"."""
     if ms < 1_000:
         return f"{ms} ms"
     if ms < 120_000:
@@ -107,7 +107,7 @@ def _ms(value: int | None) -> str:
 
 
 def cause(why: Cause, called: Callable[[Who], str] = name) -> str:
-    """Why a rebalance began, as it stands behind "because"."""
+    """The cause of a rebalance, as a clause after "because"."""
     return _reason(_TRIGGERS[why.trigger], called(why.who), why)
 
 
@@ -128,7 +128,7 @@ def _reason(template: str, called: str, why: Cause | MemberLeft) -> str:
 
 
 def refusal(refused: CommitRefused) -> str:
-    """Why a commit was refused, as it stands behind "because"."""
+    """The reason of a refused commit, as a clause after "because"."""
     return _REFUSALS[refused.refusal].format(
         instance=_named(refused.who.group_instance_id or ""),
         generation=refused.generation_id,
@@ -140,7 +140,7 @@ def refusal(refused: CommitRefused) -> str:
 
 
 def event(happened: Event) -> str:
-    """One line; the group's name is left to whoever prints it."""
+    """One line, without the group's name, which the caller prints."""
     match happened:
         case StateChanged():
             return _state_changed(happened)
@@ -169,7 +169,7 @@ def _state_changed(change: StateChanged) -> str:
 
 
 def rebalance(entry: Rebalance) -> list[str]:
-    """One rebalance in a few lines, as a list of them shows it."""
+    """One rebalance in a few lines, for a list."""
     new = "-" if entry.generation < 0 else str(entry.generation)
     first = f"{entry.old_generation} -> {new}  because {cause(entry.cause, full_name)}"
     rest = [", ".join(_phases(entry)), _outcome(entry), _moved(entry), _dark(entry)]
@@ -177,7 +177,7 @@ def rebalance(entry: Rebalance) -> list[str]:
 
 
 def explain(entry: Rebalance, zone: tzinfo = UTC) -> list[str]:
-    """One rebalance for somebody who asks why: its cause, where the time went, what moved and what stood still."""
+    """One rebalance in full: its cause, its phases, the partitions that moved and those that stood still."""
     new = f" → {entry.generation}" if entry.generation >= 0 else ""
     at = datetime.fromtimestamp(entry.started / 1_000, zone).strftime("%H:%M:%S.%f")[:-3]
     took = duration((entry.ended or entry.started) - entry.started)
@@ -199,7 +199,7 @@ def _phases(entry: Rebalance) -> list[str]:
 
 
 def _outcome(entry: Rebalance) -> str:
-    """What is not said where a rebalance ends as it should."""
+    """Empty for a rebalance that ended as it should."""
     if entry.overtaken:
         return "overtaken by the next rebalance"
     return "" if entry.members else "without members"
@@ -225,7 +225,7 @@ def _move(before: str, owner: str, found: list[TopicPartition]) -> str:
 
 
 def _dark(entry: Rebalance) -> str:
-    """How long partitions were without a working owner, the longest first."""
+    """The time for which partitions had no working owner, the longest first."""
     if not entry.dark_ms:
         return ""
     spans = [f"{partitions(found)} for {duration(ms)}" for ms, found in _by_value(entry.dark_ms)]
@@ -250,7 +250,7 @@ def _listed(texts: list[str], what: str) -> str:
 
 
 def state_diagram() -> str:
-    """The transition table as Mermaid text, for docs/groups.md. Mermaid ends a label at a colon or semicolon."""
+    """The table of states as Mermaid text, for docs/groups.md. Mermaid ends a label at a colon or semicolon."""
     rows = [
         f"    {origin.value} --> {target.value} : {why.replace(':', ' -').replace(';', ',')}"
         for (origin, target), why in TRANSITIONS.items()

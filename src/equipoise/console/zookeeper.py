@@ -1,4 +1,4 @@
-"""`equipoise zookeeper`: a ZooKeeper server to try things on, and what a group of that time looks like from outside."""
+"""`equipoise zookeeper`: runs a ZooKeeper server, and describes a ZooKeeper group from outside."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_kazoo() -> None:
 
 @contextmanager
 def registering(hosts: str | None) -> Iterator[Callable[[Server], None]]:
-    """What is to be done with a broker that is ready: its nodes in ZooKeeper are there until the end, if asked for."""
+    """Returns the hook for a broker that is ready: it registers the broker in ZooKeeper until the end, if asked to."""
     if hosts is None:
         yield lambda _server: None
         return

@@ -1,4 +1,4 @@
-"""A ZooKeeper-era group in words, for people and as JSON."""
+"""A ZooKeeper group in words, and as JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def print_words(view: GroupView) -> None:
 
 
 def findings(view: GroupView) -> list[str]:
-    """What is not as it should be, each with what follows from it."""
+    """The problems of the group, each with its consequence."""
     lines = [f"{one.partition} has no owner: {_last_sign(one)}." for one in view.unowned]
     lines += [
         f"{partition} is claimed by {' and '.join(who)}: who comes second gets none of its partitions."

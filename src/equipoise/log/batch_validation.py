@@ -1,4 +1,4 @@
-"""What a producer's batch goes through before it is appended: the keys of its records, and its compression.
+"""Checks a producer's batch before the append: the keys of its records, and its compression.
 
 Both need the records' bytes, and a few kilobytes can expand to many megabytes: any thread may do this work.
 """
@@ -22,7 +22,7 @@ Pause = Callable[[], object]
 
 
 class RecordValidationError(KafkaError):
-    """Some records of a batch are bad: `indexes` tells which (KIP-467). None of the batch is appended."""
+    """Some records of a batch are invalid: `indexes` says which (KIP-467). None of the batch is appended."""
 
     message_of_each = "a record of a topic with cleanup.policy=compact needs a key"
 
@@ -32,7 +32,7 @@ class RecordValidationError(KafkaError):
 
 
 class BatchValidation(NamedTuple):
-    """What is to be done with a batch."""
+    """The work to do on a batch."""
 
     check_keys: bool
     codec: Codec | None = None
@@ -41,7 +41,7 @@ class BatchValidation(NamedTuple):
     max_bytes: int = 2**31 - 1  # max.message.bytes: of what is made, too
 
     def run(self, batch: Buffer, header: BatchHeader, pause: Pause) -> tuple[bytearray | None, BatchHeader]:
-        """The batch made anew, None if it stays as it is, and its header."""
+        """Returns the new batch, None if it stays as it is, and its header."""
         data = unpack(batch, header, limit=expansion_limit(header.size))
         if self.check_keys:
             _check_keys(data, header, pause)
@@ -65,7 +65,7 @@ class BatchValidation(NamedTuple):
 
 
 def check_keys(batch: Buffer, header: BatchHeader) -> None:
-    """Raises RecordValidationError for a batch that compaction could not work with."""
+    """Raises RecordValidationError for a batch that compaction could not handle."""
     BatchValidation(check_keys=True).run(batch, header, lambda: None)
 
 

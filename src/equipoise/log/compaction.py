@@ -1,11 +1,11 @@
-"""Compaction: of each key the newest record survives. Offsets never change.
+"""Compaction keeps the newest record of each key. Offsets never change.
 
-Only rolled segments are touched, and their bytes never change, so the work can run on any thread: it reads
-them through views taken beforehand and writes new segments beside them. The log puts these in place.
+It reads only rolled segments, whose bytes never change, so the work can run on any thread. It reads through views taken
+beforehand, and writes new segments beside the old. The log puts these in place.
 
-A tombstone is kept for delete.retention.ms from the first compaction that passed it, not from its own
-timestamp: only from then on may a reader find the tombstone and not the values before it. The log's
-checkpoint remembers, per compaction, up to which offset it came and when.
+A tombstone is kept for delete.retention.ms from the first compaction that passed it, not from its own timestamp: only
+from then on may a reader see the tombstone without the earlier values. The log's checkpoint remembers the end offset
+and the time of each compaction.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Cleaned = tuple[tuple[int, int], ...]
 
 
 class _Kept(NamedTuple):
-    """What stays of a batch: its bytes as they were, for no delta in them changes."""
+    """The bytes of a batch that stay. They are unchanged, because no delta in them changes."""
 
     records: bytearray
     number: int
@@ -53,7 +53,7 @@ class _Kept(NamedTuple):
 
 
 class LogToClean(NamedTuple):
-    """The segments of one pass, the passes before it, and where each producer's last batch ends."""
+    """The segments of one pass, the earlier passes, and the end of each producer's last batch."""
 
     segments: Sequence[LogSegment]
     cleaned: Cleaned
@@ -61,7 +61,7 @@ class LogToClean(NamedTuple):
 
 
 def cleanable(segments: Sequence[LogSegment], config: LogConfig, cleaned: Cleaned, now: int) -> list[LogSegment]:
-    """The segments at the log's start that a compaction should work on now; none if it is not worth it."""
+    """The segments at the log's start that a compaction should clean now; none if it is not worth it."""
     clean_until = cleaned[-1][0] if cleaned else 0
     lag = config.min_compaction_lag_ms
     ready = list(segments)
@@ -76,7 +76,7 @@ def cleanable(segments: Sequence[LogSegment], config: LogConfig, cleaned: Cleane
 
 
 class Compaction:
-    """One pass over `segments`. After `run`, `replacements` wait to be put in place and `cleaned` to be saved."""
+    """One pass over `segments`. After `run`, `replacements` are ready to be put in place and `cleaned` to be saved."""
 
     def __init__(self, log: LogToClean, config: LogConfig, files: Files, now: int) -> None:
         segments, cleaned, last_offsets = log
@@ -100,7 +100,7 @@ class Compaction:
         self._end = 0  # the first offset of which `_offset_map` knows nothing
 
     def run(self, pause: Callable[[], object] = lambda: None) -> None:
-        """Does the work. `pause` is called after a millisecond or two of it, to let another thread go on."""
+        """Does the work. It calls `pause` every millisecond or two, so that another thread can run."""
         self._pause = pause
         try:
             self._build_offset_map()
@@ -138,7 +138,7 @@ class Compaction:
             yield record
 
     def _build_offset_map(self) -> None:
-        """Learns the newest offset of each key, from what was not clean before."""
+        """Learns the newest offset of each key in the dirty part."""
         self._end = self._segments[-1].end_offset
         for segment in self._segments:
             for batch, header in self._batches(segment) if segment.end_offset > self._dirty_from else ():
@@ -167,7 +167,8 @@ class Compaction:
         return end is None
 
     def _rewrite(self) -> None:
-        """Neighbours become one until that is half full: what shrinks at each pass must not stay a file each."""
+        """Merges neighbours until a segment is half full: segments that shrink at each pass must not stay a file
+        each."""
         group: list[LogSegment] = []
         new: LogSegment | None = None
         for segment in takewhile(lambda segment: segment.base_offset < self._end, self._segments):
@@ -218,7 +219,7 @@ class Compaction:
         return _emptied(header) if is_last_of_producer else None
 
     def _kept(self, batch: memoryview, header: BatchHeader) -> _Kept | None:
-        """The records that stay; None if all of them do. Most batches need no second decoding to know."""
+        """The records that stay; None if all of them do. Most batches need no second decoding for this."""
         if self._dirty_from <= header.base_offset and header.last_offset < self._end:
             survivors = self._survivors
             count = bisect_right(survivors, header.last_offset) - bisect_left(survivors, header.base_offset)
@@ -253,12 +254,12 @@ _NOTHING = _Kept(bytearray(), 0, -1)
 
 
 def _short(key: bytes) -> bytes:
-    """Bounds the memory that a long key takes."""
+    """Bounds the memory of a long key."""
     return key if len(key) <= _LONG_KEY else hashlib.blake2b(key, digest_size=16).digest()
 
 
 def _rebuilt(header: BatchHeader, kept: _Kept) -> bytearray:
-    """The batch with fewer records: its range of offsets and its producer's fields stay."""
+    """The batch with fewer records. Its range of offsets and its producer's fields stay."""
     newest = header.max_timestamp if header.is_log_append_time else kept.max_timestamp
     header = header._replace(record_count=kept.number, max_timestamp=newest)
     return frame_batch(header, compress(header.codec, kept.records))

@@ -30,5 +30,6 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """The age at which a segment is closed. The active one is never compacted, so a lag limit counts too."""
+        """The age at which a segment is rolled. The active segment is never compacted, so max.compaction.lag.ms
+        counts too."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms

@@ -1,7 +1,7 @@
-"""A sparse index of one segment: where, every few kilobytes, a batch begins.
+"""A sparse index of one segment: the start of a batch, every few kilobytes.
 
-Offsets, positions and "largest timestamp before here" all rise together, so one entry serves the three
-questions that are asked: by offset, by position and by time.
+Offsets, positions and "largest timestamp before here" rise together. One entry therefore serves all three searches: by
+offset, by position and by time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _RECENT = 64
 
 
 class SparseIndex:
-    """Entries (base offset, position, largest timestamp before it); the first always stands at position 0."""
+    """Entries (base offset, position, largest timestamp before it). The first entry is always at position 0."""
 
     __slots__ = ("offsets", "positions", "timestamps")
 
@@ -38,18 +38,18 @@ class SparseIndex:
         return bisect_right(self.positions, position) - 1
 
     def by_timestamp(self, timestamp: int) -> int:
-        """The last entry with nothing as late as `timestamp` before it."""
+        """The last entry with no timestamp of `timestamp` or later before it."""
         return max(bisect_left(self.timestamps, timestamp) - 1, 0)
 
     def thinned(self) -> list[list[int]]:
-        """At most about a thousand entries, evenly taken: enough to find the rest again by hopping."""
+        """About a thousand entries at most, evenly taken: enough to find the rest again from headers."""
         step = -(-len(self.offsets) // _KEPT_IN_A_SEAL)
         columns = (self.offsets, self.positions, self.timestamps)
         return [list(entry) for entry in zip(*(column[::step] for column in columns), strict=True)]
 
 
 class RecentBatches:
-    """Where each of the last batches begins. Who reads at the end of a log is answered without a look at its bytes."""
+    """The start of each of the last batches. It answers readers at the end of a log without reading bytes."""
 
     __slots__ = ("_last_offsets", "_positions")
 
@@ -63,7 +63,7 @@ class RecentBatches:
             del self._last_offsets[:_RECENT], self._positions[:_RECENT]
 
     def position_of(self, offset: int) -> int | None:
-        """Of the first batch that ends at or after `offset`; None if that may be one before those known here."""
+        """The position of the first batch that ends at or after `offset`; None if an older batch may be it."""
         offsets = self._last_offsets
         if not offsets or not offsets[0] < offset <= offsets[-1]:
             return None

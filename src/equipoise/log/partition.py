@@ -1,7 +1,7 @@
-"""The log of one topic partition: append, read, find by time, retention, and what is durable of it.
+"""The log of one topic partition: append, read, find by time, retention, durability.
 
 All of it runs on the event loop's thread. Two kinds of work may leave it: a `SyncTask` (see flusher) and a
-`Compaction`; both are begun here, run anywhere, and handed back here. No clock is read: `now` is passed in.
+`Compaction`. Both begin here, run on any thread, and are handed back here. No clock is read: `now` is a parameter.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LogAppendInfo(NamedTuple):
 
 
 class LoadedLog(NamedTuple):
-    """What a partition's files hold when its log is opened (Kafka's LogLoader)."""
+    """The contents of a partition's files when its log is opened (Kafka's LogLoader)."""
 
     segments: list[LogSegment]
     producers: ProducerStateManager
@@ -49,7 +49,8 @@ class LoadedLog(NamedTuple):
 
 
 class PartitionLog:
-    """`high_watermark` is what consumers may read: with flush="commit" it moves when data is durable, else at once.
+    """`high_watermark` is the end of what consumers may read. With flush="commit" it moves when data is durable, else
+    at once.
 
     `offline` is None, or the reason why nothing can be appended until the log is opened again.
     """
@@ -107,10 +108,10 @@ class PartitionLog:
     def append(
         self, data: bytearray | memoryview, batches: Batches, now: int, leader_epoch: int = 0, *, keyed: bool = False
     ) -> LogAppendInfo:
-        """Writes validated batches that stand in `data`, which gets their offsets stamped in.
+        """Writes validated batches in `data`, and stamps their offsets into it.
 
-        `keyed`: the caller knows that every record has a key, which compaction needs.
-        Raises KafkaError, and then the log is as it was.
+        `keyed`: the caller knows that every record has a key, which compaction needs. Raises KafkaError, and then the
+        log is unchanged.
         """
         self._check_online()
         if not batches:
@@ -138,7 +139,7 @@ class PartitionLog:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
 
     def _stamp(self, data: bytearray | memoryview, batches: Batches, now: int, leader_epoch: int) -> list[BatchHeader]:
-        """Gives the batches their places in the log; returns their headers as they are now."""
+        """Gives the batches their places in the log, and returns their new headers."""
         offset = self.log_end_offset
         headers = []
         for position, header in batches:
@@ -171,7 +172,7 @@ class PartitionLog:
         return active.size > 0 and (latest if latest >= 0 else now) - active.first_timestamp > self.config.roll_ms
 
     def _roll(self) -> None:
-        """Begins a new segment. Its file comes with the first append to it."""
+        """Begins a new segment. The first append creates its file."""
         old = self._segments[-1]
         if self._files.volatile:
             old.sealed_size = old.size
@@ -201,9 +202,9 @@ class PartitionLog:
     # Reading
 
     def read(self, offset: int, max_bytes: int, limit_offset: int) -> list[memoryview]:
-        """Whole batches, from the one that holds `offset` to before `limit_offset`, of one segment.
+        """Returns whole batches of one segment, from the batch that holds `offset` to before `limit_offset`.
 
-        No more than `max_bytes`, but one batch at least; nothing only if there is nothing below the limit.
+        They have at most `max_bytes`, but there is always one batch, unless there is nothing below the limit.
         """
         self._check_range(offset)
         with self._storage_errors("not read"):
@@ -232,9 +233,9 @@ class PartitionLog:
         return max(bisect_right(self._segments, offset, key=attrgetter("base_offset")) - 1, 0)
 
     def available(self, offset: int, limit_offset: int) -> int | None:
-        """Bytes between two offsets; None if segments have been begun since `offset`: there is no more to wait for.
+        """Bytes between two offsets; None if segments were rolled since `offset`: there is nothing more to wait for.
 
-        So Kafka counts what `min_bytes` is compared with (DelayedFetch), without regard to where batches end.
+        Kafka counts in the same way for `min_bytes` (DelayedFetch), without regard to the ends of batches.
         """
         self._check_range(offset)
         at = self._segment_of(offset)
@@ -246,18 +247,19 @@ class PartitionLog:
     # Looking up by time
 
     def find_batch_by_timestamp(self, timestamp: int, from_offset: int) -> tuple[memoryview, BatchHeader] | None:
-        """The first batch from `from_offset` on that says to hold a record with a timestamp of at least `timestamp`."""
+        """The first batch from `from_offset` on whose header promises a record with a timestamp of `timestamp` or
+        later."""
         found = (segment.find_batch_by_timestamp(timestamp, from_offset) for segment in self._segments)
         with self._storage_errors("not read"):
             return next(filter(None, found), None)
 
     def batch_of_max_timestamp(self) -> tuple[int, int]:
-        """The latest timestamp, -1 if there is none, and the offset of the first batch that says to hold it."""
+        """The latest timestamp, -1 if there is none, and the offset of the first batch whose header promises it."""
         latest = max(self._segments, key=attrgetter("max_timestamp"))
         return latest.max_timestamp, latest.max_timestamp_offset
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record with a timestamp of at least `timestamp`, looked up at once."""
+        """(timestamp, offset) of the first record with a timestamp of `timestamp` or later, looked up at once."""
         return TimestampLookup(self, timestamp).run()
 
     def max_timestamp(self) -> tuple[int, int] | None:
@@ -268,11 +270,11 @@ class PartitionLog:
 
     @property
     def unsynced(self) -> bool:
-        """Whether the flusher has anything to do here."""
+        """Whether the flusher has work here."""
         return bool(self._rolled) or self.high_watermark < self.log_end_offset
 
     def begin_sync(self, *, closing: bool = False) -> SyncTask | None:
-        """What must be synced now, as work for another thread. Hand it back by `end_sync` or `sync_failed`."""
+        """Returns what must be synced now, as work for another thread. Hand it back by `end_sync` or `sync_failed`."""
         if self.offline is not None:
             return None
         self._rolled = [segment for segment in self._rolled if segment in self._segments]
@@ -300,14 +302,14 @@ class PartitionLog:
             self._advance(task.end_offset)
 
     def sync_delayed(self, error: ShortageError) -> None:
-        """The system could not even begin a sync, which is tried again. Any thread may say so."""
+        """The system could not begin a sync, which will be tried again. Any thread may call this."""
         self._files.faults.report(error, self._files.path)
 
     def make_room(self) -> None:
         self._files.make_room()
 
     def sync_failed(self, error: BaseException) -> None:
-        """After a failed fsync nobody knows what is on the disk: no more is promised."""
+        """After a failed fsync the contents of the disk are unknown: the log goes offline."""
         if self.offline is None:
             reason = error if isinstance(error, OSError) else repr(error)
             self._go_offline(f"{self.name}: data could not be made durable ({reason}); mend the disk, restart")
@@ -330,7 +332,7 @@ class PartitionLog:
         self.end_sync(task)
 
     def run_here(self, task: SyncTask) -> None:
-        """Runs it on the loop's thread, which cannot wait for better times."""
+        """Runs the work on the loop's thread, which cannot wait and try later."""
         try:
             task.run()
         except ShortageError:
@@ -338,7 +340,7 @@ class PartitionLog:
             task.run()
 
     def close(self) -> None:
-        """Leaves the files so that the next start need not look at the data. No sync or compaction may be under way."""
+        """Leaves the files so that the next start need not read the data. No sync or compaction may be in progress."""
         try:
             self.flush(closing=True)
         finally:
@@ -359,7 +361,7 @@ class PartitionLog:
     # Deleting
 
     def delete_records(self, before: int) -> int:
-        """Removes all below offset `before`, durably. Returns the log's start offset."""
+        """Removes all records below offset `before`, durably. Returns the log's start offset."""
         self._check_online()
         if before > self.high_watermark:
             raise KafkaError(
@@ -372,7 +374,8 @@ class PartitionLog:
         return self.log_start_offset
 
     def enforce_retention(self, now: int) -> int:
-        """Deletes segments that are too old or too many, and forgets idle producers. Returns how many segments."""
+        """Deletes segments that are too old or too large together, and forgets idle producers. Returns the number of
+        deleted segments."""
         self.producers.expire(now, self.config.producer_id_expiration_ms)
         if self.offline is not None or "delete" not in self.config.cleanup_policy:
             return 0
@@ -384,7 +387,7 @@ class PartitionLog:
         return expired
 
     def _expired(self, now: int) -> int:
-        """How many segments at the start have to go. An empty one, the active, never has to."""
+        """The number of segments at the start to delete. An empty active segment is never deleted."""
         config = self.config
         excess = self.size - config.retention_bytes if config.retention_bytes >= 0 else -1
         for count, segment in enumerate(self._segments):
@@ -400,7 +403,7 @@ class PartitionLog:
         self._checkpoint = checkpoint
 
     def _drop(self, count: int) -> None:
-        """The offset at which the log now starts is the next file's name, or was saved before."""
+        """The log's new start offset is the next file's name, or was saved before."""
         dropped, self._segments = self._segments[:count], self._segments[count:]
         with self._storage_errors("file not deleted"):
             for segment in dropped:
@@ -409,7 +412,7 @@ class PartitionLog:
     # Compaction
 
     def begin_compaction(self, now: int) -> Compaction | None:
-        """Work for another thread, if enough is dirty to be worth it. Hand it back by `end_compaction`."""
+        """Returns work for another thread, if enough of the log is dirty. Hand it back by `end_compaction`."""
         cleaned = self._checkpoint.cleaned
         rolled = [s for s in self._segments[:-1] if s.sealed and s.end_offset <= self.high_watermark]
         segments = cleanable(rolled, self.config, cleaned, now)
@@ -422,7 +425,7 @@ class PartitionLog:
         return found
 
     def end_compaction(self, compaction: Compaction) -> int:
-        """Puts the compacted segments in place. Returns by how many bytes the log shrank."""
+        """Puts the compacted segments in place. Returns the number of bytes that the log shrank by."""
         self._is_compacting = False
         before = self.size
         for replacement in compaction.replacements:
@@ -438,14 +441,14 @@ class PartitionLog:
         return before - self.size
 
     def abandon_compaction(self, compaction: Compaction) -> None:
-        """It has failed for a reason that nobody expected: the log stays as it is, and may be compacted later."""
+        """The compaction failed unexpectedly: the log stays as it is, and may be compacted later."""
         self._is_compacting = False
         for replacement in compaction.replacements:
             if replacement.new not in self._segments:
                 replacement.new.storage.delete()
 
     def compact(self, now: int) -> int:
-        """Compacts at once, if it is worth it. Returns by how many bytes the log shrank."""
+        """Compacts at once, if it is worth it. Returns the number of bytes that the log shrank by."""
         compaction = self.begin_compaction(now)
         if compaction is None:
             return 0
@@ -454,7 +457,7 @@ class PartitionLog:
 
 
 def _at_append_time(data: bytearray | memoryview, position: int, header: BatchHeader, now: int) -> BatchHeader:
-    """Unlike offset and leader epoch, the time lies under the CRC."""
+    """The timestamp lies under the CRC, unlike offset and leader epoch."""
     header = header._replace(attributes=header.attributes | _LOG_APPEND_TIME, max_timestamp=now)
     write_header(data, position, header)
     header = header._replace(crc=crc_of(data, position, header.size))
@@ -463,7 +466,7 @@ def _at_append_time(data: bytearray | memoryview, position: int, header: BatchHe
 
 
 def _parts(data: bytearray | memoryview, batches: Batches) -> list[memoryview]:
-    """The batches' bytes: one piece if they stand side by side."""
+    """The batches' bytes: one piece if they are adjacent."""
     view = memoryview(data)
     parts = [view[position : position + header.size] for position, header in batches]
     start, end = batches[0][0], batches[-1][0] + len(parts[-1])

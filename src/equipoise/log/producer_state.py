@@ -1,8 +1,7 @@
-"""What one partition knows of its idempotent producers: duplicates are found, gaps refused. Pure.
+"""The state of a partition's idempotent producers: finds duplicates, refuses gaps. Pure.
 
-Per producer id: its epoch and its last five batches, for a client may have five requests in flight and
-resend any of them. A producer not known here may begin with any sequence number: its records may have been
-deleted by retention.
+It has the epoch and the last five batches of each producer id, because a client may have five requests in flight and
+resend any of them. An unknown producer may begin with any sequence number: retention may have deleted its records.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class ProducerStateManager:
         self._producers: dict[int, ProducerStateEntry] = dict(producers or {})
 
     def duplicate_of(self, batches: Iterable[tuple[int, BatchHeader]]) -> BatchMetadata | None:
-        """The batch already in the log that one of these (position, header) repeats."""
+        """The batch in the log that one of these (position, header) repeats."""
         for _, header in batches:
             known = self._producers.get(header.producer_id)
             if known is None or known.epoch != header.producer_epoch:
@@ -49,7 +48,7 @@ class ProducerStateManager:
         return None
 
     def prepare(self, headers: Iterable[BatchHeader], now: int) -> dict[int, ProducerStateEntry]:
-        """The state after these batches (with their final offsets). Raises KafkaError if one may not follow."""
+        """The state after these batches, with their final offsets. Raises KafkaError if a batch may not follow."""
         prepared: dict[int, ProducerStateEntry] = {}
         for header in headers:
             if header.producer_id >= 0:
@@ -62,7 +61,7 @@ class ProducerStateManager:
         self._producers.update(prepared)
 
     def replay(self, header: BatchHeader) -> None:
-        """Takes in a batch that already is in the log."""
+        """Adds a batch that is already in the log."""
         if header.producer_id >= 0:
             known = self._producers.get(header.producer_id)
             self._producers[header.producer_id] = _after(known, header, header.max_timestamp)
@@ -72,7 +71,7 @@ class ProducerStateManager:
         return max(self._producers, default=-1)
 
     def expire(self, now: int, after_ms: int) -> None:
-        """Forgets who has not been seen for `after_ms`."""
+        """Forgets producers that were not seen for `after_ms`."""
         self._producers = {id_: p for id_, p in self._producers.items() if now - p.last_seen < after_ms}
 
     def last_offsets(self) -> set[int]:

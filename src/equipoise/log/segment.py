@@ -1,7 +1,7 @@
-"""One segment of a log: raw record batches, one after the other, and what is known about them.
+"""One segment of a log: raw record batches, one after the other, and facts about them.
 
-The bytes lie in a `Storage`, a file or memory. A segment is appended to on the event loop's thread only;
-once it is rolled its bytes never change.
+The bytes are in a `Storage`, a file or memory. Only the event loop's thread appends to a segment. The bytes of a rolled
+segment never change.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """What retention counts from: the last write, where producers gave no timestamps."""
+        """The time that retention counts from: the last write, if producers gave no timestamps."""
         return self.max_timestamp if self.max_timestamp >= 0 else self.modified
 
     def append(self, parts: Sequence[Buffer], headers: Sequence[BatchHeader], now: int) -> None:
@@ -59,7 +59,7 @@ class LogSegment:
             position += header.size
 
     def append_cleaned(self, parts: Sequence[Buffer], now: int) -> None:
-        """Adds what compaction leaves of batches."""
+        """Adds the batches that compaction keeps."""
         position = self.size
         self.storage.append(parts)
         for part in parts:
@@ -67,7 +67,7 @@ class LogSegment:
             position += len(part)
 
     def note_batch(self, position: int, header: BatchHeader, now: int) -> None:
-        """Notes a batch that stands at `position`, the end so far."""
+        """Notes a batch at `position`, the end so far."""
         if position - self._index.positions[-1] >= self._index_interval_bytes:
             self._index.insert(len(self._index.positions), header.base_offset, position, self.max_timestamp)
         if self.first_timestamp < 0:
@@ -92,7 +92,7 @@ class LogSegment:
             position += header.size
 
     def _walk(self, entry: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Each batch from an entry of the index on. Fills the index where it was thin on the way."""
+        """Yields each batch from an entry of the index on. Fills a thin index on the way."""
         index = self._index
         latest = index.timestamps[entry]
         for position, header in self.headers(index.positions[entry]):
@@ -106,9 +106,9 @@ class LogSegment:
                 latest = max(latest, header.max_timestamp)
 
     def position_of(self, offset: int, *, with_records: bool = False) -> int:
-        """Where the batch that holds `offset` begins, or the next one if compaction removed it.
+        """The position of the batch that holds `offset`, or of the next batch if compaction removed it.
 
-        `with_records`: a batch that compaction has emptied does not count. None of the recent ones is empty.
+        `with_records`: skips batches that compaction has emptied. None of the recent batches is empty.
         """
         if offset >= self.end_offset:
             return self.size
@@ -122,9 +122,11 @@ class LogSegment:
         return self.size
 
     def read(self, offset: int, max_bytes: int, limit_offset: int, *, bare: bool = False) -> list[memoryview]:
-        """Whole batches from the one that holds `offset` to before `limit_offset`: one at least, if there is one.
+        """Returns whole batches, from the batch that holds `offset` to before `limit_offset`: at least one, if there is
+        one.
 
-        The first has records, unless `bare`: of an answer without any, kafka-go makes a jump back to offset 1.
+        The first has records, unless `bare`: kafka-go jumps back to offset 1 after an answer that begins without
+        records.
         """
         start, end = self.position_of(offset, with_records=not bare), self.position_of(limit_offset)
         if self._ends_bare and not bare:
@@ -141,7 +143,8 @@ class LogSegment:
         return self.size
 
     def find_batch_by_timestamp(self, timestamp: int, from_offset: int) -> tuple[memoryview, BatchHeader] | None:
-        """The first batch with records, from `from_offset` on, that says to hold one as late as `timestamp`."""
+        """The first batch with records, from `from_offset` on, whose header promises a record of `timestamp` or
+        later."""
         if self.max_timestamp < timestamp or self.end_offset <= from_offset:
             return None
         entry = max(self._index.by_timestamp(timestamp), self._index.by_offset(from_offset))
@@ -152,9 +155,9 @@ class LogSegment:
         return None
 
     def seal(self) -> dict[str, Any]:
-        """What a later start must know of the bytes so far, to trust them without reading them.
+        """Facts about the bytes so far that let a later start trust them without reading them.
 
-        It stays true while the segment grows. The last batch's CRC ties it to these very bytes.
+        The seal stays true while the segment grows. The last batch's CRC ties it to these bytes.
         """
         last = read_header(self.storage.peek(self.last_batch, HEADER_SIZE))
         return {
@@ -169,7 +172,7 @@ class LogSegment:
         }
 
     def unseal(self, seal: Mapping[str, Any]) -> bool:
-        """Takes in a seal written earlier; False if it does not describe these bytes."""
+        """Accepts a seal written earlier; False if it does not describe these bytes."""
         if seal["size"] > self.size or seal["last_batch"] + HEADER_SIZE > seal["size"]:
             return False
         last = read_header(self.storage.peek(seal["last_batch"], HEADER_SIZE))
@@ -191,14 +194,14 @@ class LogSegment:
 
 
 def end_mark(end_offset: int) -> BatchHeader:
-    """What stands at the end of a compacted segment whose last records are gone: it says where the segment ends.
+    """The mark at the end of a compacted segment whose last records are gone: it gives the end offset.
 
-    Kafka needs none, for it reads its segments' ends from their neighbours' names; here a gap is a lost file.
+    Kafka needs none: it reads the end of a segment from the name of the next. Here a gap means a lost file.
     """
     length = HEADER_SIZE - LOG_OVERHEAD
     return BatchHeader(end_offset - 1, length, 0, MAGIC, 0, 0, 0, NO_TIMESTAMP, NO_TIMESTAMP, -1, -1, -1, 0)
 
 
 def is_end_mark(header: BatchHeader) -> bool:
-    """No records, and no producer whose last sequence number it could tell."""
+    """A batch without records, and without a producer whose last sequence number it could give."""
     return header.record_count == 0 and header.producer_id < 0

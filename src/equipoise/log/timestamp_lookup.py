@@ -1,8 +1,8 @@
-"""The first record as late as a timestamp. The loop finds batches by their headers, any thread looks into them.
+"""Finds the first record with a given timestamp or later. The loop finds batches by headers, any thread decodes them.
 
-A header is what a producer says: the records behind it may be other than it tells, or expand without end. So the work
-has a bound, and where that is reached the answer is the beginning of the batch that should hold the record: whoever
-reads from there misses nothing.
+A producer writes the header: the records may differ from it, or expand without end. The work is therefore bounded. At
+the bound the answer is the first offset of the batch that should hold the record: a reader that begins there misses
+nothing.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ _MAX_TIMESTAMP = 2**63 - 1
 
 
 class LookupBudget:
-    """Work that the look-ups of one request may cost together: some 16 million records, or a gigabyte expanded."""
+    """The work of all look-ups of one request: some 16 million records, or a gigabyte expanded."""
 
     def __init__(self) -> None:
         self.left = _BUDGET
 
 
 class TimestampLookup:
-    """Of the first record with a timestamp of at least `timestamp`; None: of the latest there is.
+    """Finds the first record with a timestamp of `timestamp` or later; None: the record with the latest timestamp.
 
-    While `advance`, on the loop's thread, says so: `search`, on any. Then `found` is (timestamp, offset), or None.
+    While `advance`, on the loop's thread, returns True, call `search` on any thread. Then `found` is (timestamp,
+    offset), or None.
     """
 
     def __init__(self, log: PartitionLog, timestamp: int | None, budget: LookupBudget | None = None) -> None:
@@ -51,7 +52,7 @@ class TimestampLookup:
         self._batch: tuple[memoryview, BatchHeader] | None = None
 
     def advance(self) -> bool:
-        """Finds the next batch to look into. The log may have changed since the last one: nothing is remembered."""
+        """Finds the next batch to search. The log may have changed since the last call: nothing is remembered."""
         if self.found is None and self._timestamp >= 0:
             self._batch = self._log.find_batch_by_timestamp(self._timestamp, self._from)
         if self.found is not None or self._batch is None:
@@ -62,7 +63,7 @@ class TimestampLookup:
         return False
 
     def search(self, pause: Callable[[], object] = lambda: None) -> None:
-        """Looks into the batch: bytes that nobody changes any more, whatever becomes of their segment."""
+        """Searches the batch. Its bytes no longer change, whatever happens to their segment."""
         assert self._batch is not None
         (view, header), self._batch = self._batch, None
         try:
@@ -88,7 +89,7 @@ class TimestampLookup:
         return header.max_timestamp, max(header.base_offset, self._from)
 
     def run(self) -> tuple[int, int] | None:
-        """All of it at once."""
+        """Does all of it at once."""
         while self.advance():
             self.search()
         return self.found

@@ -1,4 +1,4 @@
-"""The pytest plugin. It loads with every pytest run where Equipoise is installed, so it imports nothing at first."""
+"""The pytest plugin. pytest loads it in every run where Equipoise is installed, so it imports nothing at first."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-# A test's group is ready when its first member is: Kafka's wait of three seconds for more members is for production.
+# A test's group is ready with its first member. Kafka's wait of three seconds for more members is for production.
 QUICK = {"group.initial.rebalance.delay.ms": 0}
 
 
 @pytest.fixture
 def equipoise_broker() -> Iterator[Broker]:
-    """A broker in this process, in memory, on a free port of 127.0.0.1; gone when the test ends."""
+    """A broker in this process, in memory, on a free port of 127.0.0.1. It stops when the test ends."""
     from equipoise.broker import Broker
 
     with Broker(QUICK) as running:
@@ -30,13 +30,13 @@ def equipoise_broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def broker(equipoise_broker: Broker) -> Broker:
-    """The same under a shorter name. A project's own fixture of this name goes before it."""
+    """The same broker under a shorter name. A project's own fixture `broker` overrides it."""
     return equipoise_broker
 
 
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[ZooKeeperServer]:
-    """A ZooKeeper server, the same for all tests. Skipped where there is no Java or no PySpark."""
+    """A ZooKeeper server, the same for all tests. The test is skipped if there is no Java or no PySpark."""
     from equipoise.zookeeper.server import ZooKeeperServer, ZooKeeperUnavailable
 
     yield from running(ZooKeeperServer, ZooKeeperUnavailable, "ZooKeeper", pytest.skip)
@@ -44,7 +44,7 @@ def zookeeper() -> Iterator[ZooKeeperServer]:
 
 @pytest.fixture
 def zookeeper_ensemble() -> Iterator[Ensemble]:
-    """Three ZooKeeper servers, of which a test may kill one; for this test alone."""
+    """Three ZooKeeper servers for this test alone. The test may kill one."""
     from equipoise.zookeeper.server import Ensemble, ZooKeeperUnavailable
 
     yield from running(Ensemble, ZooKeeperUnavailable, "ZooKeeper", pytest.skip)
@@ -56,7 +56,7 @@ def running(
     name: str,
     give_up: Callable[[str], NoReturn],
 ) -> Iterator[T]:
-    """A server for as long as a fixture wants it; `give_up` says what is missing where it cannot be had."""
+    """Runs a server for a fixture. If the server is unavailable, `give_up` gets the reason."""
     try:
         server = make()
     except unavailable as missing:

@@ -1,4 +1,4 @@
-"""Our broker in ZooKeeper: joins the two, which do not know each other."""
+"""Registers our broker in ZooKeeper. Broker and registration do not know each other; this module joins them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _EVERYWHERE = ("0.0.0.0", "::")
 
 
 def register(server: Server, registration: BrokerRegistration) -> None:
-    """On the broker's loop, once it listens: from now on the nodes follow its topics."""
+    """Runs on the broker's loop, once it listens. From then on the nodes follow its topics."""
     topics = server.topics
     topics.on_change = lambda: registration.publish(topics.counts())
     registration.announce(Identity(server.node_id, *_address(server), server.rack), topics.counts())

@@ -1,1 +1,1 @@
-"""`equipoise demo`, which is `make run`: members of one group come and go, and every order is accounted for."""
+"""`equipoise demo` and `make run`: members of one group come and go, and every order is accounted for."""

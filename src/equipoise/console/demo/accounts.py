@@ -1,7 +1,7 @@
-"""Every order accounted for: which of them are in the outputs, how often, and whether that is as promised.
+"""Accounts for every order: which orders are in the outputs, how often, and whether that keeps the promise.
 
-The promise: none is missing, and only a query that was killed may have left orders that others have written too,
-all of them in its last batch, which it could not commit any more.
+The promise: no order is missing. Only a killed query may have written orders that others wrote too, all of them in its
+last batch, which it could not commit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlparse
 
 
 class Output(NamedTuple):
-    """Of one member. `last_batch` counts only if it was killed."""
+    """The output of one member. `last_batch` counts only if the member was killed."""
 
     name: str
     orders: list[int]
@@ -23,7 +23,7 @@ class Output(NamedTuple):
 
 
 def read_output(name: str, directory: Path, *, was_killed: bool = False) -> Output:
-    """What Spark's list of files says was written; a file of a batch that was not finished is not in it."""
+    """Reads what Spark's list of files names. A file of an unfinished batch is not in it."""
     batches = sorted((int(log.name), log) for log in (directory / "_spark_metadata").glob("[0-9]*"))
     orders = [_orders_of(log) for _, log in batches]
     last = frozenset(orders[-1]) if orders and was_killed else frozenset()

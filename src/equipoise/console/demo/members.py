@@ -1,4 +1,4 @@
-"""The members of the demo's group: pipelines on Spark, each a process of its own, and a stock consumer in a thread."""
+"""The members of the demo's group: pipelines on Spark, each in its own process, and a stock consumer in a thread."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ sql.streaming.fileSink.log.compactInterval = 100000  # so the files of each batc
 
 
 def query_command(name: str, directory: Path, bootstrap_servers: str) -> list[str]:
-    """`equipoise run`, with its output in `directory/name` and its checkpoint beside."""
+    """`equipoise run`, with its output in `directory/name` and its checkpoint beside it."""
     pipeline = directory / "orders.toml"
     pipeline.write_text(PIPELINE, encoding="utf-8")
     values = {"source.kafka.client.id": name, "sink.path": directory / name, "checkpoint": directory / f"{name}.at"}
@@ -56,18 +56,18 @@ def query_command(name: str, directory: Path, bootstrap_servers: str) -> list[st
 
 
 class Member(Protocol):
-    """Of the group."""
+    """A member of the group."""
 
     name: str
 
     def check(self) -> None:
-        """An error if it has ended by itself."""
+        """Raises an error if it has ended by itself."""
 
     def leave(self) -> None: ...
 
 
 class Query:
-    """In a session of its own, so that all of it can be killed at once."""
+    """A pipeline in its own session, so that all of it can be killed at once."""
 
     def __init__(self, name: str, directory: Path, bootstrap_servers: str) -> None:
         self.name = name
@@ -105,7 +105,7 @@ class Query:
 
 
 class PlainConsumer:
-    """confluent-kafka as everybody uses it: what it has read is committed now and then, and before it gives up."""
+    """confluent-kafka in its usual way: it commits from time to time, and before it revokes partitions."""
 
     def __init__(self, name: str, bootstrap_servers: str, commit_s: float = _COMMIT_S) -> None:
         from confluent_kafka import Consumer

@@ -1,4 +1,4 @@
-"""The orders of the demo: a steady flow of them, written by a stock client, each with its number."""
+"""The orders of the demo: a steady flow of numbered records, written by a stock client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATIENCE_S = 30.0
 
 
 class Orders:
-    """Written for as long as the `with` lasts, in a thread; at its end all are acknowledged."""
+    """Writes orders in a thread during the `with` block. At its end all are acknowledged."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         from confluent_kafka import Producer

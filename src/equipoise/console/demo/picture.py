@@ -1,4 +1,4 @@
-"""The demo's picture: who had which partition when, and what that did to the lag."""
+"""The demo's picture: the owners of partitions over time, and the lag."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Span(NamedTuple):
 
 
 def spans(looks: Sequence[Look], partitions: int) -> Iterator[Span]:
-    """Per partition, one owner after another."""
+    """The owners of each partition, one after another."""
     for partition in range(partitions):
         begin, owner = looks[0].at, looks[0].owners.get(partition, "")
         for _, look in pairwise(looks):
@@ -41,7 +41,8 @@ def draw(
     events: Sequence[tuple[float, str]],
     dead: tuple[str, float] | None = None,
 ) -> None:
-    """`dead` is who was killed, and when: what the group still thought its own from then on is drawn as nobody's."""
+    """`dead` is the killed member and the time of the kill. What the group still counts as its own is drawn without
+    an owner."""
     import matplotlib
 
     matplotlib.use("Agg")

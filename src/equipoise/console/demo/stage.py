@@ -1,4 +1,4 @@
-"""Where the demo is played: a broker, a flow of orders, and members of a group, shown on the terminal."""
+"""The stage of the demo: a broker, a flow of orders, and members of a group, shown on the terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLOURS = "bright_blue", "cyan", "green", "yellow"
 
 
 class Stage:
-    """`names` are all members that will be. `members` are those that are in the group, or about to be."""
+    """`names` are all members of the play. `members` are those in the group, or about to join."""
 
     def __init__(self, names: Sequence[str], stack: ExitStack) -> None:
         self.console = Console(highlight=False)
@@ -41,13 +41,13 @@ class Stage:
         self.console.print(line, soft_wrap=True)
 
     def enter(self, name: str, member: Member, at_the_end: Callable[[], None]) -> None:
-        """`at_the_end` happens also after an error."""
+        """`at_the_end` also runs after an error."""
         self._stack.callback(at_the_end)
         self.members[name] = member
 
     @contextmanager
     def playing(self) -> Iterator[None]:
-        """Orders flow and the group is shown."""
+        """Lets orders flow, and shows the group."""
         begun = time.monotonic()
         self.say(f"Broker on {self.broker.bootstrap_servers}; {RATE:,} orders a second into {PARTITIONS} partitions.")
         live = Live(console=self.console, get_renderable=self._picture, transient=True, refresh_per_second=5)
@@ -56,7 +56,7 @@ class Stage:
         self.say(f"All have left the group, {time.monotonic() - begun:.0f} s after the begin.")
 
     def leave(self) -> None:
-        """The orders end. All are read, then the members leave."""
+        """Ends the orders, waits until all are read, and lets the members leave."""
         self.orders.end()
         self.wait("the last orders are read", lambda: self.watch.last.lag == 0)
         with self._doing("the members leave"):
@@ -71,7 +71,7 @@ class Stage:
     # -- waiting
 
     def until_shared(self, what: str, count: int, event: str) -> None:
-        """Until each of so many members has its part."""
+        """Waits until each of so many members has partitions."""
 
         def is_shared() -> bool:
             owners = self.watch.last.owners
@@ -99,7 +99,7 @@ class Stage:
 
     @contextmanager
     def _doing(self, what: str) -> Iterator[None]:
-        """A spinner with what is going on; afterwards a line that says when it was done."""
+        """Shows a spinner with the current step; afterwards a line with its time."""
         self._spinner.update(text=Text(f"{what} ..."))
         if not self.console.is_terminal:
             self.say(f"{what} ...")

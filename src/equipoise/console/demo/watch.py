@@ -1,4 +1,4 @@
-"""What the demo's broker knows, some times a second: who has which partition, and how far the group has come."""
+"""Looks at the demo's broker several times a second: owners of partitions, and the group's progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STEP_S = 0.2
 
 
 class Look(NamedTuple):
-    """`owners`: by partition, the client id of its member."""
+    """`owners`: the client id of each partition's member."""
 
     at: float
     owners: dict[int, str]
@@ -26,7 +26,7 @@ class Look(NamedTuple):
 
 
 class Watch:
-    """Looks, in a thread, for as long as `watching` lasts. Times are seconds since its begin."""
+    """Looks in a thread while `watching` lasts. Times are seconds since its start."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -62,7 +62,7 @@ class Watch:
             self.looks.append(Look(self.now(), {number: owner for (_, number), owner in owners.items()}, lag))
 
     def rebalances(self) -> list[tuple[float, Rebalance]]:
-        """Each with its begin."""
+        """Each rebalance with its start."""
         return [(entry.started / 1000 - self._begun, entry) for entry in self._broker.groups[GROUP].rebalances]
 
 

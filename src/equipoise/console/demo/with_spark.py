@@ -1,6 +1,6 @@
 """The demo with Spark: queries and a stock consumer share one group, through a join and a kill.
 
-At the end every order is accounted for, every rebalance has its reason, and a picture shows who had what.
+At the end every order is accounted for, every rebalance has its reason, and a picture shows the owners.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NEEDED = {"confluent_kafka": "demo", "matplotlib": "plots", "pyspark": "spark",
 
 
 def run_demo(picture: Path) -> bool:
-    """Whether the accounts are right."""
+    """Returns whether the accounts are right."""
     _check_needs()
     with tempfile.TemporaryDirectory(prefix="equipoise-demo-") as directory, ExitStack() as stack:
         stage = Stage((PLAIN, *QUERIES), stack)

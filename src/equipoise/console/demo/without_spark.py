@@ -19,7 +19,7 @@ _COMMIT_S = 3.0  # seldom: a commit ends the heartbeat that the broker holds to 
 
 
 def run_small_demo() -> bool:
-    """Whether the accounts are right."""
+    """Returns whether the accounts are right."""
     if importlib.util.find_spec("confluent_kafka") is None:
         raise UsageError("the demo needs a stock client: pip install 'equipoise[demo]'")
     with ExitStack() as stack:

@@ -1,1 +1,1 @@
-"""What a start finds in a data directory: what can be trusted, what is damaged, what is missing."""
+"""Recovery of a data directory at the start: what can be trusted, what is damaged, what is missing."""

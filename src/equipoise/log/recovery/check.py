@@ -1,4 +1,4 @@
-"""What is wrong with a data directory, without a change to it; and topics.json made anew from what is there."""
+"""Finds damage in a data directory without changing it; rebuilds topics.json from the directories."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}  # until somebody sa
 
 
 def check(path: Path, tell: Callable[[str], None], *, deep: bool = False) -> int:
-    """Tells each finding; how many partitions were looked at. `deep` reads every batch, whatever seals say."""
+    """Reports each finding, and returns the number of partitions checked. `deep` reads every batch, whatever seals
+    say."""
     if not path.is_dir():
         raise UsageError(f"{path} is no directory: name the one that a broker was started with")
     try:
@@ -51,7 +52,7 @@ def _check_partition(path: Path, tell: Callable[[str], None], *, deep: bool) -> 
 
 
 def rebuild_topics(path: Path) -> list[TopicRecord]:
-    """Makes topics.json anew from the partitions' directories. Raises UsageError if it can be used as it is."""
+    """Writes a new topics.json from the partitions' directories. Raises UsageError if the old file can be used."""
     if is_locked(path):
         raise UsageError(f"{path} is in use: stop the broker first")
     try:
@@ -70,7 +71,8 @@ def rebuild_topics(path: Path) -> list[TopicRecord]:
 
 
 def _rebuilt(topic: str, names: list[str], known: RegisteredPartition | None) -> TopicRecord:
-    """As the registry knows it. Without it the id is new, and only partitions that had a record are known."""
+    """A topic from the registry. Without an entry there the id is new, and only partitions that had a record are
+    known."""
     count = 1 + max(int(name.rpartition("-")[2]) for name in names if topic_of(name) == topic)
     if known is not None:
         count = max(count, int(known.partitions))

@@ -1,4 +1,4 @@
-"""What a data directory says it holds (topics.json, the registry), beside what it does hold."""
+"""The declared contents of a data directory (topics.json, the registry), beside the actual contents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED = 10  # in one message
 
 
 class TopicRecord(NamedTuple):
-    """What is kept of a topic beside its records."""
+    """The stored facts of a topic beside its records."""
 
     name: str
     topic_id: bytes
@@ -26,7 +26,7 @@ class TopicRecord(NamedTuple):
 
 
 class Inventory:
-    """As the directory is found. Raises UsageError if topics.json cannot be used, or is missing beside records."""
+    """Reads the directory. Raises UsageError if topics.json cannot be used, or is missing beside records."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -43,19 +43,19 @@ class Inventory:
         return f"or make it anew from the directories: equipoise check --data {self.path} --rebuild-topics"
 
     def registered(self) -> Iterator[RegisteredPartition]:
-        """What the partitions of all topics are called in the registry."""
+        """The names of the partitions of all topics in the registry."""
         for topic in self.topics:
             for number in range(topic.partitions):
                 yield RegisteredPartition(topic.topic_id.hex(), f"{topic.name}-{number}", str(topic.partitions))
 
     def missing(self) -> list[Path]:
-        """Directories that hold records, or did."""
+        """Directories that hold records, or did, and are gone."""
         known = {one[:2] for one in read_registry(self.path)}
         names = [one.name for one in self.registered() if one[:2] in known] if known else []
         return [self.path / name for name in names if not (self.path / name).is_dir()]
 
     def orphans(self) -> list[Path]:
-        """Directories with records that belong to no topic. Of those being deleted nothing is said."""
+        """Directories with records that belong to no topic, except those being deleted."""
         expected = {one.name for one in self.registered()}
         names = sorted(self.directories - expected)
         return [self.path / name for name in names if topic_of(name) not in self.deleting]
@@ -66,7 +66,7 @@ def topic_of(name: str) -> str:
 
 
 def some(names: set[str] | list[str]) -> str:
-    """The first of them, in words."""
+    """The first few of them, in words."""
     rest = len(names) - _NAMED
     return ", ".join(sorted(names)[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
@@ -76,8 +76,7 @@ def _has_files(path: Path) -> bool:
 
 
 class TopicRows:
-    """topics.json as text. A row that has not changed since the last save is not made again: each change of a topic
-    saves the rows of all."""
+    """topics.json as text. Unchanged rows are not encoded again: each change of a topic saves the rows of all."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[TopicRecord, str]] = {}

@@ -1,4 +1,4 @@
-"""Segment files that bear each other's names. A segment's first batch says where it belongs."""
+"""Segment files with exchanged names. A segment's first batch says where it belongs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _UNFINISHED, _READY = "misplaced.tmp", "misplaced"
 
 
 def put_in_order(directory: Path, tell: Callable[[str], None], *, mend: bool) -> list[Path]:
-    """The segment files, each under the name of its contents. Raises UsageError where no names fit.
+    """Returns the segment files, each under the name of its contents. Raises UsageError if no names fit.
 
-    No batch lies below its segment's name. A compacted segment may begin after it, even behind the names of others that
-    were merged into it and not yet removed: so only a batch that lies too low makes us look at who else is misplaced.
+    No batch lies below its segment's name. A compacted segment may begin after its name, even after the names of
+    segments that were merged into it and not yet removed. Only a batch that lies too low therefore starts the search
+    for misplaced files.
     """
     if mend:
         _finish(directory)
@@ -45,7 +46,7 @@ def put_in_order(directory: Path, tell: Callable[[str], None], *, mend: bool) ->
 
 
 def _first_offset(path: Path) -> int | None:
-    """None if the file does not begin with a good batch: then its name is all there is to go by."""
+    """None if the file does not begin with a good batch: then only its name is known."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         head = os.pread(descriptor, HEADER_SIZE, 0)
@@ -63,9 +64,9 @@ def _first_offset(path: Path) -> int | None:
 
 
 def _rename(right: dict[Path, Path]) -> None:
-    """Links first, names later: a crash at any moment leaves each file under one name at least, see `_finish`.
+    """Links first, renames later: a crash at any moment leaves each file under at least one name, see `_finish`.
 
-    Seals were of the contents under these names, and are worth nothing now.
+    Seals described the contents under these names, and are worthless now.
     """
     directory = next(iter(right)).parent
     beside = directory / _UNFINISHED
@@ -80,7 +81,7 @@ def _rename(right: dict[Path, Path]) -> None:
 
 
 def _finish(directory: Path) -> None:
-    """Of a renaming that a crash interrupted: what is ready is put in place, what is not is as if it had not begun."""
+    """Completes a renaming that a crash interrupted: finished steps are put in place, the others are undone."""
     shutil.rmtree(directory / _UNFINISHED, ignore_errors=True)
     ready = directory / _READY
     if ready.is_dir():

@@ -1,7 +1,7 @@
-"""Which partitions have had a directory: a line for each, so that a directory that gets lost is missed.
+"""The registry of partitions that have had a directory: a line for each, so that a lost directory is noticed.
 
-A partition's directory comes with its first record. Without this list one that was removed by mistake would look like a
-partition that nobody has written to. Lines carry their own checksum; a line that a crash has torn is no line.
+A partition's directory is created with its first record. Without this list, a directory that was removed by mistake
+would look like a partition without records. Each line carries its own checksum; a torn line does not count.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PartitionRegistry:
         self._known: set[RegisteredPartition] = set()
 
     def begin(self, present: Iterable[RegisteredPartition]) -> None:
-        """Writes down who is there now, if that is news."""
+        """Writes down the current partitions, if they are new."""
         self._known = set(present)
         if self._known == read_registry(self._path.parent):
             return
@@ -49,7 +49,7 @@ class PartitionRegistry:
         sync_directory(self._path.parent)
 
     def add(self, one: RegisteredPartition) -> None:
-        """Durable when it returns; a fault is told, and tried again with the next segment of the partition."""
+        """Durable when it returns. A fault is logged, and the next segment of the partition tries again."""
         with self._lock:
             if one in self._known:
                 return
@@ -81,7 +81,7 @@ def read_registry(directory: Path) -> set[RegisteredPartition]:
 
 
 def _line(one: RegisteredPartition) -> bytes:
-    """The empty line keeps it apart from one before it that was torn."""
+    """The empty line separates it from a torn line before it."""
     return f"\n{' '.join(one)} {_checksum(one)}\n".encode()
 
 

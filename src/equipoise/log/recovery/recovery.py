@@ -1,10 +1,10 @@
-"""Opening a partition's directory: which bytes can be trusted, and what else a crash left behind.
+"""Opens a partition's directory: which bytes can be trusted, and what else a crash left behind.
 
-A sealed part of a segment is trusted, the rest is read batch by batch. At the first batch that is torn, has
-a wrong CRC or steps back in offsets the log is cut: everything after it was never acknowledged as durable.
+A sealed part of a segment is trusted; the rest is read batch by batch. The log is cut at the first batch that is torn,
+has a wrong CRC or steps back in offsets: nothing after it was acknowledged as durable.
 
-A crash leaves nothing but a torn tail and half-made files. Whatever else is found is damage: it is told, and what is in
-the way is put aside under another name, never deleted. `mend=False` only looks.
+A crash leaves only a torn tail and half-made files. Everything else is damage. It is logged; a file in the way is
+renamed, never deleted. `mend=False` only looks.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def _say(finding: str) -> None:
 
 
 def recover(files: PartitionFiles, config: LogConfig) -> LoadedLog:
-    """What a partition's directory holds, mended."""
+    """Returns the contents of a partition's directory, mended."""
     return Recovery(files, config).run()
 
 
 class Recovery:
-    """`mend`: whether files are changed. `deep`: whether seals are not believed and every batch is read."""
+    """`mend`: whether files are changed. `deep`: whether every batch is read, in spite of seals."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Recovery:
     # Segments
 
     def _take(self, path: Path, later: list[Path]) -> bool:
-        """Adds a segment. False if the log ends with it, whatever files come after it."""
+        """Adds a segment. False if the log ends with it, whatever files follow."""
         segment = _open(path, self._files, self._config)
         if self._segments and segment.base_offset < self._segments[-1].end_offset:
             self._drop_merged(segment)
@@ -103,7 +103,7 @@ class Recovery:
         return False
 
     def _drop_merged(self, segment: LogSegment) -> None:
-        """Compaction merges segments into the one before, and a crash may leave them. Others are not ours to delete."""
+        """Deletes segments that compaction merged into the previous segment before a crash. Others are not deleted."""
         path = _path_of(segment)
         self._check(segment, seals=False)
         if segment.end_offset <= self._segments[-1].end_offset:
@@ -112,7 +112,7 @@ class Recovery:
             self._put_aside(path, "the segment before it holds some of its offsets too")
 
     def _check(self, segment: LogSegment, *, seals: bool = True) -> int:
-        """Reads what no seal vouches for. How many bytes at the end are no good batch."""
+        """Reads what no seal covers. Returns the number of bytes at the end that are no good batch."""
         storage = segment.storage
         assert isinstance(storage, FileStorage)
         seal = None if self._deep else read_note(seal_path(storage.path), as_it_is)
@@ -143,7 +143,7 @@ class Recovery:
         storage.close()
 
     def _cut(self, segment: LogSegment, bad: int, why: str) -> None:
-        """Bytes that only a crash in the middle of a write leaves are gone; of others a copy stays."""
+        """Deletes bytes that only an interrupted write leaves; keeps a copy of others."""
         if not bad:
             return
         storage = segment.storage
@@ -177,7 +177,7 @@ class Recovery:
                 )
 
     def _without_the_deleted(self, log_start_offset: int) -> list[LogSegment]:
-        """Finishes a deletion that was under way. The last segment stays if the log ends where it starts."""
+        """Finishes an interrupted deletion. The last segment stays if the log ends where it starts."""
         kept = []
         for segment in self._segments:
             is_last = segment is self._segments[-1]
@@ -201,7 +201,7 @@ class Recovery:
     # What lies beside them
 
     def _look_at_leftovers(self, segments: list[LogSegment], end_offset: int) -> None:
-        """Half-made files, and seals without a segment: left by a deletion, or by a file that has got lost."""
+        """Half-made files, and seals without a segment: left by a deletion, or by a lost file."""
         start = segments[0].base_offset if segments else end_offset
         for file in self._path.iterdir():
             if file.suffix == ".seal" and not file.with_suffix(".log").exists():
@@ -225,8 +225,8 @@ class Recovery:
     def _producers(self, segments: list[LogSegment], end_offset: int) -> ProducerStateManager:
         """The last snapshot, and the batches written after it.
 
-        Of no use is a snapshot from beyond the log's end, or one after which batches were deleted: it would have
-        a producer repeat what nobody remembers. One that is not known at all may go on as it likes.
+        A snapshot from beyond the log's end is useless, and so is one after which batches were deleted: a producer
+        would have to repeat what no log has. An unknown producer may continue with any sequence.
         """
         snapshot = read_note(self._path / PRODUCERS, _snapshot) or (0, ProducerStateManager())
         oldest = segments[0].base_offset if segments else end_offset
@@ -278,7 +278,7 @@ def _path_of(segment: LogSegment) -> Path:
 
 
 def _unseal(segment: LogSegment, seal: dict[str, Any]) -> bool:
-    """A seal that is not what it should be is worth nothing: the segment is read instead."""
+    """A seal that does not fit is worthless: the segment is read instead."""
     try:
         return segment.unseal(seal)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -296,7 +296,7 @@ def _good_batches(segment: LogSegment) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def _is_torn(storage: FileStorage, position: int) -> bool:
-    """Whether these are the bytes of a write that a crash interrupted: half a batch, or zeros for what never came."""
+    """Whether these bytes are from an interrupted write: half a batch, or zeros in place of missing bytes."""
     left = storage.size - position
     if left < HEADER_SIZE or not any(storage.peek(position, min(left, _LOOK))):
         return True

@@ -1,1 +1,1 @@
-"""Where a log lies: files or memory, their descriptors, durability, and what the system refuses."""
+"""The media of a log: files or memory, their descriptors, durability, and refusals of the system."""

@@ -1,4 +1,4 @@
-"""The broker's data directory: who owns it, which topics there are, and a sub-directory per partition."""
+"""The broker's data directory: its lock, its topics, and a sub-directory per partition."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def parse_meta(content: dict[str, Any]) -> tuple[int, int, str]:
 
 
 class DataDirectory:
-    """A directory on disk, owned by one process at a time. Everything it is told is durable when it returns."""
+    """A directory on disk, owned by one process at a time. Every change is durable when the call returns."""
 
     volatile = False
 
@@ -79,7 +79,7 @@ class DataDirectory:
             raise _unusable(path, error) from error
 
     def _read_meta(self, node_id: int, *, is_new: bool) -> str:
-        """The cluster's id. Refuses the directory of another node or of another format."""
+        """Returns the cluster's id. Refuses the directory of another node or of another format."""
         found = read_json(self.path / META, parse_meta, "or remove it: the cluster then has a new id")
         if found is None:
             found = _FORMAT, node_id, _new_cluster_id()
@@ -101,7 +101,7 @@ class DataDirectory:
         return cluster_id
 
     def _look_round(self, found: Inventory) -> set[str]:
-        """Refuses to start without records that were there. The names of directories that belong to no topic."""
+        """Refuses to start if records are missing. Returns the names of directories that belong to no topic."""
         missing = [path.name for path in found.missing()]
         if missing:
             raise UsageError(
@@ -126,7 +126,7 @@ class DataDirectory:
         return list(self._by_name.values())
 
     def save_topics(self, topics: Sequence[TopicRecord]) -> None:
-        """Of a topic that is left out no record may come back, even if a crash forestalls `delete_topics`."""
+        """No record of a topic that is left out may come back, even if a crash prevents `delete_topics`."""
         by_name = {topic.name: topic for topic in topics}
         deleting = (self._deleting | self._by_name.keys()) - by_name.keys()
         self._write(TOPICS, self._rows.dump(by_name, deleting))
@@ -140,7 +140,8 @@ class DataDirectory:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} not written: {error}; {remedy(error)}") from error
 
     def open_log(self, topic: str, partition: int, config: LogConfig) -> PartitionLog:
-        """The partition's log, recovered if need be. A new one takes no room on disk before its first record."""
+        """Opens the partition's log, and recovers it if needed. A new log takes no room on disk before its first
+        record."""
         name = f"{topic}-{partition}"
         if not PARTITION.fullmatch(name):
             raise UsageError(f"{topic!r} is no topic name: 1 to 249 of letters, digits, '.', '_' and '-'")
@@ -156,13 +157,13 @@ class DataDirectory:
         return log
 
     def _register(self, topic: TopicRecord | None, name: str) -> None:
-        """On any thread, when the partition's directory is durable. By then another topic may have the name."""
+        """Called on any thread, when the partition's directory is durable. By then another topic may have the name."""
         now = self._by_name.get(topic.name) if topic is not None else None
         if topic is not None and now is not None and now.topic_id == topic.topic_id:
             self._registry.add(RegisteredPartition(now.topic_id.hex(), name, str(now.partitions)))
 
     def delete_topics(self, topics: Collection[str]) -> None:
-        """Takes the partitions out of sight at once; a thread then removes them, however big they are."""
+        """Hides the partitions at once; a thread then removes their files, however large."""
         for key in [key for key in self._logs if key[0] in topics]:
             self._logs.pop(key).delete()
         self._hide(topics)
@@ -186,7 +187,7 @@ class DataDirectory:
                 _log.warning("%s: deleted topics keep their room until the next start: %s", self.path, error)
 
     def next_producer_id(self) -> int:
-        """An id never given before, not even by a process that crashed."""
+        """An id that was never given out before, not even by a process that crashed."""
         if self._next_id is None:
             self._next_id = self._ids_end = self._unused_producer_id()
         if self._next_id == self._ids_end:
@@ -197,12 +198,12 @@ class DataDirectory:
         return self._next_id - 1
 
     def _unused_producer_id(self) -> int:
-        """Where no file says which is next: above all that the logs know, or two producers would pass for one."""
+        """Without the file, the next id is above all ids in the logs: otherwise two producers would look like one."""
         highest = max((log.producers.highest_id() for log in self._logs.values()), default=-1)
         return (highest // _PRODUCER_IDS_A_BLOCK + 1) * _PRODUCER_IDS_A_BLOCK
 
     def close(self) -> None:
-        """Closes all logs and gives the directory free."""
+        """Closes all logs and releases the directory."""
         try:
             for log in self._logs.values():
                 log.close()
@@ -261,7 +262,7 @@ def is_locked(path: Path) -> bool:
 
 
 def _lock(path: Path) -> int:
-    """A descriptor that keeps other processes out until it is closed, or until this process ends."""
+    """Returns a descriptor that keeps other processes out until it is closed, or until this process ends."""
     try:
         import fcntl
     except ImportError:

@@ -48,7 +48,7 @@ def as_it_is(content: dict[str, Any]) -> dict[str, Any]:
 
 
 class Disk:
-    """What all partitions of a data directory share. `durable`: appends are synced before anybody is told of them."""
+    """Shared by all partitions of a data directory. `durable`: appends are synced before they are acknowledged."""
 
     def __init__(self, open_files: int = 1 << 20, *, durable: bool = True) -> None:
         self.open_files = OpenFiles(open_files)
@@ -78,7 +78,7 @@ def open_file(path: Path, flags: int) -> int:
 class FileStorage:
     """One file, opened at first use and created by the first append.
 
-    With a `disk` it may be closed at any time between two uses, in favour of another.
+    With a `disk` it may be closed between any two uses, in favour of another file.
     """
 
     def __init__(self, path: Path, size: int = 0, disk: Disk | None = None) -> None:
@@ -177,7 +177,7 @@ class FileStorage:
         return [memoryview(found)[start:end]]
 
     def _mapped(self, end: int) -> mmap.mmap:
-        """The file's map, renewed when the file has outgrown it. A map lives on while a view of it does."""
+        """The file's map, renewed when the file has outgrown it. A map lives as long as a view of it."""
         if self._map is None or len(self._map) < end:
             try:
                 self._map = mmap.mmap(self.fileno(), self.size, prot=mmap.PROT_READ, **_UNTRACKED)
@@ -214,7 +214,7 @@ class FileStorage:
 
 
 def _write_at(fd: int, position: int, parts: Sequence[Buffer]) -> int:
-    """Writes all the parts, and returns where they end. The system may take less than it is given."""
+    """Writes all parts, and returns where they end. The system may take less than it is given."""
     for first in range(0, len(parts), _PARTS_A_CALL):
         some = parts[first : first + _PARTS_A_CALL]
         end = position + sum(map(len, some))
@@ -239,7 +239,7 @@ def sync_directory(path: Path) -> None:
 
 
 def _sync_closed_file(path: Path) -> None:
-    """Of a file that is gone nothing is to be synced."""
+    """A file that is gone needs no sync."""
     try:
         fd = open_file(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -251,7 +251,7 @@ def _sync_closed_file(path: Path) -> None:
 
 
 def put_aside(path: Path) -> Path:
-    """Gives a file or directory that is in the way a name under which nothing of ours is looked for."""
+    """Renames a file or directory that is in the way, to a name that the broker does not read."""
     target = path.with_name(path.name + ASIDE)
     number = 1
     while target.exists():
@@ -263,12 +263,12 @@ def put_aside(path: Path) -> Path:
 
 
 def write_json(path: Path, content: Mapping[str, object], *, durable: bool) -> None:
-    """Replaces a file as a whole. What can be rebuilt need not be durable: what is torn is noticed."""
+    """Replaces a file as a whole. A file that can be rebuilt need not be durable: a torn file is noticed."""
     write_dumped(path, dump_json(content), durable=durable)
 
 
 def write_dumped(path: Path, dumped: str, *, durable: bool) -> None:
-    """`write_json` of an object that the caller has dumped. The checksum becomes its last member."""
+    """`write_json` of an object that is already dumped. The checksum becomes its last member."""
     temporary = path.with_name(path.name + ".tmp")
     stated = dump_json({_CHECKSUM: crc32c(dumped.encode())})
     with open(temporary, "w", encoding="utf-8") as file:
@@ -282,7 +282,7 @@ def write_dumped(path: Path, dumped: str, *, durable: bool) -> None:
 
 
 def write_note(path: Path, content: Mapping[str, object], faults: Faults) -> None:
-    """Writes what only saves time at the next start."""
+    """Writes a file that only saves time at the next start."""
     try:
         write_json(path, content, durable=False)
     except OSError as error:
@@ -290,7 +290,7 @@ def write_note(path: Path, content: Mapping[str, object], faults: Faults) -> Non
 
 
 def read_json(path: Path, parse: Callable[[dict[str, Any]], Content], remedy: str = "") -> Content | None:
-    """What `parse` makes of a file's content, None if there is no file. Raises UsageError if it is damaged."""
+    """Returns `parse` of a file's content, None if there is no file. Raises UsageError if it is damaged."""
     try:
         content = json.loads(path.read_bytes())
         stated = content.pop(_CHECKSUM, None)  # None: written before there were checksums, or by hand
@@ -306,7 +306,7 @@ def read_json(path: Path, parse: Callable[[dict[str, Any]], Content], remedy: st
 
 
 def read_note(path: Path, parse: Callable[[dict[str, Any]], Content]) -> Content | None:
-    """The content of a file that `write_note` wrote, None if it cannot be had."""
+    """Returns the content of a file that `write_note` wrote, None if it is missing or damaged."""
     try:
         return read_json(path, parse)
     except UsageError as error:
@@ -315,10 +315,10 @@ def read_note(path: Path, parse: Callable[[dict[str, Any]], Content]) -> Content
 
 
 class DiskSyncTask:
-    """Syncs files, and the directories of new ones; then writes the notes that make the next start quick.
+    """Syncs files, and the directories of new files; then writes the notes that make the next start quick.
 
-    After a ShortageError `run` goes on where it was. A failed fdatasync is never repeated: the second one may say that
-    all is well, though the system has given up the bytes.
+    After a ShortageError `run` continues where it was. A failed fdatasync is never repeated: the second call may report
+    success, though the system has dropped the bytes.
     """
 
     def __init__(
@@ -366,7 +366,7 @@ def _file_of(storage: Storage) -> FileStorage:
 
 
 class PartitionFiles:
-    """The directory of one partition. It comes to be with the first append."""
+    """The directory of one partition. The first append creates it."""
 
     volatile = False
 
@@ -408,7 +408,8 @@ class PartitionFiles:
         source.disk = self.disk
 
     def _forget(self, merged: Sequence[LogSegment]) -> None:
-        """Removes what a renamed segment now holds. Not before the rename is durable; recovery sees the overlap."""
+        """Removes segments that a renamed segment now contains. It waits until the rename is durable; recovery sees
+        the overlap."""
         try:
             sync_directory(self.path)
             for segment in merged:

@@ -1,6 +1,6 @@
-"""What the system refuses at the moment: said once when it begins, with the remedy, and once when it is over.
+"""Refusals of the system: logged once when they begin, with the remedy, and once when they are over.
 
-A full disk refuses every write of every client. A line for each would hide the one that matters.
+A full disk refuses every write of every client. A line for each would hide the important line.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 
 
 class ShortageError(OSError):
-    """The system has no descriptor or memory to lend just now. Nothing has changed; a later attempt may succeed."""
+    """The system has no descriptor or memory at the moment. Nothing has changed; a later attempt may succeed."""
 
 
 def shortage(error: OSError) -> OSError:
-    """The error, told apart from those that say something of the disk."""
+    """Distinguishes a shortage from errors of the disk."""
     if error.errno not in _SHORTAGES or isinstance(error, ShortageError):
         return error
     return ShortageError(error.errno, error.strerror, error.filename)
 
 
 class FaultKind(Enum):
-    """What is refused, and what to do about it."""
+    """What the system refuses, and the remedy."""
 
     DISK_FULL = "disk full", "free space on the disk, delete topics, or lower retention.bytes"
     READ_ONLY = "file system read-only", "look for its cause in the system's log, mend it and mount it writable"
@@ -58,7 +58,7 @@ _KINDS = {
 
 
 def is_refusal(error: OSError) -> bool:
-    """Whether the system has refused something for the moment; otherwise the error tells of what was asked for."""
+    """Whether the system has refused something for the moment. Otherwise the error concerns the call itself."""
     return error.errno in _KINDS
 
 
@@ -74,7 +74,7 @@ class _Fault:
 
 
 class Faults:
-    """The faults under way. Any thread may report one."""
+    """The current faults. Any thread may report a fault."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.any = False  # read before each write: most of the time that is all
@@ -83,7 +83,7 @@ class Faults:
         self._under_way: dict[FaultKind, _Fault] = {}
 
     def report(self, error: OSError, what: str | Path, size: int = 0) -> None:
-        """`what` has failed, a file or what was to be done with it; `size` bytes were to be written."""
+        """`what` has failed: a file, or the work on it. `size` bytes were to be written."""
         kind = _KINDS.get(error.errno or 0, FaultKind.DISK)
         with self._lock:
             now = self._clock()
@@ -102,7 +102,7 @@ class Faults:
             )
 
     def wrote(self, path: str | Path, size: int) -> None:
-        """A write has succeeded: any fault of the disk is over, if the write is as large as those refused."""
+        """A write has succeeded. This ends a fault of the disk, if the write is as large as those refused."""
         for kind in (FaultKind.DISK_FULL, FaultKind.READ_ONLY, FaultKind.DISK):
             self._succeeded(kind, path, size)
         self.opened(path)

@@ -1,10 +1,10 @@
-"""Group commit: a few threads make durable, in rounds, whatever was appended since the round before.
+"""Group commit: a few threads make durable, in rounds, everything appended since the previous round.
 
-All decisions are made on the event loop's thread. The others take a task, sync, and say that it is done; the two
-queues between them are all that is shared. They are several because fdatasync of many small files takes less time side
-by side, and because a slow file then holds up no other of its round.
+All decisions are made on the event loop's thread. The other threads take a task, sync, and report that it is done. They
+share only the two queues. There are several threads because fdatasync of many small files takes less time side by side,
+and because a slow file then does not delay the others of its round.
 
-Whatever goes wrong on a thread comes back as the failure of its task, so that nobody waits for ever for an answer.
+Any error on a thread comes back as the failure of its task, so that every waiting request gets an answer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Flusher:
             raise UsageError("no thread can be started: raise the limit of processes (ulimit -u), or free memory")
 
     def _start_threads(self, wanted: int) -> None:
-        """Fewer than wanted do, more slowly; once it has failed nothing is tried again while there is one."""
+        """Fewer threads than wanted will do, more slowly. After a failure nothing is tried again while a thread
+        runs."""
         if len(self._threads) >= wanted or (self._is_short and self._threads):
             return
         try:
@@ -63,15 +64,15 @@ class Flusher:
             self._is_short = True
 
     def dirty(self, log: PartitionLog) -> None:
-        """To be called after an append, where `log.unsynced`. The log tells its listeners what comes of it."""
+        """Call this after an append, if `log.unsynced`. The log tells its listeners the result."""
         self._dirty[log] = None
         if not self._running:
             self._begin_round()
 
     def after_round(self, callback: Callable[[], None]) -> bool:
-        """Calls back when the round under way has ended and the next has not begun; False if none is under way.
+        """Calls back between the end of the current round and the beginning of the next; False if there is no round.
 
-        An append that waits for this moment is durable no later than one made at once, and can hold more.
+        An append that waits for this moment is durable no later than an immediate append, and can hold more.
         """
         if self._running:
             self._after_round.append(callback)
@@ -117,7 +118,7 @@ class Flusher:
                 return None
 
     def _collect(self) -> None:
-        """Also called by `close`; then the threads' own call finds nothing left."""
+        """`close` calls this too; the threads' own call then finds nothing left."""
         self._is_called = False
         while True:
             try:
@@ -141,7 +142,7 @@ class Flusher:
             self._begin_round()
 
     def close(self) -> None:
-        """Waits for the round under way, on the loop's thread. What is dirty after it, `PartitionLog.close` syncs."""
+        """Waits for the current round, on the loop's thread. `PartitionLog.close` syncs what is dirty after it."""
         self._closed = True
         self._closing.set()
         for _ in self._threads:

@@ -1,4 +1,4 @@
-"""What a log needs of the medium it lies on. `disk` and `memory` provide it."""
+"""The interface between a log and its medium. `disk` and `memory` implement it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Checkpoint(NamedTuple):
-    """What a partition must remember that its batches do not say."""
+    """Facts about a partition that its batches do not contain."""
 
     log_start_offset: int = 0
     cleaned: tuple[tuple[int, int], ...] = ()
@@ -23,16 +23,16 @@ class Checkpoint(NamedTuple):
 
 
 class TailNotCutError(OSError):
-    """A write failed half-way and its tail could not be cut off again: the storage must not be written to."""
+    """A write failed half-way and its tail could not be cut off: the storage must not be written to."""
 
 
 class Storage(Protocol):
-    """The bytes of a segment. No batch is ever split between two views."""
+    """The bytes of a segment. No batch is split between two views."""
 
     size: int
 
     def append(self, parts: Sequence[Buffer]) -> None:
-        """Adds whole batches. On OSError nothing has changed, except after `TailNotCutError`."""
+        """Adds whole batches. After OSError nothing has changed, except with `TailNotCutError`."""
 
     def peek(self, position: int, length: int) -> Buffer:
         """Up to `length` bytes from `position`: a whole header at least, if a batch begins there."""
@@ -44,31 +44,31 @@ class Storage(Protocol):
         """Makes the bytes durable."""
 
     def close(self) -> None:
-        """Lets go of what the system lends. A later use takes it again."""
+        """Returns resources to the system. A later use takes them again."""
 
     def delete(self) -> None: ...
 
 
 class Replacement(NamedTuple):
-    """Neighbouring segments, and the one compacted segment that takes their place."""
+    """Neighbouring segments, and the compacted segment that replaces them."""
 
     old: Sequence[LogSegment]
     new: LogSegment
 
 
 class SyncTask(Protocol):
-    """Work for the flusher's thread: makes durable what was written when it was made."""
+    """Work for the flusher's thread: makes everything durable that was written before the task was made."""
 
     end_offset: int
 
     @property
     def sealed(self) -> Sequence[tuple[LogSegment, int]]:
-        """Segments, and up to which size they are sealed when this is done."""
+        """Segments, and the size up to which they are sealed when this is done."""
 
     def run(self) -> None:
-        """Raises ShortageError if it has to be called again.
+        """Raises ShortageError if it must be called again.
 
-        Raises any other OSError if the medium did not take the data: then nothing is known of it.
+        Raises any other OSError if the medium refused the data: its contents are then unknown.
         """
 
 
@@ -87,13 +87,13 @@ class Files(Protocol):
     def storage(self, base_offset: int) -> Storage: ...
 
     def cleaned_storage(self, base_offset: int) -> Storage:
-        """Where compaction writes, until `replace` puts it in place."""
+        """The storage that compaction writes to, until `replace` puts it in place."""
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Durable when it returns."""
 
     def replace(self, replacement: Replacement) -> None:
-        """A crash on the way leaves either the old segments or the new one. On OSError nothing has changed."""
+        """A crash leaves either the old segments or the new segment. After OSError nothing has changed."""
 
     def sync_task(
         self,
@@ -102,9 +102,9 @@ class Files(Protocol):
         finished: Sequence[LogSegment],
         producers: ProducerStateManager,
     ) -> SyncTask | None:
-        """Syncs `written`, then seals `finished` and notes the state of the producers."""
+        """Syncs `written`, then seals `finished` and saves the state of the producers."""
 
     def make_room(self) -> None:
-        """The system has refused a descriptor: gives back those that are not in use."""
+        """The system has refused a descriptor: returns those that are not in use."""
 
     def delete(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The log's media without a disk: the bytes of a segment in memory, and a partition that leaves no files."""
+"""A log without a disk: the bytes of a segment in memory, and a partition without files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LARGEST_BLOCK = 1 << 20
 
 
 class MemoryStorage:
-    """Blocks of fixed size, so that views handed out never stand in the way of growth."""
+    """Blocks of fixed size: a view never prevents growth."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -69,7 +69,7 @@ class MemoryStorage:
 
 
 class MemoryFiles:
-    """Where a partition in memory keeps its files: nowhere."""
+    """The files of a partition in memory: none."""
 
     volatile = True
     path = Path("memory")

@@ -1,8 +1,8 @@
-"""Segment files that are open, of all partitions together: no more than a limit, so that descriptors are left over.
+"""The open segment files of all partitions together. Their number has a limit, so that descriptors are left over.
 
-Who was not used since the last look goes first ("second chance"): a use costs one flag, not a move in a list. A file
-with bytes that no fdatasync has confirmed stays open as long as any other can be closed: the system tells of a failed
-write-back those who had the file open by then.
+A file that was not used since the last look is closed first ("second chance"): a use costs one flag, not a move in a
+list. A file with bytes that no fdatasync has confirmed stays open as long as another can be closed: the system reports
+a failed write-back only to processes that have the file open.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Closable(Protocol):
     unsynced: bool
 
     def settle(self) -> bool:
-        """Makes its bytes durable. False if that failed: it then stays open, and its log will hear of it."""
+        """Makes its bytes durable. False if that failed: the file then stays open, and its log learns of it."""
 
     def close(self) -> None:
         """Also calls `OpenFiles.closed`."""
@@ -41,13 +41,13 @@ class OpenFiles:
         self._files.pop(file, None)
 
     def make_room(self) -> bool:
-        """When the system has refused a descriptor: closes some. False if there is nothing to close."""
+        """Closes some files after the system has refused a descriptor. False if there is nothing to close."""
         before = len(self._files)
         self._close(before // 8 + 1, None)
         return len(self._files) < before
 
     def _close(self, count: int, keep: Closable | None) -> None:
-        """In the first round the used are spared, in the second the unsynced, in the third none."""
+        """The first round spares used files, the second unsynced files, the third none."""
         for spares in (_was_used, _is_unsynced, _none):
             for _ in range(len(self._files)):
                 if count <= 0:
