@@ -16,14 +16,18 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from equipoise.coordinator.shard import Shard, Status
 from equipoise.coordinator.step import Caller, Write
 from equipoise.wire.errors import ErrorCode
+from tests.member.commands import COMMANDS
+from tests.member.test_town_stateful import TownMachine
+from tests.member.test_transcripts import SCRIPTS as BOTH_SIDES
+from tests.member.town import Stage
 from tests.property.test_group_stateful import GroupMachine
 from tests.spec.context import Context, assignment
-from tests.transcripts.runner import SCRIPTS, run
+from tests.transcripts.runner import SCRIPTS, run, run_on
 
 INPUTS = [
     "activate",
@@ -104,18 +108,28 @@ def test_a_transcript_is_the_same_when_the_state_is_saved_at_every_step(
     assert saved_at_every_step
 
 
-def test_a_hunt_finds_nothing_when_the_state_is_saved_at_every_step(saved_at_every_step: list[str]) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        GroupMachine,
-        settings=settings(
-            max_examples=25,
-            stateful_step_count=30,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        ),
+@pytest.mark.parametrize("path", BOTH_SIDES, ids=lambda path: path.stem)
+def test_a_transcript_of_both_sides_is_the_same_when_the_state_is_saved_at_every_step(
+    path: Path, saved_at_every_step: list[str]
+) -> None:
+    expected = path.read_text(encoding="utf-8")
+    assert run_on(Stage(), COMMANDS, expected, path.name) == expected
+    assert saved_at_every_step
+
+
+@pytest.mark.parametrize("machine", [GroupMachine, TownMachine])
+def test_a_hunt_finds_nothing_when_the_state_is_saved_at_every_step(
+    machine: type[RuleBasedStateMachine], saved_at_every_step: list[str]
+) -> None:
+    chosen = settings(
+        max_examples=10,
+        stateful_step_count=30,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
     )
+    run_state_machine_as_test(machine, settings=chosen)
     assert {"join_group", "sync_group", "written", "commit_offsets", "tick"} <= set(saved_at_every_step)
 
 
