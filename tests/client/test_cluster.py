@@ -12,8 +12,10 @@ import pytest
 from equipoise.broker import Broker
 from equipoise.client import Admin, KafkaConnectionError
 from equipoise.client.consumer.config import ConsumerConfig
-from equipoise.client.metadata.cluster import Cluster, Leader, Snapshot
-from equipoise.client.net.pool import Backoff, Purpose
+from equipoise.client.metadata.cluster import Cluster, Snapshot
+from equipoise.client.metadata.metadata import Leader
+from equipoise.client.net.backoff import Backoff
+from equipoise.client.net.pool import Purpose
 from equipoise.member.partitions import TopicPartition
 from equipoise.member.subscription import TopicsOfInterest
 from equipoise.wire.apis.k03_metadata import (
@@ -279,8 +281,8 @@ class Told(Cluster):
     """Metadata without brokers."""
 
     def hear(self, told: MetadataResponse) -> bool:
-        self._learn_nodes(told)
-        return self._learn_topics(told.topics)
+        self.metadata.update(told)
+        return self.metadata.is_settled
 
 
 def told() -> Told:

@@ -15,7 +15,7 @@ from equipoise.client.net.api_versions import KafkaConnectionError
 from equipoise.client.net.blocking import InFlightRequest
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.executor import reading
-from equipoise.spark.executor.leaders import Leader
+from equipoise.spark.executor.leaders import LeaderEndpoint
 from equipoise.spark.executor.reading import read
 from equipoise.spark.source.offset_ranges import OffsetRange
 from equipoise.wire.apis.k01_fetch import (
@@ -69,8 +69,8 @@ class FakeLeaders:
         self.refreshed = 0
         self.held = (0, END)
 
-    def leader(self, partition: TopicPartition) -> Leader:
-        return Leader(("node", self.leaders[partition]), 0, self.topic_id)
+    def leader(self, partition: TopicPartition) -> LeaderEndpoint:
+        return LeaderEndpoint(("node", self.leaders[partition]), 0, self.topic_id)
 
     known = leader
 

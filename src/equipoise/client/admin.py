@@ -10,22 +10,15 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import NamedTuple, Self
 
-from equipoise.client.consumer.config import rows
+from equipoise.client.consumer.config import EARLIEST, LATEST, rows
+from equipoise.client.metadata.list_offsets import list_offsets_request, listed_offsets
+from equipoise.client.metadata.metadata import Address, Metadata, metadata_request, patience_rounds
 from equipoise.client.net.api_versions import KafkaConnectionError, error_from, parse_bootstrap_servers
 from equipoise.client.net.blocking import Connection
+from equipoise.member.partitions import TopicPartition, listed
 from equipoise.settings import parse_value
-from equipoise.wire.apis.k02_list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from equipoise.wire.apis.k03_metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponseTopic,
-)
+from equipoise.wire.apis.k02_list_offsets import ListOffsetsResponse
+from equipoise.wire.apis.k03_metadata import MetadataResponse, MetadataResponseTopic
 from equipoise.wire.apis.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -45,13 +38,11 @@ from equipoise.wire.apis.k37_create_partitions import (
 )
 from equipoise.wire.errors import ErrorCode
 
-LATEST, EARLIEST = -1, -2
 BROKER_DEFAULT = -1
 _TOPIC_RESOURCE = 2
 _SET_ON_TOPIC = 1
 _FIRST_DELETE_WITH_IDS = 6
 _LOOK_AGAIN_S = 0.02
-_SHORT_S = 2.0  # with a server that does not answer, while there are others
 
 
 class BrokerDescription(NamedTuple):
@@ -107,7 +98,7 @@ class Admin:
         self._client_id = client_id
         self._timeout = timeout
         self._open = ExitStack()
-        self._by_address: dict[tuple[str, int], Connection] = {}
+        self._by_address: dict[Address, Connection] = {}
         self._bootstrap = self._reach(parse_bootstrap_servers(bootstrap_servers))
 
     def close(self) -> None:
@@ -187,17 +178,21 @@ class Admin:
 
     def offsets(self, name: str) -> dict[int, PartitionOffsets]:
         """Earliest and latest offset of each partition, each asked of the partition's leader."""
-        metadata, topic = self._find(name)
-        led: dict[int, list[int]] = {}
-        for partition in topic.partitions:
-            _check(partition.error_code, None, f"partition {partition.partition_index} of {name!r} has no leader")
-            led.setdefault(partition.leader_id, []).append(partition.partition_index)
+        response, topic = self._find(name)
+        for one in topic.partitions:
+            _check(one.error_code, None, f"partition {one.partition_index} of {name!r} has no leader")
+        metadata = _metadata_of(response)
         found: dict[int, PartitionOffsets] = {}
-        for node_id, indexes in led.items():
-            leader = self._node(metadata, node_id)
-            earliest = _list_offsets(leader, name, indexes, EARLIEST)
-            latest = _list_offsets(leader, name, indexes, LATEST)
-            found |= {index: PartitionOffsets(earliest[index], latest[index]) for index in indexes}
+        partitions = [TopicPartition(name, one.partition_index) for one in topic.partitions]
+        for node_id, mine in metadata.by_leader(partitions).items():
+            if node_id is None:
+                raise KafkaConnectionError(
+                    f"{self._bootstrap.address} does not know the broker that leads {listed(mine)}; it may be down: "
+                    "try again when it is back"
+                )
+            leader = self._connection(metadata.nodes[node_id].address)
+            earliest, latest = (_list_offsets(leader, mine, which) for which in (EARLIEST, LATEST))
+            found |= {one.partition: PartitionOffsets(earliest[one], latest[one]) for one in mine}
         return dict(sorted(found.items()))
 
     @property
@@ -205,8 +200,7 @@ class Admin:
         return int(self._timeout * 1000)
 
     def _metadata(self, names: list[str] | None) -> MetadataResponse:
-        topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-        return self._bootstrap.send(MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse)
+        return self._bootstrap.send(metadata_request(names), MetadataResponse)
 
     def _find(self, name: str) -> tuple[MetadataResponse, MetadataResponseTopic]:
         metadata = self._metadata([name])
@@ -219,37 +213,27 @@ class Admin:
 
     def _controller(self) -> Connection:
         """A cluster that names no controller hands such requests on by itself, or answers NOT_CONTROLLER."""
-        metadata = self._metadata([])
-        is_known = any(broker.node_id == metadata.controller_id for broker in metadata.brokers)
-        return self._node(metadata, metadata.controller_id) if is_known else self._bootstrap
+        controller = _metadata_of(self._metadata([])).controller
+        return self._bootstrap if controller is None else self._connection(controller.address)
 
-    def _node(self, metadata: MetadataResponse, node_id: int) -> Connection:
-        for broker in metadata.brokers:
-            if broker.node_id == node_id:
-                return self._connection(broker.host, broker.port)
-        raise KafkaConnectionError(
-            f"{self._bootstrap.address} knows no broker {node_id}; it may be down: try again when it is back"
-        )
-
-    def _reach(self, addresses: list[tuple[str, int]]) -> Connection:
+    def _reach(self, addresses: list[Address]) -> Connection:
         """The first of the servers that answers. One that hangs may not be the only one: all are tried for a short
         while before any is waited for."""
-        limits = [min(_SHORT_S, self._timeout), self._timeout] if len(addresses) > 1 else [self._timeout]
-        for limit in limits:
+        for patience in patience_rounds(self._timeout) if len(addresses) > 1 else [self._timeout]:
             failures = []
-            for host, port in addresses:
+            for address in addresses:
                 try:
-                    return self._connection(host, port, limit)
+                    return self._connection(address, patience)
                 except KafkaConnectionError as error:
                     failures.append(str(error))
         raise KafkaConnectionError("; ".join(failures))
 
-    def _connection(self, host: str, port: int, setup_timeout: float | None = None) -> Connection:
-        known = self._by_address.get((host, port))
+    def _connection(self, address: Address, setup_timeout: float | None = None) -> Connection:
+        known = self._by_address.get(address)
         if known is None:
-            known = Connection(host, port, client_id=self._client_id, timeout=setup_timeout or self._timeout)
+            known = Connection(*address, client_id=self._client_id, timeout=setup_timeout or self._timeout)
             known.timeout = self._timeout
-            self._by_address[host, port] = self._open.enter_context(known)
+            self._by_address[address] = self._open.enter_context(known)
         return known
 
 
@@ -271,10 +255,15 @@ def _describe(topic: MetadataResponseTopic) -> TopicDescription:
     return TopicDescription(topic.name or "", topic.topic_id, topic.is_internal, sorted(partitions))
 
 
-def _list_offsets(leader: Connection, name: str, indexes: list[int], timestamp: int) -> dict[int, int]:
-    asked = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in indexes]
-    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=asked)])
-    (topic,) = leader.send(request, ListOffsetsResponse).topics
-    for one in topic.partitions:
-        _check(one.error_code, None, f"the offsets of partition {one.partition_index} of {name!r} cannot be read")
-    return {one.partition_index: one.offset for one in topic.partitions}
+def _metadata_of(response: MetadataResponse) -> Metadata:
+    metadata = Metadata()
+    metadata.update(response)
+    return metadata
+
+
+def _list_offsets(leader: Connection, partitions: list[TopicPartition], which: int) -> dict[TopicPartition, int]:
+    request = list_offsets_request(dict.fromkeys(partitions, which))
+    found = dict(listed_offsets(leader.send(request, ListOffsetsResponse)))
+    for partition, one in found.items():
+        _check(one.error_code, None, f"the offsets of {partition} cannot be read")
+    return {partition: one.offset for partition, one in found.items()}

@@ -17,8 +17,8 @@ from equipoise.client.group.committed_offsets import CommittedOffsets, Found
 from equipoise.client.group.membership import Membership, new_member, now_ms
 from equipoise.client.metadata.cluster import Cluster, Snapshot
 from equipoise.client.metadata.leader_epochs import LogPosition
+from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.lasting_warnings import LastingWarning, LastingWarnings
-from equipoise.client.net.pool import Backoff
 from equipoise.member import Callback, Commit, Kind, Member, OffsetAndMetadata, Step, TopicPartition
 from equipoise.member.partitions import NOTHING, Owned
 from equipoise.member.subscription import TopicsOfInterest

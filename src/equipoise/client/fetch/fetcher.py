@@ -37,12 +37,15 @@ from equipoise.client.fetch.subscription_state import (
     TopicPartitionState,
 )
 from equipoise.client.fetch.validation import Unvalidated, Unvalidateds, Validation
-from equipoise.client.metadata.cluster import Cluster, Leader
+from equipoise.client.metadata.cluster import Cluster
 from equipoise.client.metadata.leader_epochs import NO_EPOCH, EpochAnswers, LogPosition, Truncation
-from equipoise.client.metadata.list_offsets import OffsetLookup, Timestamps
+from equipoise.client.metadata.list_offsets import Timestamps
+from equipoise.client.metadata.metadata import Leader
+from equipoise.client.metadata.offset_lookup import OffsetLookup
 from equipoise.client.net.api_versions import KafkaConnectionError, error_from
+from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.connection import AsyncConnection
-from equipoise.client.net.pool import Backoff, Purpose
+from equipoise.client.net.pool import Purpose
 from equipoise.member import Node
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k01_fetch import FetchResponse, PartitionData

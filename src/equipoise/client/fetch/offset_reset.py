@@ -9,7 +9,8 @@ from collections.abc import Callable
 from equipoise.client.consumer.config import LATEST, ConsumerConfig
 from equipoise.client.fetch.subscription_state import BY_POLICY, Failure, NoOffsetForPartitionError, SubscriptionState
 from equipoise.client.metadata.leader_epochs import LogPosition
-from equipoise.client.metadata.list_offsets import OffsetLookup, Outcomes
+from equipoise.client.metadata.list_offsets import Outcomes
+from equipoise.client.metadata.offset_lookup import OffsetLookup
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import KafkaError
 

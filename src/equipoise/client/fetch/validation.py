@@ -19,7 +19,7 @@ from equipoise.client.fetch.subscription_state import (
     TopicPartitionState,
     TopicReplacedError,
 )
-from equipoise.client.metadata.cluster import Cluster, Leader
+from equipoise.client.metadata.cluster import Cluster
 from equipoise.client.metadata.leader_epochs import (
     EpochAnswers,
     EpochEnd,
@@ -30,6 +30,7 @@ from equipoise.client.metadata.leader_epochs import (
     is_recreated,
     needs_validation,
 )
+from equipoise.client.metadata.metadata import Leader
 from equipoise.client.metadata.offset_for_leader_epoch import ask_epoch_ends
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import KafkaError

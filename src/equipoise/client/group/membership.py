@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from equipoise.assignors import Assignor, Topic, assignor_named
 from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.client.metadata.cluster import Cluster, Snapshot
 from equipoise.client.net.api_versions import address_of, error_from
+from equipoise.client.net.backoff import jitter
 from equipoise.client.net.hedging import while_in_charge
 from equipoise.client.net.lasting_warnings import LastingWarning
 from equipoise.client.net.pool import Purpose
@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 NEWEST_WITH_NAMES = 9  # of OffsetCommit and OffsetFetch: from 10 on topics go by id, which a new topic may not have yet
 _OFFSET_APIS = (8, 9)
 _SUSPICIOUS_S = 3.0  # of silence, before others are asked who the coordinator is
-_random = random.Random()  # the module's own belongs to the application, which may have seeded it
 
 
 def now_ms() -> int:
@@ -58,7 +57,7 @@ def new_member(config: ConsumerConfig) -> Member:
             retry_backoff_max_ms=config.retry_backoff_max_ms,
             client_rack=config.client_rack or None,
         ),
-        jitter=lambda: _random.uniform(0.8, 1.2),
+        jitter=jitter,
     )
 
 

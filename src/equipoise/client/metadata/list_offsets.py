@@ -1,16 +1,13 @@
-"""Offsets looked up by time, at the leader of each partition: for seeks, and for positions to be found anew."""
+"""ListOffsets: the offsets of timestamps, asked of the leader of each partition. Requests and answers, pure."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from equipoise.client.consumer.config import ConsumerConfig
-from equipoise.client.metadata.cluster import Cluster
+from equipoise.client.metadata.leader_epochs import NO_EPOCH
+from equipoise.client.metadata.metadata import Leader
 from equipoise.client.net.api_versions import error_from
-from equipoise.client.net.pool import Backoff
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k02_list_offsets import (
     ListOffsetsPartition,
@@ -19,9 +16,7 @@ from equipoise.wire.apis.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
-
-log = logging.getLogger(__name__)
+from equipoise.wire.errors import ErrorCode, KafkaError
 
 # What newer metadata, or a little time, mends.
 PASSING = {
@@ -50,87 +45,43 @@ Timestamps = Mapping[TopicPartition, int]  # LATEST, EARLIEST or milliseconds
 Outcomes = dict[TopicPartition, OffsetAndTimestamp | KafkaError]
 
 
-class OffsetLookup:
-    def __init__(self, cluster: Cluster, config: ConsumerConfig) -> None:
-        self._cluster = cluster
-        self._config = config
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+LeaderOf = Callable[[TopicPartition], Leader | None]
 
-    async def list_offsets(self, wanted: Timestamps) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Tries until all are found: bound it by a timeout. Raises KafkaError for what waiting does not mend."""
-        self._cluster.know_also(partition.topic for partition in wanted)
-        found: dict[TopicPartition, OffsetAndTimestamp] = {}
-        failures = 0
-        while len(found) < len(wanted):
-            outcomes = await self.ask({key: time for key, time in wanted.items() if key not in found})
-            for partition, outcome in outcomes.items():
-                if isinstance(outcome, KafkaError):
-                    raise outcome
-                found[partition] = outcome
-            failures += 1
-            if len(found) < len(wanted):
-                await self.pause(failures)
-        return found
 
-    async def ask(self, wanted: Timestamps) -> Outcomes:
-        """One round. What is not in the answer may be asked for again after a pause."""
-        rounds = [
-            self.ask_leader(node_id, {one: wanted[one] for one in mine})
-            for node_id, mine in self.by_leader(wanted).items()
-            if node_id is not None
-        ]
-        outcomes: Outcomes = {}
-        for one in await asyncio.gather(*rounds):
-            outcomes |= one
-        return outcomes
-
-    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
-        """None: those of which nobody knows who leads them."""
-        found: dict[int | None, list[TopicPartition]] = {}
-        for partition in partitions:
-            leader = self._cluster.leader(partition)
-            found.setdefault(None if leader is None else leader.node_id, []).append(partition)
-        return found
-
-    async def pause(self, failures: int) -> None:
-        self._cluster.request_refresh()
-        await asyncio.sleep(self._backoff.pause(failures))
-
-    async def ask_leader(self, node_id: int, wanted: Timestamps) -> Outcomes:
-        request = ListOffsetsRequest(
-            isolation_level=self._config.isolation,
-            topics=self._topics(wanted),
-            timeout_ms=self._config.request_timeout_ms,
+def list_offsets_request(
+    timestamps: Timestamps,
+    leader_of: LeaderOf = lambda partition: None,
+    *,
+    isolation_level: int = 0,
+    timeout_ms: int = 0,
+) -> ListOffsetsRequest:
+    """To the leader of these partitions. Its epoch, where `leader_of` knows it, fences old leaders."""
+    topics: dict[str, ListOffsetsTopic] = {}
+    for partition, timestamp in timestamps.items():
+        topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic, partitions=[]))
+        leader = leader_of(partition)
+        asked = ListOffsetsPartition(
+            partition_index=partition.partition,
+            current_leader_epoch=NO_EPOCH if leader is None else leader.epoch,
+            timestamp=timestamp,
         )
-        try:
-            answer = await self._cluster.leader_answer(node_id, wanted, request, ListOffsetsResponse)
-        except EquipoiseError as error:
-            log.debug("offsets by time: %s", error)
-            return {}
-        outcomes = {
-            TopicPartition(topic.name, one.partition_index): _outcome(topic.name, one)
-            for topic in answer.topics
-            for one in topic.partitions
-        }
-        return {key: outcome for key, outcome in outcomes.items() if outcome is not None}
-
-    def _topics(self, wanted: Timestamps) -> list[ListOffsetsTopic]:
-        topics: dict[str, ListOffsetsTopic] = {}
-        for partition, timestamp in wanted.items():
-            topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic, partitions=[]))
-            leader = self._cluster.leader(partition)
-            asked = ListOffsetsPartition(
-                partition_index=partition.partition,
-                current_leader_epoch=-1 if leader is None else leader.epoch,
-                timestamp=timestamp,
-            )
-            topic.partitions.append(asked)
-        return list(topics.values())
+        topic.partitions.append(asked)
+    return ListOffsetsRequest(isolation_level=isolation_level, topics=list(topics.values()), timeout_ms=timeout_ms)
 
 
-def _outcome(topic: str, one: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | KafkaError | None:
-    if one.error_code in PASSING:
-        return None
-    if one.error_code:
-        return error_from(one.error_code, f"the offsets of {topic}-{one.partition_index} cannot be read")
-    return OffsetAndTimestamp(one.offset, one.timestamp, one.leader_epoch)
+def listed_offsets(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, ListOffsetsPartitionResponse]]:
+    """The answer, partition by partition."""
+    for topic in response.topics:
+        for one in topic.partitions:
+            yield TopicPartition(topic.name, one.partition_index), one
+
+
+def outcomes_of(response: ListOffsetsResponse) -> Outcomes:
+    """What is not in it may be asked for again, of the leader that newer metadata names."""
+    outcomes: Outcomes = {}
+    for partition, one in listed_offsets(response):
+        if one.error_code and one.error_code not in PASSING:
+            outcomes[partition] = error_from(one.error_code, f"the offsets of {partition} cannot be read")
+        elif not one.error_code:
+            outcomes[partition] = OffsetAndTimestamp(one.offset, one.timestamp, one.leader_epoch)
+    return outcomes

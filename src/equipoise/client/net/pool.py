@@ -6,16 +6,15 @@ What may wait long at the broker (a fetch, a join) has a line of its own, so tha
 from __future__ import annotations
 
 import asyncio
-import random
 from enum import Enum
 
 from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.client.net.api_versions import KafkaConnectionError, address_of
+from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.connection import AsyncConnection
 from equipoise.wire.errors import EquipoiseError
 
 Address = tuple[str, int]
-_random = random.Random()  # the module's own belongs to the application, which may have seeded it
 
 
 class Purpose(Enum):
@@ -25,21 +24,6 @@ class Purpose(Enum):
     PRODUCE = "produce"  # answered when all replicas have the records
     COORDINATOR = "coordinator"  # joins and heartbeats, which may be held
     OFFSETS = "offsets"  # of the coordinator too: any request behind a held heartbeat ends the hold
-
-
-class Backoff:
-    """Pauses between attempts: doubling with each failure, bounded, and never the same for two clients."""
-
-    def __init__(self, first_ms: int, longest_ms: int) -> None:
-        self._first = first_ms / 1000
-        self._longest = longest_ms / 1000
-
-    def pause(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row."""
-        if not failures:
-            return 0.0
-        doubled = self._first * 2 ** min(failures - 1, 30)
-        return float(min(doubled, self._longest) * _random.uniform(0.8, 1.2))
 
 
 class PooledConnection:

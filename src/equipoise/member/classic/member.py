@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from equipoise.assignors import Cluster, RebalanceProtocol, common_protocol
+from equipoise.member.backoff import backoff_ms
 from equipoise.member.classic import answers, join
 from equipoise.member.classic.answers import ErrorTable, Verdict
 from equipoise.member.classic.heartbeats import Heartbeats, Polls
@@ -298,8 +299,8 @@ class Member:
         self.heartbeats.retry(self._retry_at)
 
     def back_off(self, now: int) -> None:
-        pause = min(self.config.retry_backoff_ms << self._attempts, self.config.retry_backoff_max_ms)
-        self._attempts = min(self._attempts + 1, 16)
+        self._attempts += 1
+        pause = backoff_ms(self._attempts, self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         self._retry_at = now + round(pause * self._jitter())
 
     def recover(self) -> None:

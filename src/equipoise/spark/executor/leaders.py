@@ -9,21 +9,17 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
+from equipoise.client.metadata.list_offsets import list_offsets_request, listed_offsets
+from equipoise.client.metadata.metadata import Address, Metadata, metadata_request, patience_rounds
 from equipoise.client.net.api_versions import KafkaConnectionError, Response, error_from, parse_bootstrap_servers
 from equipoise.client.net.blocking import Connection
-from equipoise.client.net.pool import Address
 from equipoise.member.partitions import TopicPartition
-from equipoise.wire.apis.k02_list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from equipoise.wire.apis.k02_list_offsets import ListOffsetsResponse
+from equipoise.wire.apis.k03_metadata import MetadataResponse
 from equipoise.wire.errors import EquipoiseError, ErrorCode
 from equipoise.wire.schema import Message
 
@@ -33,7 +29,9 @@ _FIRST_PATIENCE_S = 1.0  # for a broker that may hang, while there are others
 _MOST_TRIED = 4  # attempts to connect that make the next one longer
 
 
-class Leader(NamedTuple):
+class LeaderEndpoint(NamedTuple):
+    """Where a partition is fetched from, and what a fetch says of it."""
+
     address: Address
     epoch: int
     topic_id: bytes
@@ -45,53 +43,38 @@ class Leaders:
     def __init__(self, config: ConsumerConfig) -> None:
         self.config = config
         self.record_bytes: dict[TopicPartition, float] = {}  # as seen lately, to ask for no more than is wanted
-        self.partitions: dict[str, int] = {}  # of each topic that was asked for; 0: it does not exist
         self._bootstrap = parse_bootstrap_servers(config.bootstrap_servers)
-        self._nodes: dict[int, Address] = {}
-        self._leaders: dict[TopicPartition, Leader] = {}
-        self._refusals: dict[str, int] = {}  # errors of topics that metadata could not be had of
+        self._metadata = Metadata()
         self._asked_at: dict[str, float] = {}  # when each topic's metadata came
         self._idle: dict[Address, list[Connection]] = {}
         self._failed_at: dict[Address, float] = {}  # brokers that did not answer when they were asked last
         self._in_vain: dict[Address, int] = {}  # attempts to connect since the last that did not fail
 
-    def leader(self, partition: TopicPartition) -> Leader:
+    def leader(self, partition: TopicPartition) -> LeaderEndpoint:
         """KafkaError: nobody leads it at the moment, or there is no such partition. KafkaConnectionError: who knows."""
         age = time.monotonic() - self._asked_at.get(partition.topic, -float("inf"))
         if age * 1000 > self.config.metadata_max_age_ms:
             self.refresh([partition.topic])
         found = self.known(partition)
         if found is None:
-            code = self._refusals.get(partition.topic, ErrorCode.LEADER_NOT_AVAILABLE)
+            code = self._metadata.errors.get(partition.topic, ErrorCode.LEADER_NOT_AVAILABLE)
             raise error_from(code, f"{partition} has no leader that is known")
         return found
 
-    def known(self, partition: TopicPartition) -> Leader | None:
-        return self._leaders.get(partition)
+    def known(self, partition: TopicPartition) -> LeaderEndpoint | None:
+        """Without a question to any broker."""
+        leader = self._metadata.leader(partition)
+        if leader is None:
+            return None
+        address, topic = self._metadata.nodes[leader.node_id].address, self._metadata.topics[partition.topic]
+        return LeaderEndpoint(address, leader.epoch, topic.topic_id)
 
     def refresh(self, topics: Iterable[str]) -> None:
         """Asks whoever answers. KafkaConnectionError: nobody does."""
-        wanted = sorted(set(topics))
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=name) for name in wanted],
-            allow_auto_topic_creation=self.config.allow_auto_create_topics,
-        )
-        self._learn(self.ask_anyone(request, MetadataResponse))
+        wanted = set(topics)
+        request = metadata_request(wanted, allow_auto_create=self.config.allow_auto_create_topics)
+        self._metadata.merge(self.ask_anyone(request, MetadataResponse))
         self._asked_at |= dict.fromkeys(wanted, time.monotonic())
-
-    def _learn(self, answer: MetadataResponse) -> None:
-        self._nodes = {one.node_id: (one.host, one.port) for one in answer.brokers}
-        for topic in answer.topics:
-            name = topic.name or ""
-            self._refusals.pop(name, None)
-            self.partitions[name] = len(topic.partitions)
-            if topic.error_code:
-                self._refusals[name] = topic.error_code
-            for one in topic.partitions:
-                partition = TopicPartition(name, one.partition_index)
-                self._leaders.pop(partition, None)
-                if one.leader_id in self._nodes:
-                    self._leaders[partition] = Leader(self._nodes[one.leader_id], one.leader_epoch, topic.topic_id)
 
     def ask_anyone(self, request: Message, response: type[Response]) -> Response:
         """KafkaConnectionError: nobody answers.
@@ -100,7 +83,7 @@ class Leaders:
         those that were silent lately come last. Where all are slow, they get more time in the next rounds.
         """
         failures: dict[Address, str] = {}
-        for patience in self._patience():
+        for patience in patience_rounds(self.config.request_timeout_ms / 1000):
             for address in self._addresses():
                 try:
                     return self._ask(address, request, response, patience)
@@ -110,16 +93,7 @@ class Leaders:
         raise KafkaConnectionError("; ".join(failures.values()))
 
     def _addresses(self) -> list[Address]:
-        known = dict.fromkeys([*self._nodes.values(), *self._bootstrap])
-        return sorted(known, key=lambda address: self._failed_at.get(address, 0.0))
-
-    def _patience(self) -> Iterator[float]:
-        """Rounds of growing length, up to request.timeout.ms."""
-        whole, patience = self.config.request_timeout_ms / 1000, _FIRST_PATIENCE_S
-        while patience < whole:
-            yield patience
-            patience *= 5
-        yield whole
+        return sorted(self._metadata.addresses(self._bootstrap), key=lambda address: self._failed_at.get(address, 0.0))
 
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
         """The first offset that the leader holds, and the one behind the last."""
@@ -127,13 +101,9 @@ class Leaders:
         return earliest, latest
 
     def _list_offset(self, partition: TopicPartition, which: int) -> int:
-        leader = self.leader(partition)
-        asked = ListOffsetsPartition(
-            partition_index=partition.partition, current_leader_epoch=leader.epoch, timestamp=which
-        )
-        topic = ListOffsetsTopic(name=partition.topic, partitions=[asked])
-        answer = self._ask(leader.address, ListOffsetsRequest(topics=[topic]), ListOffsetsResponse)
-        ((found,),) = (topic.partitions for topic in answer.topics)
+        address = self.leader(partition).address
+        request = list_offsets_request({partition: which}, self._metadata.leader)
+        ((_, found),) = listed_offsets(self._ask(address, request, ListOffsetsResponse))
         if found.error_code:
             raise error_from(found.error_code, f"where {partition} begins and ends cannot be read")
         return found.offset

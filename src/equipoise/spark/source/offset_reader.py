@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.client.metadata.cluster import Cluster
-from equipoise.client.metadata.list_offsets import OffsetLookup
+from equipoise.client.metadata.offset_lookup import OffsetLookup
 from equipoise.client.net.loop_thread import LoopThread
 from equipoise.member.partitions import TopicPartition, listed
 from equipoise.spark.options import GROUP, ConsumerStrategy, OffsetRangeLimit
