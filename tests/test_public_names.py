@@ -16,7 +16,8 @@ from equipoise import errors
 from equipoise.wire.errors import EquipoiseError
 
 NOT_FOR_USERS = ("broker", "console", "coordinator", "log", "__main__")
-INTERNAL = {"ExpandsTooFarError", "JavaUnavailable", "Stopped", "TooMuchError"}  # users meet them as others
+# Users meet them as others.
+INTERNAL = {"ExpandsTooFarError", "FrameSizeError", "JavaUnavailable", "Stopped", "TooMuchError"}
 
 
 def test_every_name_can_be_had() -> None:
