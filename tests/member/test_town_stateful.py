@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -47,7 +47,10 @@ SUBSCRIPTIONS = st.sampled_from([("t",), ("t", "u"), ("u",), None])  # None: the
 
 class Replies(Observer):
     def __init__(self, note: Callable[[Call], None]) -> None:
-        self.answered = note  # type: ignore[method-assign]
+        self._note = note
+
+    def answered(self, call: Call) -> None:
+        self._note(call)
 
 
 class TownMachine(RuleBasedStateMachine):
@@ -177,7 +180,7 @@ class TownMachine(RuleBasedStateMachine):
     # -- the network, the topics and the coordinator
 
     @rule(slot=SLOTS, what=st.sampled_from(["request", "reply"]))
-    def lose(self, slot: int, what: str) -> None:
+    def lose(self, slot: int, what: Literal["request", "reply"]) -> None:
         if slot in self.slots:
             self.slots[slot].connection.lose_next = what
 

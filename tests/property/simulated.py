@@ -9,9 +9,10 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any
 
+from equipoise.simulate import Call
 from equipoise.wire.consumer_protocol import decode_subscription
 from equipoise.wire.errors import ErrorCode
-from tests.spec.context import TOPIC, Call, Client, Context, assignment, partitions_in, protocols, subscription
+from tests.spec.context import TOPIC, Client, Context, assignment, partitions_in, protocols, subscription
 
 PARTITIONS = 4
 _AGAIN = {

@@ -27,10 +27,11 @@ from hypothesis.stateful import (
 
 from equipoise.coordinator.classic.states import TRANSITIONS, State
 from equipoise.coordinator.events import StateChanged
+from equipoise.simulate import Call
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.errors import ErrorCode
 from tests.property.simulated import PARTITIONS, Simulated, Stage, assign
-from tests.spec.context import Call, Context, assignment, partitions_in, protocols
+from tests.spec.context import Context, assignment, partitions_in, protocols
 
 CLIENTS = st.integers(0, 4)
 TURNS = st.integers(0, 3)  # how the leader shares out the partitions

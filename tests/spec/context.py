@@ -107,7 +107,7 @@ class Client(simulate.Client):
         return None if at is None else at - self.coordinator.clock.now
 
     def join(self, member_id: str | None = None, **other: Any) -> Call:
-        known = {} if member_id is None else {"member_id": member_id}
+        known: dict[str, Any] = {} if member_id is None else {"member_id": member_id}
         return super().join(**known, **_fields(other))
 
     def restart(self, **other: Any) -> Call:

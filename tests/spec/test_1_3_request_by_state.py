@@ -8,10 +8,10 @@ import pytest
 
 from equipoise.broker.handlers import HANDLERS
 from equipoise.coordinator.classic.states import State
+from equipoise.simulate import Call
 from equipoise.wire.errors import ErrorCode
 from tests.spec.context import (
     SESSION,
-    Call,
     Context,
     assignment,
     partitions_in,
@@ -174,12 +174,13 @@ def test_1_3_commit_resets_the_session_timer(state: State) -> None:
 def test_1_3_leave_in_preparing_completes_the_join_if_nobody_else_is_missing() -> None:
     ctx = Context()
     scene = Scene(ctx, PR)
-    calls = [scene.a.join(), scene.s.join()]
+    assert scene.parked is not None
+    calls = [scene.a.join(), scene.s.join(), scene.parked]
     scene.p.leave()
     assert ctx.state is PR
     scene.b.leave()
     assert ctx.state is CR
-    assert [call.reply.generation_id for call in [*calls, scene.parked]] == [2, 2, 2]
+    assert [call.reply.generation_id for call in calls] == [2, 2, 2]
 
 
 @pytest.mark.parametrize("state", [None, EMPTY, PR, CR, STABLE])

@@ -9,6 +9,7 @@ import pytest
 from equipoise.coordinator.classic.states import TRANSITIONS, IllegalTransition, State
 from equipoise.coordinator.events import StateChanged
 from equipoise.coordinator.reasons import Cause, Trigger
+from equipoise.coordinator.step import WallTime
 from equipoise.wire.errors import ErrorCode
 from tests.spec.context import (
     DELAY,
@@ -58,11 +59,11 @@ def test_1_2_a_transition_is_in_the_table_or_a_bug(origin: State, target: State)
     group.state = origin
     assert ((origin, target) in TRANSITIONS) == ((origin, target) in LEGAL)
     if (origin, target) in LEGAL:
-        group.transition(target, START + 5)
+        group.transition(target, WallTime(START + 5))
         assert (group.state, group.previous_state, group.state_since) == (target, origin, START + 5)
     else:
         with pytest.raises(IllegalTransition):
-            group.transition(target, START)
+            group.transition(target, WallTime(START))
 
 
 def test_1_2_none_to_empty_by_a_join_with_an_empty_member_id() -> None:
@@ -109,6 +110,13 @@ def test_1_2_empty_to_preparing_by_the_first_member() -> None:
 
 Change = Callable[[Context, Client, Client], object]
 
+
+def silence(ctx: Context, but: Client) -> None:
+    ctx.advance(SESSION - 1)
+    but.heartbeat()
+    ctx.advance(1)
+
+
 BEGINNERS: dict[str, tuple[Change, Trigger]] = {
     "new member": (lambda ctx, a, b: ctx.client("c").enter(), Trigger.MEMBER_JOINED),
     "member leaves": (lambda ctx, a, b: b.leave(), Trigger.MEMBER_LEFT),
@@ -117,7 +125,7 @@ BEGINNERS: dict[str, tuple[Change, Trigger]] = {
         Trigger.SUBSCRIPTION_CHANGED,
     ),
     "member is silent for its session timeout": (
-        lambda ctx, a, b: (ctx.advance(SESSION - 1), a.heartbeat(), ctx.advance(1)),
+        lambda ctx, a, b: silence(ctx, but=a),
         Trigger.SESSION_EXPIRED,
     ),
     "administrator removes a member": (lambda ctx, a, b: ctx.leave(("", "i")), Trigger.MEMBER_REMOVED),

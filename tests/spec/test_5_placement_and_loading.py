@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -190,8 +191,8 @@ def replay(ctx: Context, *rows: tuple[Message, Message | None, int]) -> None:
     ctx.restart()
 
 
-def member_row(member_id: str, **values: object) -> MemberMetadata:
-    fields: dict[str, object] = {
+def member_row(member_id: str, **values: Any) -> MemberMetadata:
+    fields: dict[str, Any] = {
         "client_id": "c",
         "client_host": "/h",
         "rebalance_timeout": 50_000,

@@ -44,7 +44,7 @@ class Script(Transcript):
         if self.is_quiet and self.last_quiet.get(call.client_id) == text:
             return
         self.last_quiet[call.client_id] = text
-        which = f"{call.api} answered " if call in self.parked and getattr(call.reply, "error_code", 0) else ""
+        which = f"{call.api} answered " if call in self.parked and getattr(call.reply, "error_code", False) else ""
         self.parked = [one for one in self.parked if one is not call]
         self.say(f"{call.client_id}: {which}{text}")
 
