@@ -1,4 +1,5 @@
-"""The client's side of the wire: consumers, producers, administration of topics. Names are imported when first used."""
+"""The client's side of the wire: consumers, producers, administration of topics. Each name is imported at its first
+use."""
 
 from __future__ import annotations
 

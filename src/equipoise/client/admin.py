@@ -1,6 +1,6 @@
-"""Topics as an administrator sees them: listed, created, grown, described, deleted; on any Kafka cluster.
+"""Administration of topics on any Kafka cluster: list, create, grow, describe, delete.
 
-Every call asks for fresh metadata and then talks to the broker that is in charge, so nothing here can be stale.
+Every call fetches fresh metadata, and then asks the broker that is in charge. Nothing here is cached.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups, DeleteGroups."""
+"""DescribeGroups, ListGroups and DeleteGroups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened in a group, for the journal, the metrics and the tests. Events never change what happens."""
+"""Events of a group, for the journal, the metrics and the tests. Events never change behaviour."""
 
 from __future__ import annotations
 

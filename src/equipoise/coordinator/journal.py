@@ -1,7 +1,7 @@
-"""The journal of a group: for each rebalance why it began, how long each phase took, and what it moved.
+"""The journal of a group: the cause of each rebalance, the duration of each phase, and the partitions that moved.
 
-While a rebalance runs only facts are noted. What costs time, reading assignments and comparing them, is done
-by `settle`, which the broker calls when the replies have left.
+While a rebalance runs, the journal notes only facts. `settle` does the expensive part, reading and comparing
+assignments; the broker calls it when the replies have left.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What follows when a write is durable, or has failed: values that `Shard.written` acts on.
+"""Outcomes: what follows when a write is durable or has failed, as values that `Shard.written` acts on.
 
-An outcome names groups and members by their ids and holds the caller to answer. So the state of a shard and its
-writes under way can be printed, compared, copied and saved together at any moment.
+An outcome names groups and members by their ids, and holds the caller to answer. The state of a shard and its pending
+writes can therefore be printed, compared, copied and saved together at any moment.
 """
 
 from __future__ import annotations

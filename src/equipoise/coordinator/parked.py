@@ -1,8 +1,8 @@
-"""Requests that wait for their answer: a JoinGroup for the end of the join phase, a SyncGroup for the assignment, a
-held Heartbeat for the next rebalance.
+"""Parked requests: a JoinGroup waits for the end of the join phase, a SyncGroup for the assignment, a held Heartbeat
+for the next rebalance.
 
-Of each kind a member has at most one: a client that sends again has lost the connection of the older request, and
-the newer one counts. Every request leaves with a `Release`: the reason, and the error that tells the client.
+A member has at most one of each kind. A client that sends again has lost the connection of the older request, and the
+newer request counts. Every request leaves with a `Release`: the reason, and the error for the client.
 """
 
 from __future__ import annotations

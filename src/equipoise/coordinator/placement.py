@@ -1,4 +1,4 @@
-"""Which partition of `__consumer_offsets`, and so which shard, keeps a group."""
+"""The partition of `__consumer_offsets`, and so the shard, that keeps a group."""
 
 from __future__ import annotations
 

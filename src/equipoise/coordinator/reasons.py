@@ -1,4 +1,4 @@
-"""Why things happen, as values. Words are made of them in one place only (see the console)."""
+"""Causes, departures and refusals as values. `console/words.py` alone turns them into words."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One partition of `__consumer_offsets` and the groups it keeps: the door through which all requests come in.
+"""A shard: one partition of `__consumer_offsets` and its groups. All requests come in here.
 
-Load it record by record, activate it, then give it requests and ticks, one at a time. It never asks for the
-time, never waits and never fails: what goes wrong is a reply.
+Load it record by record, activate it, then give it requests and ticks, one at a time. A shard never reads a clock,
+never waits and never fails: an error is a reply.
 """
 
 from __future__ import annotations

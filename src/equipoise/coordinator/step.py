@@ -1,4 +1,4 @@
-"""What goes into the coordinator beside a request, and what comes out."""
+"""The inputs of the coordinator beside a request, and its outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Deadlines as values. Re-arming one that lies in the future costs a dictionary entry, as heartbeats do it."""
+"""Deadlines as values. Moving a deadline further into the future, as every heartbeat does, costs one dictionary
+entry."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""OffsetCommit: who may commit what when, and what becomes of it: the table of spec section 9.7.
+"""OffsetCommit: which member may commit which offsets when, and the result of a commit (rule 9.7).
 
-One commit is under way at a time, so that an older one that has to be repeated cannot undo a newer one. A commit
-of a cooperative member that falls into a rebalance waits for its end, and goes on with what is still owned.
+One commit is in flight at a time, so that a repeated older commit cannot undo a newer one. A commit of a cooperative
+member that meets a rebalance waits for its end, and continues with the partitions that the member still owns.
 """
 
 from __future__ import annotations

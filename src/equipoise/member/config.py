@@ -1,4 +1,4 @@
-"""What a member is told about itself. Times are milliseconds."""
+"""The settings of a member. Times are milliseconds."""
 
 from __future__ import annotations
 

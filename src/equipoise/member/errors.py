@@ -1,4 +1,4 @@
-"""What a consumer raises. Each message says what happened, by how much, and what to do."""
+"""The exceptions of a consumer. Each message says what happened, by how much, and what to do."""
 
 from __future__ import annotations
 

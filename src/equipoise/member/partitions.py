@@ -1,4 +1,4 @@
-"""A partition of a topic, and sets of them as the payloads write them."""
+"""A partition of a topic, and sets of partitions as the payloads write them."""
 
 from __future__ import annotations
 

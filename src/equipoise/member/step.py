@@ -1,4 +1,4 @@
-"""What comes out of a member: requests for the coordinator, and callbacks for the application."""
+"""The outputs of a member: requests for the coordinator, and callbacks for the application."""
 
 from __future__ import annotations
 

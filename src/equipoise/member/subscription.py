@@ -1,4 +1,4 @@
-"""What a member subscribes to: topics by name, or by a pattern that is matched against all there are."""
+"""The subscription of a member: topics by name, or a pattern that is matched against all topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `Consumer` and `AsyncConsumer` share: all that needs no waiting."""
+"""The part of `Consumer` and `AsyncConsumer` that needs no waiting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consumer's settings, under the names that the Java client and librdkafka share, with Kafka's defaults and bounds.
+"""The consumer's settings, under the names that the Java client and librdkafka share, with Kafka's defaults and bounds.
 
 docs/consumer.md lists them all; its table is made from the rows below.
 """

@@ -1,4 +1,4 @@
-"""A consumer that blocks: its connections and heartbeats run in a thread of their own, its callbacks in poll()."""
+"""The blocking consumer: connections and heartbeats run in its own thread, callbacks inside poll()."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What one consumer runs on its loop: the cluster, the membership in a group, the fetcher, and positions.
+"""The engine of a consumer, on its loop: the cluster, the membership in a group, the fetcher, and positions.
 
-`Consumer` and `AsyncConsumer` are doors to it. Methods without `async` may be called by any thread.
+`Consumer` and `AsyncConsumer` call it. Any thread may call methods without `async`.
 """
 
 from __future__ import annotations

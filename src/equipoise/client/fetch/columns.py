@@ -1,4 +1,4 @@
-"""Completed fetches to Arrow tables: small ones of many partitions together, and none record by record."""
+"""Decodes completed fetches to Arrow tables: small fetches of many partitions together, none record by record."""
 
 from __future__ import annotations
 

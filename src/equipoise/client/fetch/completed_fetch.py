@@ -1,4 +1,5 @@
-"""What one Fetch brought of one partition: whole batches, found on the loop and decoded by the application's thread."""
+"""The part of a Fetch answer that belongs to one partition: whole batches, found on the loop and decoded by the
+application's thread."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The application's end of the buffer: takes what was fetched, decodes it in its own thread, and moves positions on.
+"""The application's end of the buffer: takes fetched batches, decodes them in its own thread, and moves positions on.
 
-Partitions have their turns one after another, so that none waits for ever behind a full one.
+Partitions take turns, so that none waits for ever behind a full one.
 """
 
 from __future__ import annotations

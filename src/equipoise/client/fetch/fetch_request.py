@@ -1,4 +1,4 @@
-"""Fetch requests built and Fetch answers read, for every reader: the consumer, Spark's executors and Spark's driver.
+"""Builds Fetch requests and reads Fetch answers, for every reader: the consumer, Spark's executors and Spark's driver.
 
 Pure: nothing here touches a socket or a clock. wire/apis/k01_fetch.py has the fields, fetch_session.py the sessions.
 """

@@ -1,4 +1,4 @@
-"""The client's half of an incremental fetch session (KIP-227): only what has changed since the last fetch is sent."""
+"""The client's half of an incremental fetch session (KIP-227): a fetch sends only what has changed since the last."""
 
 from __future__ import annotations
 

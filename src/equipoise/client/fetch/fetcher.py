@@ -1,8 +1,8 @@
-"""Fetches ahead, broker by broker, and finds positions anew where the log does not have them any more.
+"""Fetches ahead, broker by broker, and looks up new positions if the log no longer has the old ones.
 
-A broker is asked for all its partitions in one long fetch, within a session. What can be fetched only after that has
-left (a partition newly assigned, sought in, or drained by the application) does not wait for its end: short fetches
-aside bring it, on a connection of their own, until the next long fetch takes it in.
+The fetcher asks a broker for all its partitions in one long fetch, within a session. A partition that becomes fetchable
+after that fetch has left (newly assigned, sought in, or drained by the application) does not wait for its end: short
+fetches bring it, on their own connection, until the next long fetch includes it.
 """
 
 from __future__ import annotations

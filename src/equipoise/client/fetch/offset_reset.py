@@ -1,4 +1,4 @@
-"""Positions that have to be looked up: where nothing is committed, out of range, or sought by time."""
+"""Looks up positions: for partitions without a commit, out of range, or sought by time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completed fetches to records, one tuple each: numpy finds the parts of thousands in one pass, or one by one."""
+"""Decodes completed fetches to records, one tuple each: numpy finds the fields of thousands in one pass."""
 
 from __future__ import annotations
 

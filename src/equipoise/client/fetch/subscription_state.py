@@ -1,7 +1,7 @@
-"""What is assigned, where reading stands, and what has been fetched and not yet taken, partition by partition.
+"""The state of each partition: whether it is assigned, its position, and what is fetched and not yet taken.
 
-Touched by two threads: the application's, which takes records and seeks, and the loop's, which fetches. Every
-assignment and seek gives a partition a new epoch; what was fetched for an earlier one is dropped.
+Two threads use it: the application's takes records and seeks, the loop's fetches. Every assignment and seek gives a
+partition a new epoch. What was fetched for an earlier epoch is dropped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""OffsetFetch: what a group has committed, asked of its coordinator until there is an answer that holds."""
+"""OffsetFetch: asks the coordinator for a group's committed offsets, until there is a valid answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an application is told of rebalances."""
+"""The listener through which an application learns of rebalances."""
 
 from __future__ import annotations
 

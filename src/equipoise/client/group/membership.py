@@ -1,7 +1,7 @@
-"""Runs a `Member`: sends what it wants sent, tells it what comes back, keeps its time.
+"""Runs a `Member`: sends its requests, gives it the answers, and keeps its time.
 
-The member is touched by the loop's thread and by the application's, one at a time, under `lock`. Requests are sent
-by the loop alone.
+The loop's thread and the application's thread use the member, one at a time, under `lock`. Only the loop sends
+requests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The cluster as a client sees it: brokers, the leaders of wanted topics' partitions, and connections to them.
+"""The client's view of the cluster: brokers, the leaders of the partitions of wanted topics, and connections to them.
 
-One task keeps the metadata fresh: when it is old, when somebody asks, and, with growing pauses, as long as a
-wanted topic does not exist or a partition has no leader. All of it lives on one asyncio loop.
+One task keeps the metadata fresh: when it is old, on request, and, with growing pauses, while a wanted topic does not
+exist or a partition has no leader. All of it runs on one asyncio loop.
 """
 
 from __future__ import annotations

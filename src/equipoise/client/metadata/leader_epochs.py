@@ -1,9 +1,9 @@
-"""Where a leader's log parts from what a reader has read (KIP-320): questions, answers, and what follows from them.
+"""Finds where a leader's log diverges from the records that a reader has read (KIP-320).
 
-A new leader that was elected uncleanly lacks records that its predecessor had and readers have read. Offsets alone do
-not show it: the new leader gives the same offsets to other records. Leader epochs do. A reader knows the epoch of the
-last record it has read; OffsetForLeaderEpoch tells where that epoch ends in the leader's log. If it ends before the
-reader's position, the logs part there. Pure: nothing here touches a socket.
+A leader that was elected uncleanly lacks records that its predecessor had and readers have read. Offsets alone do not
+show it: the new leader gives the same offsets to other records. Leader epochs do. A reader knows the epoch of the last
+record it has read. OffsetForLeaderEpoch returns the end of that epoch in the leader's log. If that end is before the
+reader's position, the logs diverge there. Pure: nothing here touches a socket.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ListOffsets: the offsets of timestamps, asked of the leader of each partition. Requests and answers, pure."""
+"""ListOffsets: looks up offsets by time at the leader of each partition, for seeks and for offset resets."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Connections to brokers: versions agreed on by ApiVersions, requests and answers in order, a pool by address."""
+"""Connections to brokers: versions from ApiVersions, requests and answers in order, a pool by address."""

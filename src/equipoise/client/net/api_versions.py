@@ -1,4 +1,4 @@
-"""What both kinds of connection share: the versions that ApiVersions has agreed on, requests and responses, errors.
+"""The common part of both kinds of connection: versions from ApiVersions, requests and responses, errors.
 
 Nothing here touches a socket.
 """

@@ -1,9 +1,10 @@
-"""One blocking connection to a broker: versions agreed on, answers taken in the order of their requests.
+"""A blocking connection to a broker. It uses the versions that both sides know, and reads answers in the order of
+requests.
 
-`send` is both; `ask` and `answer` are its halves, for who has something to do meanwhile.
+`send` does both halves; `ask` and `answer` are the halves, for a caller that works in between.
 
-Whatever fails between a request and its answer closes the connection, because an answer that comes later could
-be taken for that of another request.
+Any failure between a request and its answer closes the connection: a late answer could be taken for that of another
+request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One connection to a broker on an asyncio loop: requests go out at once, answers come back in their order.
+"""A connection to a broker on an asyncio loop: requests leave at once, answers come back in their order.
 
-A large answer is received into one buffer of its exact size, of which records stay views. When the connection
-breaks, or an answer does not come in time, every request under way fails with the reason.
+A large answer is received into one buffer of its exact size; its records stay views of it. When the connection breaks,
+or an answer does not come in time, every request in flight fails with the reason.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Brokers that do not answer: somebody else is asked meanwhile, and nobody waits for one that is in charge no more.
+"""Brokers that do not answer: the client asks another broker meanwhile, and leaves a broker that is no longer in
+charge.
 
-A broker that hangs keeps its connections, and the system goes on taking new ones for it: only silence shows it.
+A broker that hangs keeps its connections, and the system still accepts new connections for it: only silence shows it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Warnings about what has been amiss for a while: once after a few seconds, then rarely. What passes is not told."""
+"""Warnings about lasting problems: the first after a few seconds, then rarely. Short problems are not logged."""
 
 from __future__ import annotations
 

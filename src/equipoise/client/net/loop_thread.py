@@ -1,4 +1,4 @@
-"""A thread with an asyncio loop of its own, for those who block: heartbeats go on while the application works."""
+"""A thread with its own asyncio loop, for blocking callers: heartbeats go on while the application works."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Connections by address and purpose, made when first needed, and made again after a pause when they break.
+"""Connections by address and purpose, opened at first use, and opened again after a pause when they break.
 
-What may wait long at the broker (a fetch, a join) has a line of its own, so that nothing else waits behind it.
+A request that may wait long at the broker (a fetch, a join) has its own connection, so that no other request waits
+behind it.
 """
 
 from __future__ import annotations

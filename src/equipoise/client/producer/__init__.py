@@ -1,1 +1,1 @@
-"""Producers: records to the leaders of their partitions, each stored once and in order."""
+"""Producers: send records to the leaders of their partitions, which store each record once and in order."""

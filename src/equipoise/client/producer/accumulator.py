@@ -1,7 +1,7 @@
-"""Records on their way, by partition: what `send()` leaves and the sender takes (Kafka's RecordAccumulator).
+"""Records on their way, by partition: `send()` adds them, the sender takes them (Kafka's RecordAccumulator).
 
-`append` and `add` may be called by any thread. What the sender does with a queue it does on its loop alone, but for
-the open batch, which both touch: under the lock.
+Any thread may call `append` and `add`. The sender works on a queue on its loop alone, except on the open batch, which
+both use under the lock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Arrow batches to record batches by partition, without a Python object per row.
+"""Builds record batches by partition from Arrow batches, without a Python object per row.
 
-Rows are put in order of their partitions by arrays of row numbers alone; their bytes are moved once, into the batches.
-Columns: `value`, and where they are there `key`, `headers`, `topic`, `partition`, `timestamp` (milliseconds).
+Arrays of row numbers put the rows in order of their partitions; the bytes are copied once, into the batches. Columns:
+`value` and, if present, `key`, `headers`, `topic`, `partition`, `timestamp` (milliseconds).
 """
 
 from __future__ import annotations

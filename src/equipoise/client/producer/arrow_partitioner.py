@@ -1,7 +1,7 @@
-"""Which partition a row goes to: as the Java producer decides, for a column of keys at once.
+"""Chooses the partition of rows as the Java producer does, for a column of keys at once.
 
-A key goes by its murmur2 hash, so that rows of one key stay in order and together with what Java wrote. Rows without
-a key fill one partition's batch after the other's.
+The murmur2 hash of a key decides, so that rows of one key stay in order with records that Java wrote. Rows without a
+key fill a batch of one partition, then of the next.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A producer for asyncio: everything runs on the application's loop."""
+"""The producer for asyncio: everything runs on the application's loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A producer's settings, under the names that the Java client and librdkafka share.
+"""The producer's settings, under the names that the Java client and librdkafka share.
 
 docs/producer.md lists them all; its table is made from the rows below.
 """

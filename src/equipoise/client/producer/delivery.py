@@ -1,7 +1,7 @@
-"""What becomes of a record: a batch on its way, and the future of each record in it.
+"""Delivery of records: a batch on its way, and the future of each record in it.
 
-A batch has one fate, so the futures of its records are its number in it and nothing more: a producer that sends
-hundreds of thousands of records a second cannot afford a lock for each.
+All records of a batch share its result. The future of a record is therefore only the batch and the record's number: a
+producer that sends hundreds of thousands of records per second cannot afford a lock for each.
 """
 
 from __future__ import annotations

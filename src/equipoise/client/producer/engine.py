@@ -1,6 +1,6 @@
-"""What one producer runs on its loop: the cluster, the sender, and what is known of topics.
+"""The engine of a producer, on its loop: the cluster, the sender, and the metadata of topics.
 
-`Producer` and `AsyncProducer` are doors to it.
+`Producer` and `AsyncProducer` call it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which partition a record goes to: as the Java producer decides.
+"""Chooses the partition of a record as the Java producer does.
 
-A key goes by its murmur2 hash (BuiltInPartitioner.partitionForKey), so that records of one key stay in order and
-together with what other clients wrote. Records without a key fill one partition's batch, then another's (KIP-480).
+The murmur2 hash of a key decides (BuiltInPartitioner.partitionForKey), so that records of one key stay in order with
+records of other clients. Records without a key fill a batch of one partition, then of another (KIP-480).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A producer that blocks: its connections run in a thread of their own."""
+"""The blocking producer: its connections run in its own thread."""
 
 from __future__ import annotations
 

@@ -1,16 +1,17 @@
-"""Batches to the leaders of their partitions, each stored once and in order (Kafka's Sender and TransactionManager).
+"""Sends batches to the leaders of their partitions, which store each once and in order (Kafka's Sender and
+TransactionManager).
 
-Several requests are under way on a connection. When a batch fails, its partition waits until all of its batches are
-answered; what has failed is then sent again, one batch at a time and with the numbers it had, until it is stored or its
-time is up. A broker knows the numbers, so what it has already is not stored twice.
+Several requests are in flight on a connection. When a batch fails, its partition waits until all its batches are
+answered. The sender then sends the failed batches again, one at a time and with the same sequence numbers, until each
+is stored or its time is up. The broker knows the numbers, and does not store a batch twice.
 
-A broker that does not know a producer takes its batches from any number on. So the first batch goes alone, a
-partition's batches go to one broker at a time, and a new connection is used when all of the old one's have failed:
-otherwise a later batch could be stored without those before it, which would then be taken for stored.
+A broker accepts any first sequence number of an unknown producer. The first batch therefore goes alone, a partition's
+batches go to one broker at a time, and the sender uses a new connection only after all batches of the old one have
+failed. Otherwise a broker could store a later batch without the earlier ones, and then take these for stored.
 
-A batch that is given up leaves a gap in the numbers of its partition, which a broker does not accept. So the next
-batches are numbered anew, under a new producer id (KIP-360). Batches behind the gap were refused for being out of
-order, hence not stored: they can be numbered anew as well.
+A batch that is given up leaves a gap in the sequence of its partition, which a broker does not accept. The next batches
+therefore get new numbers, under a new producer id (KIP-360). The broker refused the batches after the gap as out of
+order and has not stored them: they get new numbers too.
 """
 
 from __future__ import annotations

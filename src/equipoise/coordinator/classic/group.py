@@ -1,6 +1,6 @@
-"""A classic group and its members: the data, the questions asked of it, and the changes that are single moves.
+"""A classic group and its members: the data, queries on it, and changes in a single step.
 
-What makes a rebalance stands in `rebalance`; what a request may do stands with the request.
+`rebalance` has the rules of rebalances; each request's own file has the rules of that request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Heartbeat, and the end of members that are silent for too long."""
+"""Heartbeat, and the removal of members whose session has expired."""
 
 from __future__ import annotations
 

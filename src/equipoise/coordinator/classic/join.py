@@ -1,4 +1,5 @@
-"""JoinGroup: the checks in Kafka's order, then by sender: a newcomer, a static member that is back, a member."""
+"""JoinGroup: the checks in Kafka's order, then by sender: a new member, a static member that is back, a known
+member."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeaveGroup: members that go, and static members that an administrator takes out."""
+"""LeaveGroup: members that leave, and static members that an administrator removes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The rebalance: what begins it, what it waits for, how the join phase ends, how the assignment reaches the members.
+"""The rebalance: its causes, what it waits for, the end of the join phase, and the way of the assignment to the
+members.
 
-Two additions change timing only. `group.initial.rebalance.delay.early`: the initial delay ends when as many
-members as the group last had, or all its static ones, are back. `group.rebalance.debounce.ms`: a rebalance
-of a Stable group waits at least so long, so that a burst of members costs one rebalance.
+Two additions change timing only. `group.initial.rebalance.delay.early`: the initial delay ends when as many members as
+the group last had, or all its static members, are back. `group.rebalance.debounce.ms`: a rebalance of a Stable group
+takes at least this long, so that a burst of members costs one rebalance.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in the assignment, every member takes its own."""
+"""SyncGroup: the leader sends the assignment, and every member receives its own."""
 
 from __future__ import annotations
 

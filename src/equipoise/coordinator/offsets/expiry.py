@@ -1,4 +1,4 @@
-"""When offsets are forgotten: the rule, and the sweep that applies it."""
+"""Expiry of offsets (KIP-211): the rule, and the sweep that applies it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each error in an answer means to a member, as one table for each API.
+"""The meaning of each error for a member, as one table for each API.
 
 The tables follow the response handlers of Kafka's AbstractCoordinator (JoinGroupResponseHandler,
 SyncGroupResponseHandler, HeartbeatResponseHandler, FindCoordinatorResponseHandler). An error without a row is

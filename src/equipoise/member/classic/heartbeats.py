@@ -1,4 +1,4 @@
-"""A member's clocks: the next heartbeat, its session as the coordinator counts it, and the application's polls."""
+"""The clocks of a member: its next heartbeat, its session as the coordinator counts it, and the application's polls."""
 
 from __future__ import annotations
 

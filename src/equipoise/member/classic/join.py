@@ -1,4 +1,5 @@
-"""JoinGroup and SyncGroup: how a member gets from one generation to the next, and what the application is told."""
+"""JoinGroup and SyncGroup: the way of a member from one generation to the next, and the callbacks of the
+application."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """One member of a consumer group: the consumer's side of the protocol, without sockets, threads or clocks.
 
-Inputs are method calls with `now`, in milliseconds; each returns a Step of requests to send. The one who runs a
-member sends them, and tells it the answers (`answered`) or that there will be none (`failed`); calls `tick` at
-`next_deadline`; runs `callbacks` in the application's thread and says `callback_done`. `assignment` is what the
-application may read. Same inputs, same outputs.
+Inputs are method calls with `now`, in milliseconds; each returns a Step of requests to send. The runner of a member
+sends them, and reports the answers (`answered`) or their absence (`failed`). It calls `tick` at `next_deadline`, runs
+`callbacks` in the application's thread, and then calls `callback_done`. `assignment` is what the application may read.
+Same inputs, same outputs.
 """
 
 from __future__ import annotations
