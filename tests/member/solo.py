@@ -71,7 +71,7 @@ class Solo:
         while (callback := self.member.begin_callback()) is not None:
             self.run_listener(callback)
         self.failure = self.member.take_failure()
-        self.member.poll_ends(self.now, records)
+        self.member.poll_ends(self.now, records=records)
 
     def run_listener(self, callback: Callback) -> None:
         self.told.append((callback.kind.value, callback.partitions))

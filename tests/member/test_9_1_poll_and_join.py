@@ -1,4 +1,4 @@
-"""Section 9.1: what poll() sets going, in which order. Auto-commit and fetching are the consumer's."""
+"""Rule 9.1: what poll() sets going, in which order. Auto-commit and fetching are the consumer's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Section 9.2: when a member sends heartbeats, and what it makes of silence."""
+"""Rule 9.2: when a member sends heartbeats, and what it makes of silence."""
 
 from __future__ import annotations
 
@@ -20,6 +20,13 @@ def test_9_2_heartbeats_begin_with_the_answer_to_join_group() -> None:
     assert request is not None
     assert (request.generation_id, request.member_id) == (7, ME)
     assert solo.member.state is MemberState.COMPLETING_REBALANCE
+
+
+def test_9_2_4_the_first_heartbeat_of_a_generation_leaves_with_the_assignment() -> None:
+    solo = Solo().completing()
+    assert solo.asked(HeartbeatRequest) is None
+    solo.sync(0)
+    assert solo.asked(HeartbeatRequest) is not None
 
 
 def test_9_2_one_at_each_interval_and_one_at_a_time() -> None:

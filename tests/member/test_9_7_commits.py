@@ -1,4 +1,4 @@
-"""Section 9.7: what becomes of a commit.
+"""Rule 9.7: what becomes of a commit.
 
 Meant otherwise than in Java: one commit is under way at a time, so asynchronous ones are tried again too, without
 undoing newer ones; and those of a cooperative member wait for the end of a rebalance.

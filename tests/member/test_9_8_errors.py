@@ -1,4 +1,4 @@
-"""Section 9.8: what each error means in each answer. OffsetFetch is the consumer's.
+"""Rule 9.8: what each error means in each answer. OffsetFetch is the consumer's.
 
 Meant otherwise than in Java: SyncGroup answered COORDINATOR_LOAD_IN_PROGRESS does not come out of poll().
 """

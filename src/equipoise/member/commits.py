@@ -1,4 +1,7 @@
-"""OffsetCommit: which member may commit which offsets when, and the result of a commit (rule 9.7).
+"""OffsetCommit: which member may commit which offsets when, and the result of a commit: rules 9.7 of
+docs/rules/members.md.
+
+In Kafka: ConsumerCoordinator.sendOffsetCommitRequest and ConsumerCoordinator.OffsetCommitResponseHandler.
 
 One commit is in flight at a time, so that a repeated older commit cannot undo a newer one. A commit of a cooperative
 member that meets a rebalance waits for its end, and continues with the partitions that the member still owns.
@@ -103,12 +106,15 @@ class Commits:
         return not self._retry_at and self._can_go() and any(commit.revoked for commit in self._queue)
 
     def revoke(self, partitions: Owned) -> None:
+        """The member has given these up; in a later generation others may have read on."""
         for commit in self._queue:
             commit.revoked = (
                 dict.fromkeys(partitions & commit.offsets.keys(), self._member.generation_id) | commit.revoked
             )
 
     def add(self, commit: Commit, now: int) -> None:
+        """Takes a commit, or refuses it at once where the coordinator would
+        (ConsumerCoordinator.sendOffsetCommitRequest)."""
         if not commit.offsets:
             commit.finish(None)
         elif (refusal := self._refusal(now)) is not None:
@@ -119,6 +125,8 @@ class Commits:
             self._queue.append(commit)
 
     def _refusal(self, now: int) -> KafkaError | None:
+        """A consumer without a subscription may commit to a group without members. A member may in Stable; in a
+        rebalance a cooperative one waits, since it keeps its partitions (KIP-429)."""
         member = self._member
         if member.is_fenced:
             return member.commit_failure(now)
@@ -161,6 +169,7 @@ class Commits:
         return bool(commit.offsets)
 
     def _build(self, commit: Commit) -> OffsetCommitRequest:
+        """With member id and generation, so that the coordinator can refuse a member that was put out."""
         member = self._member
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
         for (topic, partition), (offset, metadata, leader_epoch) in sorted(commit.offsets.items()):
@@ -184,6 +193,7 @@ class Commits:
     # -- outcomes
 
     def answered(self, request: OffsetCommitRequest, response: OffsetCommitResponse, now: int) -> None:
+        """ConsumerCoordinator.OffsetCommitResponseHandler."""
         if request is not self._request:
             return
         self._request = None
@@ -199,6 +209,8 @@ class Commits:
             self._finish(None)
 
     def _refused(self, request: OffsetCommitRequest, errors: Mapping[TopicPartition, ErrorCode], now: int) -> None:
+        """Passing troubles are tried again until the deadline; what puts the member out or in doubt does so here as in
+        a heartbeat; anything else is the application's."""
         member, error = self._member, _weightiest(errors.values())
         if error in _AGAIN:
             self._pause(now)
@@ -217,6 +229,7 @@ class Commits:
             self._finish(KafkaError(error, f"the commit was refused: {error.name} for {where}"))
 
     def _out_of_date(self, request: OffsetCommitRequest, error: ErrorCode, now: int) -> None:
+        """The answer may be of a generation that the member has left meanwhile; then it says nothing of this one."""
         member = self._member
         if request.generation_id_or_member_epoch < 0:
             self._finish(CommitFailedError(CommitFailure.STANDALONE, member.config))
@@ -229,7 +242,8 @@ class Commits:
         return request.generation_id_or_member_epoch == self._member.generation_id
 
     def _wait_for_rebalance(self, request: OffsetCommitRequest) -> None:
-        """The partitions of a cooperative member stay with it through a rebalance; an eager one has to give them up."""
+        """The partitions of a cooperative member stay with it through a rebalance (KIP-429); an eager one has to give
+        them up, and its application has to poll() before it commits."""
         if self._member.is_cooperative:
             self._queue[0].refused_in = request.generation_id_or_member_epoch
         else:
@@ -242,6 +256,7 @@ class Commits:
         commit.finish(error)
 
     def failed(self, request: Message, now: int) -> bool:
+        """No answer: tried again after a pause. Whether the request was a commit's."""
         if request is not self._request:
             return False
         self._request = None
@@ -264,6 +279,7 @@ class Commits:
         return min(earliest, self._retry_at) if self._retry_at and can_send else earliest
 
     def tick(self, now: int) -> None:
+        """Commits whose time is up fail (KIP-266, default.api.timeout.ms)."""
         late = [commit for commit in self._queue if commit.deadline <= now]
         for commit in late:
             if commit is self._queue[0]:
@@ -273,7 +289,8 @@ class Commits:
 
 
 def _weightiest(errors: Iterable[ErrorCode]) -> ErrorCode:
-    """All partitions share an error of the group's. Forbidden topics are named only if nothing else is wrong."""
+    """All partitions share an error of the group's. Forbidden topics are named only if nothing else is wrong
+    (ConsumerCoordinator.OffsetCommitResponseHandler)."""
     found = list(errors)
     return next((error for error in found if error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED), found[0])
 

@@ -52,7 +52,7 @@ class CommitFailure(Enum):
     LEFT = auto()  # unsubscribed or closed before the commit was through
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overrun:
     """A poll that came too late, or has not come yet."""
 

@@ -146,7 +146,7 @@ class Consumer:
             for observer in self._observers:
                 observer.raised(self.name, failure)
             self.polls = not isinstance(failure, FencedInstanceIdError)
-        self.member.poll_ends(self._clock.now, self.records)
+        self.member.poll_ends(self._clock.now, records=self.records)
 
     def _run_listener(self, callback: Callback) -> None:
         for observer in self._observers:

@@ -123,7 +123,7 @@ class ConsumerEngine:
     def end_poll(self, records: int) -> None:
         if self.membership is not None:
             with self.membership.lock:
-                self.membership.member.poll_ends(now_ms(), records)
+                self.membership.member.poll_ends(now_ms(), records=records)
 
     def begin_callback(self) -> Callback | None:
         """What the application is to be told next. Its time runs while it listens."""

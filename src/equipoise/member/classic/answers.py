@@ -1,4 +1,4 @@
-"""The meaning of each error for a member, as one table for each API.
+"""The meaning of each error for a member, as one table for each API: rules 9.8 of docs/rules/members.md.
 
 The tables follow the response handlers of Kafka's AbstractCoordinator (JoinGroupResponseHandler,
 SyncGroupResponseHandler, HeartbeatResponseHandler, FindCoordinatorResponseHandler). An error without a row is

@@ -1,4 +1,7 @@
-"""The clocks of a member: its next heartbeat, its session as the coordinator counts it, and the application's polls."""
+"""The clocks of a member: its next heartbeat, its session as the coordinator counts it, and the application's polls.
+
+Kafka keeps all three in the class Heartbeat (KIP-62) and looks at them in AbstractCoordinator.HeartbeatThread.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 
 
 class Heartbeats:
-    """Enabled while the member is part of a generation."""
+    """Enabled while the member is part of a generation (AbstractCoordinator.HeartbeatThread.enable)."""
 
     def __init__(self, config: MemberConfig) -> None:
         self._config = config
@@ -24,19 +27,21 @@ class Heartbeats:
         self.heard(now)
 
     def disable(self) -> None:
+        """Outside a generation there is nothing to keep alive; a parked JoinGroup is a sign of life of its own."""
         self.in_flight = None
         self._due = self._session_ends = NEVER
 
     def sent(self, request: HeartbeatRequest, now: int) -> None:
+        """One at a time; the next is due an interval after this one left (Heartbeat.sentHeartbeat)."""
         self.in_flight = request
         self._due = now + self._config.heartbeat_interval_ms
 
     def heard(self, now: int) -> None:
-        """The coordinator has answered, if only that the group rebalances."""
+        """The coordinator has answered, if only that the group rebalances (Heartbeat.receiveHeartbeat)."""
         self._session_ends = now + self._config.session_timeout_ms
 
     def retry(self, at: int) -> None:
-        """The next one not before, and not after: if there is to be one at all."""
+        """The next one at this time, if there is to be one at all (Heartbeat.failHeartbeat)."""
         if self._session_ends != NEVER:
             self._due = at
 
@@ -44,6 +49,7 @@ class Heartbeats:
         return self.in_flight is None and now >= self._due
 
     def session_has_ended(self, now: int) -> bool:
+        """No answer for a whole session: the coordinator may be another by now (Heartbeat.sessionTimeoutExpired)."""
         return now >= self._session_ends
 
     def next_deadline(self, *, can_send: bool) -> int:
@@ -51,7 +57,10 @@ class Heartbeats:
 
 
 class Polls:
-    """Whether the application comes back in time. Inside poll() it is there; in a callback or outside it is not."""
+    """Whether the application comes back in time: max.poll.interval.ms (KIP-62, Heartbeat.pollTimeoutExpired).
+
+    Inside poll() it is there; in a callback or outside it is not.
+    """
 
     def __init__(self, config: MemberConfig) -> None:
         self._config = config
@@ -61,10 +70,12 @@ class Polls:
         self.is_waited_for = True  # before the first poll, and after a missed deadline, the member does not join
 
     def begin(self) -> None:
+        """poll() is called (Heartbeat.poll)."""
         self._deadline = NEVER
         self.is_waited_for = False
 
-    def end(self, now: int, records: int) -> None:
+    def end(self, now: int, *, records: int) -> None:
+        """poll() returns with so many records, and the application's time begins."""
         self._deadline = now + self._config.max_poll_interval_ms
         self._records = records
 
@@ -77,12 +88,13 @@ class Polls:
         return now >= self._deadline
 
     def overrun(self) -> None:
+        """The deadline is missed: the member does not join again before the next poll()."""
         self._passed, self._deadline = self._deadline, NEVER
         self.is_waited_for = True
 
     def overrun_at(self, now: int) -> Overrun:
         """The last overrun as it stands now: it grows until somebody asks."""
-        return Overrun(now - self._passed, self._records)
+        return Overrun(late_ms=now - self._passed, records=self._records)
 
     def next_deadline(self) -> int:
         return self._deadline

@@ -1,5 +1,8 @@
-"""JoinGroup and SyncGroup: the way of a member from one generation to the next, and the callbacks of the
-application."""
+"""JoinGroup and SyncGroup: the way of a member from one generation to the next, and the callbacks of the application.
+
+In Kafka: AbstractCoordinator.joinGroupIfNeeded, with onJoinPrepare, onLeaderElected and onJoinComplete of
+ConsumerCoordinator.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,11 @@ class Joining:
 
 
 def go_on(member: Member, step: Step) -> None:
-    """The next request of the way to a generation, if it is time for one."""
+    """The next request of the way to a generation, if it is time for one (AbstractCoordinator.joinGroupIfNeeded).
+
+    A pattern needs metadata before the join, since the topics that it matches are part of the request
+    (ConsumerCoordinator.poll). Offsets of revoked partitions go first: their next owners begin there.
+    """
     joining, subscription = member.joining, member.subscription
     if joining.in_flight is not None or not member.may_join:
         return
@@ -87,7 +94,8 @@ def go_on(member: Member, step: Step) -> None:
 
 
 def prepare(member: Member) -> None:
-    """Before it joins, a member gives up what it may not keep. When that is done, there is nothing left to tell."""
+    """Before it joins, an eager member gives up all; a cooperative one what it does not subscribe to any more
+    (KIP-429, ConsumerCoordinator.onJoinPrepare). When that is done, there is nothing left to tell."""
     given_up = member.assignment
     if member.is_cooperative:
         given_up = _without(given_up, member.subscription.topics)
@@ -100,6 +108,8 @@ def _without(owned: Owned, topics: frozenset[str]) -> Owned:
 
 
 def _send_join(member: Member, step: Step) -> None:
+    """The rebalance timeout is max.poll.interval.ms, since members rejoin in poll() (KIP-62), and the request may be
+    parked so long (AbstractCoordinator.sendJoinGroupRequest)."""
     config, joining = member.config, member.joining
     request = JoinGroupRequest(
         group_id=config.group_id,
@@ -119,6 +129,8 @@ def _send_join(member: Member, step: Step) -> None:
 
 
 def _protocol(member: Member, assignor: Assignor) -> JoinGroupRequestProtocol:
+    """With what the member owns (KIP-429), since when (KIP-792) and where it is (KIP-881), for the leader's assignor
+    (ConsumerCoordinator.metadata)."""
     topics = sorted(member.subscription.topics)
     subscription = Subscription(
         topics=topics,
@@ -131,6 +143,8 @@ def _protocol(member: Member, assignor: Assignor) -> JoinGroupRequestProtocol:
 
 
 def joined(member: Member, request: JoinGroupRequest, response: JoinGroupResponse, now: int) -> None:
+    """AbstractCoordinator.JoinGroupResponseHandler. The group of another protocol type is none of ours (KIP-559); a
+    member id is adopted and sent at once, so that a join that is lost leaves no member behind (KIP-394)."""
     joining = member.joining
     if request is not joining.in_flight:
         return
@@ -149,6 +163,8 @@ def joined(member: Member, request: JoinGroupRequest, response: JoinGroupRespons
 
 
 def _enter(member: Member, response: JoinGroupResponse, now: int) -> None:
+    """Heartbeats begin with the answer. The leader has to know all topics of the group
+    (ConsumerCoordinator.onLeaderElected); it may be told to skip the assignment (KIP-814)."""
     joining = member.joining
     member.member_id, member.generation_id = response.member_id, response.generation_id
     joining.protocol_name = response.protocol_name or ""
@@ -165,7 +181,8 @@ def _enter(member: Member, response: JoinGroupResponse, now: int) -> None:
 
 
 def _subscription(one: JoinGroupResponseMember) -> Subscription:
-    """Nobody can be assigned anything for a member whose wishes are not known: as in Java, poll() raises it."""
+    """Nothing can be assigned to a member whose topics are not known. As in Java poll() raises it
+    (ConsumerCoordinator.onLeaderElected)."""
     try:
         return decode_subscription(one.metadata)
     except ProtocolError as error:
@@ -179,6 +196,8 @@ def _subscription(one: JoinGroupResponseMember) -> Subscription:
 
 
 def _send_sync(member: Member, step: Step) -> None:
+    """The leader's has all shares, a follower's none (AbstractCoordinator.onLeaderElected, onJoinFollower). A failing
+    assignor is anybody's code: poll() raises, and the next one tries again."""
     joining, assignments = member.joining, []
     if joining.to_assign is not None:
         try:
@@ -203,6 +222,7 @@ def _send_sync(member: Member, step: Step) -> None:
 
 
 def _assign(member: Member, response: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
+    """ConsumerCoordinator.onLeaderElected; our own cooperative assignor needs no check."""
     assignor = _assignor(member)
     group = {one.member_id: GroupMember(_subscription(one), one.group_instance_id) for one in response.members}
     shares = assignor.assign(member.subscription.group_metadata(), group)
@@ -215,7 +235,8 @@ def _assign(member: Member, response: JoinGroupResponse) -> list[SyncGroupReques
 
 
 def _check_handovers(group: Members, shares: Assignments) -> None:
-    """What somebody still owns is read by its owner while the others begin: two would process it at once."""
+    """What a member still owns is read by it while the others begin: two would process it at once (KIP-429,
+    ConsumerCoordinator.validateCooperativeAssignment)."""
     taken: set[TopicPartition] = set()
     given: set[TopicPartition] = set()
     for member_id, one in group.items():
@@ -231,6 +252,7 @@ def _check_handovers(group: Members, shares: Assignments) -> None:
 
 
 def _assignor(member: Member) -> Assignor:
+    """The one that the group has voted for (ConsumerCoordinator.lookupAssignor)."""
     for assignor in member.config.assignors:
         if assignor.name == member.joining.protocol_name:
             return assignor
@@ -240,6 +262,7 @@ def _assignor(member: Member) -> Assignor:
 
 
 def synced(member: Member, request: SyncGroupRequest, response: SyncGroupResponse, now: int) -> None:
+    """AbstractCoordinator.SyncGroupResponseHandler: after every error the member joins again."""
     joining = member.joining
     if request is not joining.in_flight:
         return
@@ -255,11 +278,14 @@ def synced(member: Member, request: SyncGroupRequest, response: SyncGroupRespons
 
 
 def _is_ours(member: Member, response: SyncGroupResponse) -> bool:
+    """A share of another protocol cannot be read (KIP-559)."""
     name = response.protocol_name
     return response.protocol_type in (None, PROTOCOL_TYPE) and name in (None, member.joining.protocol_name)
 
 
 def _complete(member: Member, assignment: Assignment, now: int) -> None:
+    """What is taken is revoked first, what is new is told last. A member that revokes joins again, so that others get
+    its partitions (KIP-429, ConsumerCoordinator.onJoinComplete)."""
     assigned = flatten(assignment.assigned_partitions)
     member.transition(MemberState.STABLE)
     member.heartbeats.retry(now)  # at once: a broker that holds it can tell of the next rebalance when it begins

@@ -103,7 +103,8 @@ class Member:
 
     @property
     def is_cooperative(self) -> bool:
-        """One assignor that is eager makes the member eager."""
+        """One assignor that is eager makes the member eager, so that a group changes over in two rolling restarts
+        (KIP-429, ConsumerCoordinator's constructor)."""
         return common_protocol(self.config.assignors) is RebalanceProtocol.COOPERATIVE
 
     @property
@@ -112,18 +113,21 @@ class Member:
 
     @property
     def may_join(self) -> bool:
-        """Not unless the application polls, and has heard of what went wrong the last time."""
+        """Not unless the application polls, and has heard of what went wrong the last time: joins are made by poll()
+        (ConsumerCoordinator.poll, AbstractCoordinator.ensureActiveGroup)."""
         return self.subscription.is_active and not self.polls.is_waited_for and self.failure is None
 
     @property
     def readable(self) -> Owned:
         """Of the assignment, what the application may be given records of: not what is about to be taken away, nor
-        what it has not been told of yet, nor anything when it is out of its generation."""
+        what it has not been told of yet, nor anything when it is out of its generation (SubscriptionState.isFetchable).
+        """
         if self.generation_id == NO_GENERATION:
             return NOTHING
         return self.assignment.difference(*(callback.partitions for callback in self.callbacks))
 
     def transition(self, target: MemberState) -> None:
+        """Along the table of states.py."""
         if target is self.state:
             return
         if (self.state, target) not in TRANSITIONS:
@@ -133,7 +137,8 @@ class Member:
     # -- what the application does
 
     def subscribe(self, topics: Iterable[str], pattern: re.Pattern[str] | None, now: int) -> Step:
-        """The next poll joins. The topics of the last join once more are no reason to join again."""
+        """The next poll joins. The topics of the last join once more are no reason to join again
+        (ConsumerCoordinator.rejoinNeededOrPending)."""
         before, was_active = self.subscription.topics, self.subscription.is_active
         self.subscription.to(topics, pattern)
         if self.subscription.topics != before or not was_active:
@@ -149,10 +154,10 @@ class Member:
         if self.subscription.is_active:
             self.polls.begin()
 
-    def poll_ends(self, now: int, records: int = 0) -> None:
-        """`records`: how many it takes with it. Also before each callback, which takes its own time."""
+    def poll_ends(self, now: int, *, records: int = 0) -> None:
+        """`records`: how many it takes with it. Also before each callback, which takes its own time (KIP-62)."""
         if self.subscription.is_active and not self.is_fenced:
-            self.polls.end(now, records)
+            self.polls.end(now, records=records)
 
     def begin_callback(self) -> Callback | None:
         """What the application's thread is to run next, inside a poll; None if there is nothing."""
@@ -160,7 +165,8 @@ class Member:
         return self.callbacks[0] if self.callbacks else None
 
     def callback_done(self, now: int) -> Step:
-        """It has run, with or without an exception, and the application is back in its poll."""
+        """It has run, with or without an exception, and the application is back in its poll. Partitions are given up
+        when on_revoked has run, not before: it may commit (ConsumerCoordinator.onJoinPrepare)."""
         self._is_in_callback = False
         self._is_back()
         kind, partitions = self.callbacks.popleft()
@@ -170,19 +176,23 @@ class Member:
         return self._go_on(now)
 
     def enforce_rebalance(self, reason: str, now: int) -> Step:
+        """The application wants a rebalance (KIP-568, AbstractCoordinator.requestRejoin)."""
         if self.subscription.is_active:
             self.joining.want(reason)
         return self._go_on(now)
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], now: int) -> tuple[Commit, Step]:
+        """The outcome stands in the Commit; it has until default.api.timeout.ms (KIP-266)."""
         commit = Commit(dict(offsets), now + self.config.default_api_timeout_ms)
         self.commits.add(commit, now)
         return commit, self._go_on(now)
 
     def unsubscribe(self, now: int, reason: str = "the consumer unsubscribed", *, leave: bool | None = None) -> Step:
-        """Gives up all it has and leaves. Done when there is no callback and `has_left`.
+        """Gives up all it has and leaves (ConsumerCoordinator.onLeavePrepare). Done when `has_left`.
 
-        `leave`: whether to tell the coordinator; by default a static member does not, for it may be back soon."""
+        `leave`: whether to tell the coordinator (KIP-1092); by default a static member does not, for it may be back
+        soon (KIP-345, AbstractCoordinator.maybeLeaveGroup).
+        """
         self.joining.stays = self.config.is_static if leave is None else not leave
         self.joining.leave_reason = reason
         self.subscription.clear()
@@ -193,14 +203,16 @@ class Member:
         return self._go_on(now)
 
     def close(self, now: int, *, leave: bool | None = None) -> Step:
+        """As `unsubscribe`, with another reason (KIP-800)."""
         return self.unsubscribe(now, "the consumer is being closed", leave=leave)
 
     @property
     def has_left(self) -> bool:
+        """Nothing is left to be told, sent or heard."""
         return self.state is MemberState.UNJOINED and self._leaving is None and not self.callbacks
 
     def take_failure(self) -> KafkaError | None:
-        """To be raised by poll(). Being fenced is for good; after anything else the member tries again."""
+        """To be raised by poll(). Being fenced is for good (KIP-345); after anything else the member tries again."""
         failure = self.failure
         if not self.is_fenced:
             self.failure = None
@@ -209,7 +221,9 @@ class Member:
     # -- what the network does
 
     def learn(self, metadata: Cluster, covered: frozenset[str] | None, now: int) -> Step:
-        """Metadata of the topics `covered` (None: of all), as `subscription.wanted` asks for it."""
+        """Metadata of the topics `covered` (None: of all), as `subscription.wanted` asks for it. Other topics of a
+        pattern and, for the leader, other partitions are reasons to join (ConsumerCoordinator.rejoinNeededOrPending).
+        """
         before = self.subscription.topics
         self.subscription.learn(metadata, covered)
         if self.subscription.topics != before:
@@ -219,6 +233,7 @@ class Member:
         return self._go_on(now)
 
     def answered(self, request: Message, response: Message, now: int) -> Step:
+        """The answer to a request of a Step. An answer to a request that was given up meanwhile changes nothing."""
         try:
             self._take(request, response, now)
         except ProtocolError as error:  # in what members send each other, which the coordinator does not look into
@@ -259,6 +274,7 @@ class Member:
     # -- time
 
     def next_deadline(self) -> int | None:
+        """When to call `tick`; None: nothing waits for time."""
         can_send = self.coordinator is not None
         earliest = min(
             self.heartbeats.next_deadline(can_send=can_send),
@@ -269,6 +285,8 @@ class Member:
         return None if earliest == NEVER else earliest
 
     def tick(self, now: int) -> Step:
+        """What time brings about: late polls, lost coordinators, heartbeats, retries (AbstractCoordinator's
+        HeartbeatThread.run)."""
         step = Step()
         if self.polls.is_late(now):
             self._be_late(now, step)
@@ -279,7 +297,8 @@ class Member:
         return self._go_on(now, step)
 
     def _be_late(self, now: int, step: Step) -> None:
-        """Its partitions go to members that have time for them. The application hears of it at its next poll."""
+        """Its partitions go to members that have time for them; a static member keeps its place until its session ends
+        (KIP-62, KIP-345, AbstractCoordinator.maybeLeaveGroup). The application hears of it at its next poll."""
         self.polls.overrun()
         if not self.config.is_static:
             self._leave(step, f"poll() was not called for {self.config.max_poll_interval_ms} ms (max.poll.interval.ms)")
@@ -293,20 +312,25 @@ class Member:
         return wants_join or self.is_part_of_generation or self.commits.are_waiting
 
     def lose_coordinator(self, now: int) -> None:
+        """It is elsewhere, or does not answer: look for it, after a pause
+        (AbstractCoordinator.markCoordinatorUnknown)."""
         self.coordinator = None
         self.heartbeats.in_flight = None
         self.back_off(now)
         self.heartbeats.retry(self._retry_at)
 
     def back_off(self, now: int) -> None:
+        """Pauses that double up to a limit, so that many members do not crowd a broker that is coming up (KIP-580)."""
         self._attempts += 1
         pause = backoff_ms(self._attempts, self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         self._retry_at = now + round(pause * self._jitter())
 
     def recover(self) -> None:
+        """An attempt has succeeded: the next pause is a short one again."""
         self._attempts = self._retry_at = 0
 
     def _found(self, request: FindCoordinatorRequest, response: FindCoordinatorResponse, now: int) -> None:
+        """AbstractCoordinator.FindCoordinatorResponseHandler; from v4 on the answer is a list (KIP-699)."""
         if request is not self._finding:
             return
         self._finding = None
@@ -347,6 +371,7 @@ class Member:
         return step
 
     def _find(self, now: int, step: Step) -> None:
+        """One search at a time, and only if something waits for it (AbstractCoordinator.lookupCoordinator)."""
         if self._finding is not None or self._retry_at or not self._wants_coordinator:
             return
         group_id = self.config.group_id
@@ -354,6 +379,7 @@ class Member:
         step.send(self._finding, self.config.request_timeout_ms)
 
     def _beat(self, now: int, step: Step) -> None:
+        """AbstractCoordinator.sendHeartbeatRequest."""
         if not self.heartbeats.is_due(now) or not self.is_part_of_generation:
             return
         request = HeartbeatRequest(
@@ -366,6 +392,8 @@ class Member:
         step.send(request, min(self.config.request_timeout_ms, self.config.session_timeout_ms))
 
     def _beaten(self, request: HeartbeatRequest, response: HeartbeatResponse, now: int) -> None:
+        """REBALANCE_IN_PROGRESS keeps the session alive, and is news in Stable alone
+        (AbstractCoordinator.HeartbeatResponseHandler)."""
         if request is not self.heartbeats.in_flight:
             return  # of an earlier generation, or coordinator
         self.heartbeats.in_flight = None
@@ -403,13 +431,15 @@ class Member:
         self.joining.want(reason)
 
     def put_out(self, because: CommitFailure, now: int) -> None:
-        """Out of its generation. What it owned it may not own any more: `_tell_of_loss`."""
+        """Out of its generation. What it owned it may not own any more: `_tell_of_loss`. The member id survives an old
+        generation and nothing else (AbstractCoordinator.resetStateAndGeneration)."""
         self._out_because = because
         self._forget(now, keep_member_id=because is CommitFailure.OLD_GENERATION)
         if self.subscription.is_active:
             self.joining.want(_OUT[because])
 
     def fence(self, now: int) -> None:
+        """Another process has its group.instance.id: to go on would put that one out in turn (KIP-345)."""
         self.failure = FencedInstanceIdError(self.config.group_instance_id)
         self.polls.stop()
         self._forget(now)
@@ -443,7 +473,8 @@ class Member:
         self.commits.abandon(self.commit_failure(now))
 
     def _tell_of_loss(self) -> None:
-        """Whether or not there is a coordinator to join at: the application had better stop."""
+        """Others may own the partitions already: on_lost, not on_revoked (KIP-429, ConsumerCoordinator.onJoinPrepare).
+        Whether or not there is a coordinator to join at, the application had better stop."""
         if self.generation_id == NO_GENERATION and self.assignment and not self.callbacks:
             self.callbacks.append(Callback(Kind.LOST, self.assignment))
 
@@ -458,7 +489,8 @@ class Member:
 
     def _depart(self, now: int, step: Step) -> None:
         """First the application gives back what it has, then what it has committed goes through, then the member
-        leaves; also if all it has is the id that it was told to join with."""
+        leaves; also if all it has is the id that it was told to join with (ConsumerCoordinator.onLeavePrepare,
+        AbstractCoordinator.maybeLeaveGroup)."""
         is_settled = self.is_stable
         if self.assignment:
             self.callbacks.append(Callback(Kind.REVOKED if is_settled else Kind.LOST, self.assignment))
@@ -475,7 +507,8 @@ class Member:
         self._forget(now)
 
     def _leave(self, step: Step, reason: str) -> None:
-        """Says the member id alone, as Kafka's own consumer does, also if the member is a static one."""
+        """Says the member id alone, as Kafka's own consumer does, also if the member is a static one
+        (AbstractCoordinator.maybeLeaveGroup); with the reason (KIP-800)."""
         if not self.member_id or self.coordinator is None:
             return
         who = MemberIdentity(member_id=self.member_id, reason=reason)

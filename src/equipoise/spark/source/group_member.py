@@ -72,7 +72,7 @@ class GroupMember:
 
     def poll_ends(self, records: int) -> None:
         self._last_call = now_ms()
-        self.member.poll_ends(self._last_call, records)
+        self.member.poll_ends(self._last_call, records=records)
         self.membership.act(lambda member, now: Step())  # the deadline is another now
 
     def finish_batch(self) -> None:

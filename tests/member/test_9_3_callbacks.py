@@ -1,4 +1,4 @@
-"""Sections 9.3 and 9.4: what a member gives up before it joins, and what it is told when it has its assignment.
+"""Rules 9.3 and 9.4: what a member gives up before it joins, and what it is told when it has its assignment.
 
 Meant otherwise than in Java: listeners hear deltas, so nothing is revoked where there is nothing.
 """

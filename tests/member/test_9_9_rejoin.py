@@ -1,4 +1,4 @@
-"""Sections 9.9 and 9.10: what makes a member join again, and static members."""
+"""Rules 9.9 and 9.10: what makes a member join again, and static members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sections 9.5 and 9.6: leaving by close() and unsubscribe(), and for not having polled in time."""
+"""Rules 9.5 and 9.6: leaving by close() and unsubscribe(), and for not having polled in time."""
 
 from __future__ import annotations
 
