@@ -188,6 +188,22 @@ def test_2_10_if_the_write_fails_the_old_id_is_back_with_all_it_had() -> None:
     assert old not in group.members
 
 
+def test_2_10_if_the_write_fails_nothing_stays_parked_under_the_new_id() -> None:
+    """Not even a heartbeat of a client that has guessed its id."""
+    ctx = Context()
+    _, s = ctx.stable("a", ctx.client("s", instance="i"))
+    old = s.member_id
+    ctx.hold_writes()
+    s.restart()
+    (guessed,) = ctx.group().parked.joins
+    heartbeat = s.heartbeat(member_id=guessed, hold_ms=2_000)
+    assert heartbeat.is_parked
+    ctx.fail_writes()
+    assert heartbeat.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert ctx.group().static_members == {"i": old}
+    assert not ctx.group().parked.heartbeats
+
+
 def test_2_10_a_second_replacement_fences_the_first_which_waits_for_its_write() -> None:
     ctx = Context()
     _, s = ctx.stable("a", ctx.client("s", instance="i"))

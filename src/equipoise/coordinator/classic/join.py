@@ -267,7 +267,7 @@ def static_member_replaced(shard: Shard, outcome: StaticMemberReplaced, error: E
         del group.parked.joins[member.member_id]
         step.reply(caller, _resumed(group, member, before.leader, caller))
     else:
-        shard.rebalancer.release_join(group, member, not_written(error), step)
+        shard.rebalancer.release(group, member, not_written(error), step)
         group.update(member, before.protocols, before.timeouts)
         shard.rebalancer.rename(group, member, before.member_id, step)
     if shard.timers.deadline(member.timer) is None:  # it came up during the wait and was passed over
