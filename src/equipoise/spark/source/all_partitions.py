@@ -54,7 +54,7 @@ class AllPartitions:
         return known | (await self._initial(new) if start.is_initial else await self._reader.ends(new, EARLIEST))
 
     async def _list(self, *, must_exist: bool) -> None:
-        """What was there when the query began may be deleted on_no_match: `_check_gone` knows what that means."""
+        """Topics may be deleted after the query has begun: `_check_gone` decides what follows."""
         if time.monotonic() - self._listed_at >= _REFRESH_SECONDS:
             self._partitions = await self._reader.listing(self._options.strategy, must_exist=must_exist)
             self._listed_at = time.monotonic()
@@ -82,7 +82,7 @@ class AllPartitions:
         return await self._reader.resolving(limit, partitions, committed)
 
     def must_record(self, start: SourceOffset, positions: PartitionOffsetMap) -> bool:
-        """Whether these beginnings are nowhere but here: a batch, if an empty one, puts them into the checkpoint."""
+        """Whether the checkpoint lacks these positions: a batch, even an empty one, puts them there."""
         return any(start.to.get(one) != at for one, at in positions.items())
 
     def move(self, partition: TopicPartition, at: int) -> None:
@@ -92,7 +92,7 @@ class AllPartitions:
         return start.epoch(partition, at)
 
     def forget_topics(self, topics: set[str]) -> None:
-        """Made anew: a partition without a place is read from its first record on."""
+        """Of topics that were recreated: a partition without a position is read from its first record on."""
 
     def seen(self) -> dict[str, int]:
         return {}

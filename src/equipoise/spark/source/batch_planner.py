@@ -23,14 +23,7 @@ from equipoise.spark.source.group_partitions import GroupPartitions
 from equipoise.spark.source.offset_reader import OffsetReader
 from equipoise.spark.source.read_limit import BatchDelay, available, rate_limit
 from equipoise.spark.source.source_offset import INITIAL, PartitionOffsetMap, SourceOffset
-from equipoise.spark.source.truncation import (
-    PositionValidation,
-    learn_topics,
-    loss_of_records,
-    loss_of_topics,
-    recreated,
-    topic_ids,
-)
+from equipoise.spark.source.truncation import PositionValidation, loss_of_records, loss_of_topics
 from equipoise.wire.apis.k01_fetch import FetchResponse
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
 
@@ -100,8 +93,10 @@ class BatchPlanner:
             await self._until_news(positions, max(left, 0.01), has_data=bool(sizes))
 
     def _is_over(self, left: float, *, is_settled: bool) -> bool:
-        """Whether Spark is told that there is nothing. It may not ask again for minutes, so a group had better be
-        joined before; a query that ends with that must know its share."""
+        """Whether the answer to Spark is that there is nothing to read.
+
+        Spark may not ask again for minutes, so the member joins its group first. A query that ends with this answer
+        must know its share."""
         if is_settled:
             return self._available_now is not None or left <= 0
         patience = self._options.consumer.default_api_timeout_ms / 2000
@@ -120,11 +115,11 @@ class BatchPlanner:
         return self._available_now is not None or self._delay.is_over(size, time.monotonic_ns() // 1_000_000)
 
     async def _of_these_topics(self, start: SourceOffset) -> SourceOffset:
-        """Without places in topics that were deleted and created anew meanwhile: the same offset is another record."""
+        """Without offsets of topics that were recreated meanwhile: the same offset is another record there."""
         if not self._has_heard:
-            await learn_topics(self._reader, start.ids)
+            await self._reader.learn_topics(start.ids)
             self._has_heard = True
-        anew = recreated(self._reader, start.ids)
+        anew = self._reader.recreated(start.ids)
         new = {name for name in anew if self._recreated.get(name) != start.ids[name]}
         if new:
             self._report_loss(loss_of_topics(new), " with the first record of the new one")
@@ -133,8 +128,8 @@ class BatchPlanner:
         return start.without(anew) if anew else start
 
     async def _check_epochs(self, positions: PartitionOffsetMap, start: SourceOffset) -> None:
-        places = {one: LogPosition(at, self.partitions.epoch(start, one, at)) for one, at in positions.items()}
-        for one, truncation in await self._validation.find_truncations(places):
+        held = {one: LogPosition(at, self.partitions.epoch(start, one, at)) for one, at in positions.items()}
+        for one, truncation in await self._validation.find_truncations(held):
             at = positions[one] if truncation.divergent is None else truncation.divergent.offset
             self._report_loss(loss_of_records(one, truncation), f" from {at}, with what stands there now")
             positions[one] = at
@@ -198,7 +193,7 @@ class BatchPlanner:
             seen=self.partitions.seen(),
             group=self._options.consumer.group_id or "",
             epochs={one: epoch for one in ends if (epoch := self._reader.epochs.get(one, -1)) >= 0},
-            ids=topic_ids(self._reader, {one.topic for one in ends}),
+            ids=self._reader.topic_ids({one.topic for one in ends}),
         )
 
     # -- waiting

@@ -1,4 +1,4 @@
-"""The source of a batch query: what lies between two places, looked up once, when the query is planned."""
+"""The source of a batch query: the records between two offsets, which are looked up when the query is planned."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class BatchReader(DataSourceReader):
         return [OffsetRange(*one, starts[one], ends[one]) for one in partitions]
 
     def _within(self, ends: PartitionOffsetMap, latest: PartitionOffsetMap) -> PartitionOffsetMap:
-        """Without what nobody has written: to wait for it is not what a batch query is for."""
+        """Without offsets that are not written yet: a batch query does not wait for them."""
         beyond = {one: at for one, at in ends.items() if at > latest[one]}
         if not beyond:
             return ends

@@ -30,7 +30,7 @@ class GroupPartitions:
         self._group.join(options.strategy)
         self._positions: PartitionOffsetMap = {}  # of owned partitions, where the next batch begins
         self._epochs: dict[TopicPartition, int] = {}  # of the leaders by whose word they stand there; -1: not known
-        self._recreated: set[str] = set()  # topics in which no earlier place has a meaning
+        self._recreated: set[str] = set()  # topics in which no earlier offset has a meaning
         self._commits = OffsetCommits(self._group)
         self._seen: dict[str, int] | None = None  # not known yet
 
@@ -57,7 +57,7 @@ class GroupPartitions:
             group.finish_batch()
 
     def _forget(self) -> None:
-        """What was lost belongs to others, and if it is back, they may have read on."""
+        """Of partitions that are not owned any more: another member may read on, even if they come back later."""
         held = self._group.owned - self._group.fresh
         self._positions = {one: at for one, at in self._positions.items() if one in held}
 
@@ -106,8 +106,8 @@ class GroupPartitions:
             one: at.offset for one, at in found.items() if own_batch(at.metadata, start.query) is not None
         }
         _tell_of_others(begun, start)
-        # Claimed before anything is read: whoever has these partitions next must not begin behind this place, and if
-        # it is this query after a crash, it goes by its checkpoint.
+        # Committed before anything is read: the next owner of these partitions must not begin behind this position.
+        # After a crash this query goes by its checkpoint.
         self._forget()
         self._commit(start, at_once=True)
         await self._commits.settle(_HAND_OVER_SECONDS)

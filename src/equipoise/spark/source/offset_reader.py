@@ -1,7 +1,7 @@
 """The driver's view of the cluster: which partitions there are, and where they begin and end.
 
-It lives in a thread with a loop, so that heartbeats go on while Spark is busy. Its methods belong to the thread of
-the engine, and block.
+It lives in a thread with a loop, so that heartbeats go on while Spark is busy. Its methods are for the
+thread in which Spark calls, and block.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.client.metadata.cluster import Cluster
+from equipoise.client.metadata.leader_epochs import is_recreated
 from equipoise.client.metadata.offset_lookup import OffsetLookup
 from equipoise.client.net.loop_thread import LoopThread
 from equipoise.member.partitions import TopicPartition, listed
 from equipoise.spark.options import GROUP, ConsumerStrategy, OffsetRangeLimit
 from equipoise.spark.source.source_offset import PartitionOffsetMap
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
+from equipoise.wire.schema import ZERO_UUID
 
 Result = TypeVar("Result")
 
@@ -76,7 +78,7 @@ class OffsetReader:
         return sorted(found)
 
     def has(self, partition: TopicPartition) -> bool:
-        """By what the cluster said last."""
+        """Whether the newest metadata has the partition."""
         topic = self.cluster.topics.get(partition.topic)
         return topic is not None and partition.partition < topic.partitions
 
@@ -84,7 +86,7 @@ class OffsetReader:
         return range(self.cluster.topics[name].partitions)
 
     def matching(self, strategy: ConsumerStrategy) -> list[str]:
-        """The topics of the strategy that the cluster has, by what it said last."""
+        """The topics of the strategy that the newest metadata has."""
         known = self.cluster.topics
         if strategy.pattern is None:
             return sorted(
@@ -94,6 +96,24 @@ class OffsetReader:
         return sorted(
             name for name, topic in known.items() if pattern.fullmatch(name) and not (hide and topic.is_internal)
         )
+
+    async def learn_topics(self, names: Iterable[str]) -> None:
+        """Returns when the cluster's metadata has these topics, or has said that they do not exist."""
+        if not set(names) <= self.cluster.topics.keys():
+            self.cluster.know_also(names)
+            await self.cluster.refresh()
+
+    def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """In hexadecimal, of the topics that have one: old brokers give none."""
+        topics = self.cluster.topics
+        found = {name: topics[name].topic_id for name in names if name in topics}
+        return {name: id_.hex() for name, id_ in found.items() if id_ != ZERO_UUID}
+
+    def recreated(self, known: Mapping[str, str]) -> set[str]:
+        """The topics that have another id now than the known one, by the newest metadata."""
+        topics = self.cluster.topics
+        both = {name: (bytes.fromhex(id_), topics[name].topic_id) for name, id_ in known.items() if name in topics}
+        return {name for name, ids in both.items() if is_recreated(*ids)}
 
     def check_topics(self, names: Iterable[str]) -> None:
         """Each is there, and may be read; else KafkaError or UsageError."""

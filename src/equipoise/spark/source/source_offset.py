@@ -86,11 +86,11 @@ class SourceOffset:
         return given
 
     def epoch(self, partition: TopicPartition, at: int) -> int:
-        """Of the leader by whose word the partition stands at this place; -1: not known, or it stands elsewhere."""
+        """Of the leader that told the end offset `at`; -1: it is not known, or the partition ends elsewhere."""
         return self.epochs.get(partition, -1) if self.to.get(partition) == at else -1
 
     def without(self, topics: Collection[str]) -> SourceOffset:
-        """Of topics that were made anew no place has a meaning any more."""
+        """Without offsets of these topics, which were recreated."""
         to = {one: at for one, at in self.to.items() if one.topic not in topics}
         return replace(self, to=to, since={}, ids={name: id_ for name, id_ in self.ids.items() if name not in topics})
 

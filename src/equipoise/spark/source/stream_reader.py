@@ -25,7 +25,7 @@ from equipoise.spark.source.batch_planner import BatchPlanner
 from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask, plan
 from equipoise.spark.source.offset_reader import OffsetReader
 from equipoise.spark.source.source_offset import INITIAL, Json, SourceOffset, check_checkpoint
-from equipoise.spark.source.truncation import learn_topics, loss_of_topics, recreated
+from equipoise.spark.source.truncation import loss_of_topics
 from equipoise.wire.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reader.run(planner.prepare_for_available_now(), "the latest offsets")
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
-        """`start` is the end of the last batch in Spark's commit log: the one moment to commit it to the group."""
+        """`start` is the end of the last batch in Spark's commit log, and is committed to the group now."""
         reached = SourceOffset.parse(start)
         check_checkpoint(reached, self._options)  # before the group hears of the query
         reader, planner = self._open()
@@ -101,13 +101,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return plan(found, self._options, self._columns)
 
     def _check_topics(self, end: SourceOffset) -> None:
-        """A batch that is read again is of the topics that there were: in others its offsets mean nothing."""
+        """Offsets of a batch that is read again mean nothing in a topic that was recreated since."""
         if not end.ids:
             return
         reader = OffsetReader(self._options.consumer)
         try:
-            reader.run(learn_topics(reader, end.ids), "the topics of the batch that was under way")
-            anew = recreated(reader, end.ids)
+            reader.run(reader.learn_topics(end.ids), "the topics of the batch that was under way")
+            anew = reader.recreated(end.ids)
         finally:
             reader.close()
         if anew and self._options.fail_on_data_loss:

@@ -1,8 +1,8 @@
-"""Positions in a log that has changed since: truncated by an unclean election, or of a topic created anew.
+"""Positions in a log that an unclean election has truncated since.
 
-An offset in a checkpoint carries the leader's epoch at the time, and the id of its topic. A new leader is asked where
-that epoch ends in its log (KIP-320; client/metadata/leader_epochs.py has the rules). If it ends before the position,
-records that were read are lost, and what stands there now has not been read.
+An offset in a checkpoint carries the leader's epoch at the time. A new leader is asked where that epoch ends in its log
+(KIP-320; client/metadata/leader_epochs.py has the rules). If it ends before the position, records that were read are
+lost, and the records that stand there now have not been read.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from equipoise.client.metadata.leader_epochs import (
     LogPosition,
     Truncation,
     find_truncation,
-    is_recreated,
     needs_validation,
 )
 from equipoise.client.metadata.offset_for_leader_epoch import ask_epoch_ends
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.source.offset_reader import OffsetReader
 from equipoise.wire.errors import EquipoiseError, KafkaError
-from equipoise.wire.schema import ZERO_UUID
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +57,7 @@ class PositionValidation:
         return found
 
     def _needs_validation(self, one: TopicPartition, at: LogPosition) -> bool:
-        """The leader that told the end of the log is not the leader of the time when the position was taken."""
+        """Another broker led when the position was taken than when the end of the log was looked up."""
         leader_epoch = self._reader.epochs.get(one, NO_EPOCH)
         known, validated = self._validated.get(one, (None, NO_EPOCH))
         return needs_validation(at, validated if known == at else at.leader_epoch, leader_epoch)
@@ -97,32 +95,6 @@ def loss_of_records(partition: TopicPartition, truncation: Truncation) -> str:
         f"{partition} has lost records before offset {offset}{since}, which were read already: its new leader never "
         "had them (unclean.leader.election.enable=false prevents such losses)"
     )
-
-
-# -- topics by id
-
-
-def topic_ids(reader: OffsetReader, topics: Iterable[str]) -> dict[str, str]:
-    """In hexadecimal, of the topics that have one: old brokers give none."""
-    found = {name: reader.cluster.topics[name].topic_id for name in topics if name in reader.cluster.topics}
-    return {name: id_.hex() for name, id_ in found.items() if id_ != ZERO_UUID}
-
-
-def recreated(reader: OffsetReader, known: Mapping[str, str]) -> set[str]:
-    """Topics of which the cluster has another under the same name, by what it said last."""
-    topics = reader.cluster.topics
-    return {
-        name
-        for name, id_ in known.items()
-        if name in topics and is_recreated(bytes.fromhex(id_), topics[name].topic_id)
-    }
-
-
-async def learn_topics(reader: OffsetReader, topics: Iterable[str]) -> None:
-    """Returns when the cluster has said something of them."""
-    if not set(topics) <= reader.cluster.topics.keys():
-        reader.cluster.know_also(topics)
-        await reader.cluster.refresh()
 
 
 def loss_of_topics(names: Iterable[str]) -> str:
