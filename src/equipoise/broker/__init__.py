@@ -1,4 +1,4 @@
-"""The broker: sockets to log (and, later, to the coordinator), one handler file per API key."""
+"""The broker: sockets to log and coordinator, with one handler file per API key."""
 
 from equipoise.broker.running import Broker, serve
 

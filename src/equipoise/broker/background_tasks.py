@@ -1,4 +1,4 @@
-"""What is due by the clock: silent connections, expired segments, logs to compact."""
+"""Periodic work: closes idle connections, deletes expired segments, compacts logs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The broker's only source of time. Tests and the simulator put another clock in its place.
+"""The broker's only source of time. Tests put another clock in its place.
 
-There are two times, because the wall clock may be set while the broker runs. `now` only ever moves on, with the
-timers: every deadline, session and pause is counted in it. `wall_time` is written into records, and compared with what
-was written earlier (retention, expiry of offsets). It decides nothing else.
+There are two times, because the wall clock may be set while the broker runs. `now` only moves forward, with the timers:
+it counts every deadline, session and pause. `wall_time` is written into records, and compared with earlier stamps
+(retention, expiry of offsets). It decides nothing else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The broker's settings, under Kafka's names, with Kafka's defaults and bounds.
 
-Each row is a typed attribute; its Kafka name is the attribute with dots. Rows marked `topic=` are also the
-default of that topic config. The last rows are our own. SUPPORTED.md lists all of them.
+Each row is a typed attribute; its Kafka name is the attribute with dots. Rows marked `topic=` are also the default of
+that topic config. The last rows are our own. SUPPORTED.md lists all of them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a running broker holds, for tests and for the curious: topics, groups, members, rebalances. Copies, taken on the
-broker's loop, so that nothing changes under the reader."""
+"""A view into a running broker, for tests: topics, groups, members, rebalances. The values are copies, taken on the
+broker's loop."""
 
 from __future__ import annotations
 

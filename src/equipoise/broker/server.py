@@ -1,4 +1,4 @@
-"""The broker on its event loop: what handlers share, who is connected, and the work that is due by the clock."""
+"""The broker on its event loop: the state that handlers share, the connections, and periodic work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of a coordinator's data after every step."""
+"""Invariants of a coordinator's data, checked after every step."""
 
 from __future__ import annotations
 

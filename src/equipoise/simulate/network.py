@@ -1,7 +1,7 @@
-"""The way between consumers and brokers: messages take their time, and connections break.
+"""The network between consumers and brokers: messages take time, and connections break.
 
-Requests travel over TCP, so a message is never lost alone: where one is lost the connection breaks, and every request
-that waits for an answer on it fails.
+Requests travel over TCP. A message is therefore never lost alone: the connection breaks, and every request that waits
+for an answer on it fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be heard of a simulated world while it runs."""
+"""The interface through which a simulated world reports what happens."""
 
 from __future__ import annotations
 

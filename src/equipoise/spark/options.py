@@ -1,6 +1,6 @@
-"""The source's options, under the names of Spark's own Kafka connector, with its defaults and its refusals.
+"""The source's options, under the names of Spark's own Kafka connector, with its defaults and refusals.
 
-Names are read without regard to case, as Spark does. docs/spark.md lists them.
+Names have no case, as in Spark. docs/spark.md lists them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The columns of a record, as in Spark's own Kafka connector; a schema given by the user chooses among them."""
+"""The columns of a record, as in Spark's own Kafka connector; a schema given by the user selects among them."""
 
 from __future__ import annotations
 

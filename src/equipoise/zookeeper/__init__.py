@@ -1,6 +1,6 @@
 """The protocol before coordinators: consumers that share partitions by ZooKeeper alone.
 
-Names are imported when first used: the pure parts, and the server, need no kazoo.
+Each name is imported at its first use: the pure parts, and the server, need no kazoo.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The settings of a ZooKeeper-era consumer, under their names of that time, with their defaults; and those of ours.
+"""The settings of a ZooKeeper consumer, under their names of that time, with their defaults; and our own settings.
 
 docs/zookeeper.md lists them all; its table is made from the rows below.
 """

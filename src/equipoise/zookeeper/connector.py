@@ -1,7 +1,7 @@
-"""One consumer at work: a policy, run on kazoo, fetchers and streams.
+"""Runs one consumer: a policy, on kazoo, fetchers and streams.
 
-kazoo's callbacks only note events; one executor thread sees to them. The first rebalance, commits and the end are run
-by the threads that ask for them.
+kazoo's callbacks only note events; one executor thread handles them. The calling threads run the first rebalance,
+commits and the end.
 """
 
 from __future__ import annotations

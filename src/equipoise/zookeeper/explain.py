@@ -1,6 +1,6 @@
-"""What a group looks like in ZooKeeper: who owns what, what nobody owns, what two claim. Only reads.
+"""Describes a group in ZooKeeper: owners, partitions without an owner, partitions with two claims. It only reads.
 
-Members of the old kind do not tell their strategy; it is found out from what they own, as far as that can be.
+Old members do not publish their strategy; it is inferred from what they own, if possible.
 """
 
 from __future__ import annotations

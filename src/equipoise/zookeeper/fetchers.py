@@ -1,4 +1,4 @@
-"""From brokers to streams: equipoise.client.Consumer reads, one thread hands on. There is no second fetcher here."""
+"""From brokers to streams: equipoise.client.Consumer fetches, and one thread passes records on."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A broker in ZooKeeper: /brokers/ids/N while its session lasts, and /brokers/topics/T for what it has.
+"""A broker's registration in ZooKeeper: /brokers/ids/N while its session lasts, and /brokers/topics/T for its topics.
 
-The broker calls `announce` once and `publish` after every change; neither waits. A thread writes what has changed.
+The broker calls `announce` once and `publish` after every change; neither waits. A thread writes the changes.
 """
 
 from __future__ import annotations

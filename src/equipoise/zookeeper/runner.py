@@ -1,4 +1,4 @@
-"""Carries out the steps of the protocol on kazoo: each action is done, and its outcome or failure handed back."""
+"""Carries out the steps of the protocol on kazoo, and returns the outcome or failure of each action."""
 
 from __future__ import annotations
 

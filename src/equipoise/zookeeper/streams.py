@@ -1,7 +1,7 @@
-"""Streams: a short queue of chunks each, which the fetcher fills and one thread of the application empties.
+"""Streams: a short queue of chunks each. The fetcher fills it, and one thread of the application empties it.
 
-A chunk is what one partition gave in one poll. A record counts as consumed when it is handed out, before the
-application has worked on it, as it was.
+A chunk has the records of one partition from one poll. A record counts as consumed when the stream returns it, before
+the application has processed it, as in the old client.
 """
 
 from __future__ import annotations

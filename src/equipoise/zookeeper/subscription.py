@@ -1,4 +1,4 @@
-"""What a consumer reads: topics with streams of their own, or a filter whose topics share their streams."""
+"""The subscription of a consumer: topics with their own streams, or a filter whose topics share streams."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Groups at work: shards of the coordinator on their partitions, held heartbeats, the journal."""
+"""Groups at run time: shards of the coordinator on their partitions, held heartbeats, the journal."""

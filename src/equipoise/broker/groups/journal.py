@@ -1,4 +1,4 @@
-"""Events of groups on their way to the internal topic `__rebalances`, as JSON, when nobody waits for a reply."""
+"""Writes the events of groups to the internal topic `__rebalances`, as JSON, when no reply waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the records of a shard's partition to its groups and offsets: a million offsets in a few seconds."""
+"""Loads groups and offsets from the records of a shard's partition: a million offsets in a few seconds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Heartbeats that repeat themselves: a member sends the same bytes again and again, but for the correlation id.
+"""Repeated heartbeats: a member sends the same bytes again and again, except for the correlation id.
 
-So the next one is known by its bytes, and neither decoded nor routed. That saves half the cost of the request of
-which there are more than of all others of groups together.
+The broker recognises the next heartbeat by its bytes, and neither decodes nor routes it. That saves half the cost of
+the most frequent request of groups.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The coordinator at work: shards of groups on the partitions of `__consumer_offsets`, their timers and writes.
+"""Runs the coordinator: shards of groups on the partitions of `__consumer_offsets`, their timers and writes.
 
-A shard decides (`coordinator/`), this file does: it appends what is to be written, in one batch per turn of
-the loop, sends replies, and comes back when a deadline or the disk says so.
+A shard decides (`coordinator/`); this file acts. It appends the records of one turn of the loop in one batch, sends
+replies, and calls the shard again when a deadline passes or a write is durable.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One file per API, named by its key: the listing of this directory is the table of what is served.
+"""One file per API, named by its key: the listing of this directory is the table of served APIs.
 
-A handler module has `VERSIONS`, the versions it serves, and `handle(server, request, call)`, which returns
-the response (as bytes, if its body is encoded already), or None when the reply comes later through `call`.
-`ADVERTISED` stands where ApiVersions must say more than is served, `NAMES_PARTITIONS` where a request names partitions
-that clients know from Metadata: it may not name many more than there are.
+A handler module has `VERSIONS`, the versions it serves, and `handle(server, request, call)`. That function returns the
+response (as bytes, if its body is already encoded), or None if the reply comes later through `call`. `ADVERTISED` is
+for APIs of which ApiVersions must advertise more than is served. `NAMES_PARTITIONS` is for requests that name
+partitions known from Metadata: such a request may not name many more than there are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the handlers of group requests share."""
+"""The common part of the handlers of group requests."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Produce (0). Versions 0 to 2 are advertised and refused: librdkafka compresses only if the range begins at 0.
 
-acks=all and acks=1 are both answered when the records are durable, which is when consumers see them: what is
-acknowledged can be read, and counts in the end offset. acks=0 is never answered: after an error the connection is
-closed, the only sign such a producer can get.
+The broker answers acks=all and acks=1 when the records are durable, which is when consumers see them: an acknowledged
+record can be read, and counts in the end offset. It never answers acks=0. After an error it closes the connection, the
+only sign that such a producer can get.
 """
 
 from __future__ import annotations

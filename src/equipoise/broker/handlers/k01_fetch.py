@@ -1,8 +1,7 @@
-"""Fetch (1). Waits for `min_bytes` until `max_wait_ms` is over, woken by appends; answers whole batches.
+"""Fetch (1). Waits for `min_bytes` up to `max_wait_ms`; appends wake it. The answer has whole batches.
 
-What counts for `min_bytes` is what there is up to the limits, as in Kafka, which fills them with a cut batch.
-
-The first batch is always sent, however large, so that no limit can stop a consumer.
+`min_bytes` counts the bytes up to the limits, as in Kafka, which fills them with a cut batch. The first batch is always
+sent, however large, so that no limit can stop a consumer.
 """
 
 from __future__ import annotations

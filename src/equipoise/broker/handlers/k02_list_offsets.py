@@ -1,7 +1,7 @@
 """ListOffsets (2): latest (-1), earliest (-2), of the largest timestamp (-3), earliest local (-4), by timestamp.
 
-There is no tiered storage: -4 is -2, and -5 and -6 find nothing. Where records must be looked into, a thread does it,
-and the answer waits.
+There is no tiered storage: -4 is -2, and -5 and -6 find nothing. If records must be decoded, a thread does it, and the
+answer waits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""OffsetCommit (8). Partitions that do not exist are answered here; the rest is the group's to judge.
+"""OffsetCommit (8). The handler answers unknown partitions; the group decides on the rest.
 
-With nothing left to judge the group is not asked at all, as on Kafka.
+If nothing is left, the group is not asked, as on Kafka.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""OffsetFetch (9): one group up to v7, several from v8 on. With `require_stable` it waits for commits under way."""
+"""OffsetFetch (9): one group up to v7, several from v8 on. With `require_stable` it waits for pending commits
+(KIP-447)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeat (12). May be held for clients that are known to bear it, see `broker/groups/held_heartbeats.py`."""
+"""Heartbeat (12). The broker may hold it, for clients that can bear it, see `broker/groups/held_heartbeats.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeaveGroup (13). A JoinGroup of the same member that is parked is answered too, on whichever connection."""
+"""LeaveGroup (13). A parked JoinGroup of the same member is answered too, on any connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SyncGroup (14). From v5 on protocol type and name must be there; that is checked before anything else."""
+"""SyncGroup (14). From v5 on, protocol type and name are required; that check comes first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListGroups (16): the groups of every shard here that the caller may see; while one is loading, an error."""
+"""ListGroups (16): the groups that the caller may see, of all shards; an error while a shard is loading."""
 
 from __future__ import annotations
 

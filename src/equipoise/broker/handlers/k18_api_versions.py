@@ -1,6 +1,6 @@
-"""ApiVersions (18). A version we do not know is answered in version 0 with UNSUPPORTED_VERSION and our ranges.
+"""ApiVersions (18). An unknown version is answered in version 0 with UNSUPPORTED_VERSION and our ranges.
 
-The client's software name is kept with the connection: it tells later which clients can wait for a reply.
+The connection keeps the client's software name (KIP-511): it later decides whether heartbeats may be held.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CreateTopics (19). Checked one by one, saved together; a name given twice in one request is refused, as on Kafka."""
+"""CreateTopics (19). Checked one by one, saved together. A name given twice is refused, as on Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteTopics (20), by name, and from v6 on by id. Fetches that wait on the topic are answered at once."""
+"""DeleteTopics (20), by name, and from v6 on by id. Waiting fetches on the topic are answered at once."""
 
 from __future__ import annotations
 

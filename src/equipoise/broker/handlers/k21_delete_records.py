@@ -1,4 +1,4 @@
-"""DeleteRecords (21): the log begins anew at the given offset; -1 stands for the high watermark."""
+"""DeleteRecords (21): moves the log's start to the given offset; -1 stands for the high watermark."""
 
 from __future__ import annotations
 

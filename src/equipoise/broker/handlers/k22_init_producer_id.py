@@ -1,6 +1,6 @@
-"""InitProducerId (22) for idempotent producers. An id is never given twice, not even after a crash.
+"""InitProducerId (22) for idempotent producers. No id is given twice, not even after a crash.
 
-A producer without a transactional id gets a new id and epoch 0, whatever it brings: it moves on to the next epoch by
+A producer without a transactional id gets a new id and epoch 0, whatever it brings: it moves to the next epoch by
 itself (KIP-360), and only transactions have a coordinator that keeps epochs (TransactionCoordinator).
 """
 

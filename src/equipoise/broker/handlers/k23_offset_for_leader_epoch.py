@@ -1,4 +1,5 @@
-"""OffsetForLeaderEpoch (23). One broker has led every partition in one epoch, so an epoch ends where the log does."""
+"""OffsetForLeaderEpoch (23, KIP-320). One broker has led every partition in one epoch, so an epoch ends where the
+log ends."""
 
 from __future__ import annotations
 

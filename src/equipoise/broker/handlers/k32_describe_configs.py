@@ -1,4 +1,4 @@
-"""DescribeConfigs (32) for topics, groups and this broker, each value with the place it comes from."""
+"""DescribeConfigs (32) for topics, groups and this broker, each value with its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterConfigs (33): the configs given replace all a topic has. A broker's settings are given when it starts."""
+"""AlterConfigs (33): replaces all configs of a topic. A broker's settings are fixed at its start."""
 
 from __future__ import annotations
 

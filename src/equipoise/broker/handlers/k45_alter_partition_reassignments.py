@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45). There is one broker: what is there already is accepted, all else refused."""
+"""AlterPartitionReassignments (45). There is one broker: a move to it is accepted, any other is refused."""
 
 from __future__ import annotations
 

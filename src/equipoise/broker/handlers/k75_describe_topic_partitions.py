@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (75): what Java's admin client asks for instead of Metadata. Topics by name, in pages."""
+"""DescribeTopicPartitions (75): Java's admin client uses it instead of Metadata. Topics by name, in pages."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Connections of clients: frames, requests in their order, replies that wait, bounds on memory and time."""
+"""Connections of clients: frames, requests in order, delayed replies, bounds on memory and time."""

@@ -1,4 +1,4 @@
-"""Who may do what. Every handler that touches a resource asks; today the answer is always yes."""
+"""Authorization. Every handler that touches a resource asks; today the answer is always yes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warnings about clients, so that one which tries again and again does not fill the log: each once a minute."""
+"""Warnings about clients, each once a minute: a client that retries does not fill the log."""
 
 from __future__ import annotations
 

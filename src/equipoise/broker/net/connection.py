@@ -1,9 +1,9 @@
-"""One client's connection: bytes to frames, frames to handlers, replies back in the order of the requests.
+"""A client's connection: bytes to frames, frames to handlers, replies back in the order of the requests.
 
-A request behind a delayed one is served at once; only its reply waits for its turn. Memory is bounded: one
-receive buffer is shared by all connections, the buffer of a larger frame grows with what arrives, out of one budget
-(`receiving.py`), and a client that does not read its replies is not read from either. Time is bounded: requests that
-have cost much are served in turns (`turns.py`).
+A request behind a delayed one is served at once; only its reply waits for its turn. Memory is bounded. All connections
+share one receive buffer. The buffer of a larger frame grows with the bytes that arrive, out of one budget
+(`receiving.py`). The broker does not read a client that does not read its replies. Time is bounded too: requests of a
+costly connection are served in turns (`turns.py`).
 """
 
 from __future__ import annotations

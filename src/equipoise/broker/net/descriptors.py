@@ -1,7 +1,7 @@
-"""File descriptors: how many there may be, and what they are for.
+"""File descriptors: their limit, and its division.
 
-Connections and segment files share the system's limit. Each has its part, so that neither can leave the other without:
-beyond it files that are not in use are closed, and connections are refused.
+Connections and segment files share the system's limit. Each has its part. Beyond it the broker closes files that are
+not in use, and refuses connections.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Replies that wait: a Fetch for data, a Produce for durability, a ListOffsets for a look into records.
+"""Delayed replies: a Fetch waits for data, a Produce for durability, a ListOffsets for a look into records.
 
-Each is a delayed operation, as in Kafka's purgatory: a call with a deadline, completed exactly once for a reason that
-is a value. Requests of group members wait in the coordinator.
+Each is a delayed operation, as in Kafka's purgatory: a call with a deadline, completed exactly once, with a reason that
+is a value. Requests of group members wait in the coordinator (`coordinator/parked.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Work that takes long, in turns: one slice in each turn of the loop, for whoever waits the longest.
+"""Long work in turns: one slice in each turn of the loop, for the longest waiting.
 
-Connections whose requests have cost much wait here for their next slice, and so do single requests with much to do
-(`run`). All others are served when they are read. So a heartbeat waits for one slice at most, however many
-connections send costly requests.
+Connections whose requests were costly wait here for their next slice, and so do single requests with much work (`run`).
+All others are served when they are read. A heartbeat therefore waits for at most one slice, however many connections
+send costly requests.
 """
 
 from __future__ import annotations

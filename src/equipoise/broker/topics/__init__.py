@@ -1,1 +1,1 @@
-"""Topics at work: partitions and their configs, fetch sessions, batches that are looked into, work due by the clock."""
+"""Topics at run time: partitions and their configs, fetch sessions, batches to validate."""

@@ -1,6 +1,6 @@
-"""A thread that looks into the batches of clients, and the tasks that wait for it.
+"""A thread that decodes batches of clients, and the tasks that wait for it.
 
-A few kilobytes of compressed records can be millions: on the loop they would hold up everybody else.
+A few kilobytes of compressed records can be millions of records: on the loop they would delay all other clients.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topic configs. A topic's effective settings are the broker's, with the topic's own put in their place."""
+"""Topic configs. A topic's effective settings are the broker's, overridden by the topic's own."""
 
 from __future__ import annotations
 

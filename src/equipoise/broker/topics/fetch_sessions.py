@@ -1,9 +1,9 @@
-"""Incremental fetch sessions (KIP-227): what a client fetches is remembered, and only changes travel.
+"""Incremental fetch sessions (KIP-227): the broker remembers what a client fetches, and only changes travel.
 
-Pure bookkeeping. A client that asks for a session when all slots are taken gets id 0 and goes on with full
-fetches, as on Kafka. So does one whose partitions do not fit beside those of the other sessions: Kafka bounds their
-number only, and 60 sessions of 60,000 partitions each would take a gigabyte. A session that nobody has used for long,
-or whose connection is gone, makes room for a new one.
+Pure bookkeeping. If all slots are taken, a client that asks for a session gets id 0 and continues with full fetches, as
+on Kafka. The same happens if its partitions do not fit beside those of the other sessions: Kafka bounds only the number
+of sessions, and 60 sessions of 60,000 partitions each would take a gigabyte. A session that was idle for long, or whose
+connection is gone, makes room for a new one.
 """
 
 from __future__ import annotations

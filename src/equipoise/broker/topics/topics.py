@@ -1,4 +1,4 @@
-"""Topics and their partitions: created, grown, deleted, found by name or id; and who waits on a partition."""
+"""Topics and their partitions: create, grow, delete, find by name or id; and the waiters on a partition."""
 
 from __future__ import annotations
 

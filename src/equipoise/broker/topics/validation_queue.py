@@ -1,9 +1,9 @@
-"""Batches that must be looked into before they are appended: on a thread, and in the order in which they came.
+"""Batches that must be decoded before the append: on a thread, and in the order of their arrival.
 
 Kafka's LogValidator does the same on the request's own thread.
 
-What comes for a partition behind such a batch waits for it, so that an idempotent producer's sequence stays whole. A
-connection whose batches wait here is not read from for long: they count as replies do that it has not fetched.
+Later batches of a partition wait behind such a batch, so that an idempotent producer's sequence stays whole. Waiting
+batches count against their connection like unread replies: the broker soon stops reading it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What tasks do on executors: read ranges from leaders, decode them into Arrow columns."""
+"""Tasks on executors: read offset ranges from leaders, and decode them into Arrow columns."""

@@ -1,4 +1,4 @@
-"""Fetched batches to Arrow columns as Spark wants them: several ranges in one go, and only the columns asked for."""
+"""Decodes fetched batches to Arrow columns for Spark: several ranges at once, and only the requested columns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""An executor process's way to the leaders of partitions: who they are, and connections that outlive a task.
+"""An executor's way to the leaders of partitions: metadata, and connections that outlive a task.
 
-A worker process reads one task after the other, batch after batch: what it knows and what it has open it keeps, by the
-consumer's settings. It may be killed at any moment, and has nothing to tidy up.
+A worker process reads one task after the other, batch after batch. It keeps metadata and connections, by the consumer's
+settings. It may be killed at any moment, and needs no cleanup.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a task does on an executor: reads its offset ranges straight from the leaders, as Arrow record batches.
+"""A task on an executor: reads its offset ranges straight from the leaders, as Arrow record batches.
 
-One fetch is under way while the last is decoded. A fetch asks for several ranges: the broker fills it in their order,
-so that small ones come together and a large one comes alone.
+A fetch is in flight while the previous one is decoded. A fetch asks for several ranges. The broker fills them in order,
+so that small ranges come together and a large one comes alone.
 """
 
 from __future__ import annotations

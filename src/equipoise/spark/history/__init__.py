@@ -1,1 +1,1 @@
-"""What groups have been through, read back from `__rebalances` and `__consumer_offsets` by a Spark job."""
+"""The history of groups, read from `__rebalances` and `__consumer_offsets` by a Spark job."""

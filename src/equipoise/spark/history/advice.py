@@ -1,4 +1,4 @@
-"""Which setting would help a group: rules, each with the figures that speak for it, and none where they do not."""
+"""Settings that would help a group: rules, each with the figures that support it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Records of `__consumer_offsets` to columns: offset commits by numpy, without a Python object per record.
+"""Decodes records of `__consumer_offsets` to columns: offset commits by numpy, without a Python object per record.
 
-There are millions of commits, on few partitions: each distinct key is read once, and values all at once. Records of
-groups are few; each becomes a line of JSON, as the journal's entries are.
+There are millions of commits, on few partitions: each distinct key is decoded once, and all values together. Records of
+groups are few; each becomes a line of JSON, like the journal's entries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How restless each partition of a group was, and who and what made it rebalance."""
+"""Counts the changes of owner of each partition, and the causes of a group's rebalances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a broker to a directory: Spark is started, tables are written, the report is made."""
+"""The job: starts Spark, writes the tables, and makes the report."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Lag over time: where a group had committed, against where the log ended.
+"""Lag over time: a group's commits against the end of the log.
 
-A cluster knows where its logs end now. Where they ended at a time in the past is known from the times of their
-records: behind all that are older. That is as right as those times are, and only as far back as records are kept.
+A cluster knows only the current end offsets. The end offset at a past time T is the offset of the first record with a
+timestamp of T or later. That is as right as the timestamps, and reaches only as far back as records are kept.
 """
 
 from __future__ import annotations

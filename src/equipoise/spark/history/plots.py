@@ -1,4 +1,4 @@
-"""The pictures of the report. Each function draws one of them onto the axes it is given."""
+"""The pictures of the report. Each function draws one picture onto the given axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report: one HTML page that needs nothing beside it, and its pictures as PNG files."""
+"""The report: one HTML page that needs no other file, and its pictures as PNG files."""
 
 from __future__ import annotations
 

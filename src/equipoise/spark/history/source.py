@@ -1,6 +1,6 @@
-"""`__consumer_offsets` as decoded rows: what Spark gets to see is columns, and only of the group asked for.
+"""`__consumer_offsets` as decoded rows: Spark sees columns, and only of the requested group.
 
-A source of its own, rather than a function over `format("equipoise")`: rows cross into the JVM once, not three times.
+It is a source of its own, not a function over `format("equipoise")`: rows cross into the JVM once, not three times.
 """
 
 from __future__ import annotations

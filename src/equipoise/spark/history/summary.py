@@ -1,4 +1,4 @@
-"""What the tables say of each group, in the figures that the report and its advice are made of."""
+"""The figures of each group, for the report and its advice."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The tables: two topics in, Parquet out, a directory for each.
 
-Commits are by far the most, so Spark reads them once and writes them as they come. What groups did is told group by
-group on the executors; it is little, and is written by the driver, which needs it for the report.
+Commits are by far the most, so Spark reads them once and writes them as they come. The executors compute the history of
+each group; it is small, and the driver writes it, which needs it for the report.
 """
 
 from __future__ import annotations

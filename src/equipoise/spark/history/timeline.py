@@ -1,7 +1,8 @@
-"""One group's life, told from its records: rebalances, memberships, and who owned which partition when.
+"""The history of one group, from its records: rebalances, memberships, and the owners of partitions.
 
-Two witnesses. The journal (`__rebalances`, ours only) knows why and how long. Group metadata (`__consumer_offsets`,
-any Kafka) knows who had what in each generation that was completed, and nothing of what came before its end.
+There are two sources. The journal (`__rebalances`, ours only) has causes and durations. Group metadata
+(`__consumer_offsets`, any Kafka) has the assignment of each completed generation, and nothing about the time before its
+end.
 """
 
 from __future__ import annotations

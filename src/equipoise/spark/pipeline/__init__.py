@@ -1,1 +1,1 @@
-"""Pipelines: `equipoise run`, from a file of TOML or a function to streaming queries that share a group."""
+"""Pipelines: `equipoise run`, from a TOML file or a function to streaming queries that share a group."""

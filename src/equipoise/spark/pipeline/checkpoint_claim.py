@@ -1,12 +1,12 @@
-"""Whether a checkpoint, a sink and a pipeline belong together, looked at before anything is read or committed.
+"""Checks that a checkpoint, a sink and a pipeline belong together, before anything is read or committed.
 
-Spark's file sinks leave out batches whose number their directory lists already. With another query's checkpoint the
-records of such batches would be committed to the group and never written. So a checkpoint notes its sink, a directory
-of files the checkpoint it was written with, and whatever does not match is refused. What the offsets themselves say
-(group and topics) the source checks too, in any query (spark/source/source_offset.py).
+Spark's file sinks skip batches whose number their directory already lists. With another query's checkpoint, the records
+of such batches would be committed to the group and never written. A checkpoint therefore notes its sink, and a
+directory of files notes its checkpoint; a mismatch is refused. The source itself checks group and topics of the
+offsets, in any query (spark/source/source_offset.py).
 
-A checkpoint or a directory without a note was written without `equipoise run`, or by an older one. Spark's own logs
-have to do then: batch N of the directory was written after Spark had planned batch N in the checkpoint, and before it
+A checkpoint or a directory without a note was written without `equipoise run`, or by an older release. Spark's own logs
+must do then: batch N of the directory was written after Spark had planned batch N in the checkpoint, and before it
 planned the next.
 """
 

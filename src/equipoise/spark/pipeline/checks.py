@@ -1,4 +1,4 @@
-"""What can be known before Spark is started, which takes seconds: brokers, topics, directories and code are there."""
+"""Checks before Spark starts, which takes seconds: brokers, topics, directories and code exist."""
 
 from __future__ import annotations
 

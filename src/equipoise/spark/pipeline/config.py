@@ -1,7 +1,7 @@
-"""What a pipeline is: a file of TOML, or `module:function`, with single values given by `--set` over it.
+"""A pipeline: a TOML file, or `module:function`, with single values overridden by `--set`.
 
-Names of options are those of Spark: a dotted name in TOML is a table within a table, and is read as the name it
-looks like. docs/pipelines.md lists the keys.
+Option names are Spark's. A dotted name in TOML is a table within a table; it is read as the name it looks like.
+docs/pipelines.md lists the keys.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spark's and Py4J's errors, which run over pages, as one sentence each."""
+"""Turns the errors of Spark and Py4J, which fill pages, into one sentence each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small files beside checkpoints and output: here, or wherever Spark's own settings reach (hdfs://, s3a:// ...)."""
+"""Small files beside checkpoints and output: local, or wherever Spark's own settings reach (hdfs://, s3a:// ...)."""
 
 from __future__ import annotations
 

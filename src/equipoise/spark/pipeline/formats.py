@@ -1,7 +1,7 @@
-"""Formats of sources and sinks by name, as far as they can be known before Spark is started, which takes seconds.
+"""Names of source and sink formats, as far as they can be checked before Spark starts, which takes seconds.
 
-Spark's own are known. Others come with jars, with settings of a cluster, or as Python data sources: what is near to
-none of the known names, and what something here may bring, is left for Spark to find.
+Spark's own formats are known. Others come with jars, with settings of a cluster, or as Python data sources. A name that
+is close to no known name, or that an installed package may bring, is left to Spark.
 """
 
 from __future__ import annotations

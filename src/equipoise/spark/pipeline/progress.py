@@ -1,4 +1,4 @@
-"""The live table of a run: what each member has read, how far it is behind, and what of the topics it has."""
+"""The live table of a run: rows, lag and partitions of each member."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline's own modules, sent to executors that do not have them."""
+"""Sends a pipeline's own modules to executors that do not have them."""
 
 from __future__ import annotations
 

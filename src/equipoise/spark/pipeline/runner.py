@@ -1,4 +1,4 @@
-"""A run of a pipeline: one Spark session, and in it a query for each member, until they end or are told to."""
+"""Runs a pipeline: one Spark session, and in it a query for each member, until they end or are stopped."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A Spark session for the command line: the Java found, the settings tuned, and nothing on the terminal but news.
+"""A Spark session for the command line: finds Java, tunes the settings, and keeps the terminal clean.
 
-What Spark logs goes into a file if one is named, else nowhere: its errors come as exceptions too. What its Python
-processes say, our warnings among it, arrives at `tell`, line by line.
+Spark's log goes into a file if one is named, else nowhere: its errors also come as exceptions. The output of its Python
+processes, with our warnings, goes to `tell`, line by line.
 """
 
 from __future__ import annotations

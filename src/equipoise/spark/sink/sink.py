@@ -1,7 +1,7 @@
-"""The sink: rows of a DataFrame to records of topics, with the columns of Spark's own Kafka connector.
+"""The sink: writes rows of a DataFrame as records to topics, with the columns of Spark's own Kafka connector.
 
-A task's rows are stored when it ends. What a task wrote before it failed stays, and is written again when it is
-repeated: at least once.
+A task's rows are stored when it ends. Rows that a failed task has written stay, and its repetition writes them again:
+at least once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a task of the sink does on an executor: rows are gathered for batches of a good size, and given to a producer.
+"""A task of the sink on an executor: gathers rows into batches of a good size, and gives them to a producer.
 
-A process keeps its producer: its id, its numbers and its connections serve one task after the other.
+A process keeps its producer: its id, its sequence numbers and its connections serve one task after the other.
 """
 
 from __future__ import annotations

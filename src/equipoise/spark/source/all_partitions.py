@@ -1,4 +1,5 @@
-"""A query that reads all partitions, as Spark's own connector does; with a group.id its progress is committed there."""
+"""A query that reads all partitions, like Spark's own connector. With a group.id it commits its progress to the
+group."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a streaming query reads next: where its partitions stand, how far they go, and how much of that is one batch.
+"""Plans the next batch of a streaming query: the positions of its partitions, their ends, and the size of the batch.
 
-On the loop of its reader, all of it.
+All of it runs on the loop of its reader.
 """
 
 from __future__ import annotations

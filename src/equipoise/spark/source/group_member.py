@@ -1,8 +1,8 @@
-"""A query as a member of a consumer group: what it owns, when it gives that up, what it commits.
+"""A query as a member of a consumer group: what it owns, when it gives that up, and what it commits.
 
-On the loop of its reader, all of it. The rule of hand-over: a partition that is to be revoked is given up at once
-if no batch under way holds it, else when that batch is finished and committed. If Spark does not call for
-max.poll.interval.ms, the member leaves; it joins again at Spark's next call.
+All of it runs on the loop of its reader. The rule of hand-over: the query gives up a revoked partition at once if no
+running batch holds it, else when that batch is finished and committed. If Spark does not call for max.poll.interval.ms,
+the member leaves; it rejoins at Spark's next call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A query that shares partitions: it reads those that its group assigns to it, from where the group stands."""
+"""A query that shares partitions: it reads those that its group assigns, from the group's committed offsets."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a query commits to its group, and by which metadata it knows its own commits from those of others.
+"""The commits of a query to its group, and the metadata by which it recognises its own commits.
 
-Each offset is committed once, and again after a pause if the group has refused it.
+Each offset is committed once, and again after a pause if the group refused it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Offset ranges cut and dealt out to tasks."""
+"""Cuts offset ranges, and deals them out to tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much goes into the next batch: maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay.
+"""The size of the next batch: maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay.
 
 The rules are those of Spark's own Kafka connector (KafkaMicroBatchStream).
 """

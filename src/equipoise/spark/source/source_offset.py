@@ -1,8 +1,8 @@
-"""A query's position in its topics, as Spark keeps it in the checkpoint: JSON, written one way only.
+"""A query's position in its topics, as Spark keeps it in the checkpoint: JSON in one canonical form.
 
-`to` is where each partition of the batch ends. `from` is where a partition begins, if that is not where the previous
-offset ends it: the partition was assigned anew, or another member has read on meanwhile. Two offsets are therefore all
-that a batch needs to be read again. Spark compares offsets as text, so keys are in order.
+`to` has the end of each partition of the batch. `from` has the start of a partition if the previous offset does not
+contain it: the partition was newly assigned, or another member has read on meanwhile. A batch can therefore be read
+again from its two offsets alone. Spark compares offsets as text, so keys are sorted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The source of a streaming query, as Spark calls it.
 
-Spark makes it in several processes; in one of them, the driver's, it keeps it for as long as the query runs, and calls
-all but `read` there, one call at a time. So nothing is opened before the first such call, and what is opened does
-not travel.
+Spark creates it in several processes. In the driver's it lives as long as the query, and Spark calls all methods but
+`read` there, one at a time. Nothing is therefore opened before the first such call, and what is opened is not pickled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a policy may ask of its own consumer: fetchers, streams, Kafka, clock, chance, and to be woken."""
+"""The actions of a policy on its own consumer: fetchers, streams, Kafka, clock, random numbers, wake-ups."""
 
 from __future__ import annotations
 

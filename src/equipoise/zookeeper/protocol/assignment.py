@@ -1,7 +1,7 @@
-"""Who reads what, as each consumer of that time worked it out alone: range and roundrobin, exactly. Pure functions.
+"""The assignment that each consumer of that time computed alone: range and roundrobin, exactly. Pure functions.
 
-Their names and idea are those of today's assignors; their units are threads (streams) of consumers, not members, and
-the order of roundrobin is that of Java's string hash over the text of a partition, which Kafka 1.0 changed.
+Their names and idea are those of today's assignors. Their units are threads (streams) of consumers, not members.
+roundrobin orders partitions by Java's string hash of their text, which Kafka 1.0 changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What may go wrong in a group of ZooKeeper's time."""
+"""The errors of a ZooKeeper group."""
 
 from __future__ import annotations
 

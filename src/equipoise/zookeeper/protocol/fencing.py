@@ -1,8 +1,8 @@
 """Ownership with fencing tokens: claims, releases and offsets as transactions that check the epochs of partitions.
 
-An owner node is no token: made anew by another it has version 0 again. So each partition has a node that stays, its
-epoch. A claim writes it, and the version that comes out is the token. Each write of an offset and each release checks
-the token in the same transaction.
+An owner node is no token: a new one of another consumer has version 0 again. Each partition therefore has a permanent
+node, its epoch. A claim writes it, and the resulting version is the token. Each write of an offset and each release
+checks the token in the same transaction.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The nodes of a group, of its brokers and topics: what the consumers of both modes read and write there."""
+"""The nodes of a group, of its brokers and topics, which the consumers of both modes read and write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands where in ZooKeeper: the paths, and the JSON in them. Pure functions; nothing here talks to a server."""
+"""The layout of ZooKeeper: the paths, and the JSON in them. Pure functions."""
 
 from __future__ import annotations
 

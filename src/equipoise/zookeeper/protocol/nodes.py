@@ -1,4 +1,4 @@
-"""Nodes of ZooKeeper, and what can be asked of them. Values only: kazoo carries them out, or a tree in memory."""
+"""Operations on nodes of ZooKeeper, as values: kazoo carries them out, or a tree in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy decides from, and what it decides: views of the nodes, what the consumer holds, and a plan."""
+"""The inputs and the result of a policy's decision: views of the nodes, what the consumer holds, and a plan."""
 
 from __future__ import annotations
 
