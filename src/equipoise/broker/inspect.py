@@ -75,7 +75,7 @@ class Groups(Mapping[str, GroupDescription]):
 
 
 class Topics(Mapping[str, TopicDescription]):
-    """`broker.topics["orders"]`. KeyError: there is no such topic. The broker's own are there too."""
+    """`broker.topics["orders"]`. KeyError: there is no such topic. Internal topics are included."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

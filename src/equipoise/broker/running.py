@@ -38,7 +38,7 @@ async def run_server(
     ready: Callable[[Server], None],
     stopping: asyncio.Event,
 ) -> None:
-    """Serves until `stopping` is set. `ready` is called once connections are accepted."""
+    """Serves until `stopping` is set. Calls `ready` once connections are accepted."""
     try:
         server = Server(config, directory, LoopClock(asyncio.get_running_loop()))
     except BaseException:
@@ -61,7 +61,8 @@ def open_directory(data: str | Path | None, config: BrokerConfig) -> DataDirecto
 
 
 def _collect_seldom() -> None:
-    """Cycles are rare here, and thousands of requests that wait for the disk look like a leak to the collector."""
+    """Collects garbage rarely: cycles are rare here, and thousands of waiting requests look like a leak to the
+    collector."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
@@ -69,7 +70,7 @@ def _collect_seldom() -> None:
 def serve(
     listen: str, data: str | Path | None, settings: Mapping[str, object], ready: Callable[[Server], None]
 ) -> None:
-    """Runs a broker until SIGTERM or SIGINT. `ready` is called, on its loop, when it accepts connections."""
+    """Runs a broker until SIGTERM or SIGINT. Calls `ready`, on its loop, when it accepts connections."""
     config = BrokerConfig.parse(settings)
     address = parse_address(listen)
     descriptors.raise_limit()
@@ -131,7 +132,7 @@ class Broker:
 
     @property
     def groups(self) -> Groups:
-        """Every group by its id: state, members with their partitions, and why it rebalanced."""
+        """Every group by its id: state, members with their partitions, rebalances with their causes."""
         return Groups(self)
 
     @property
@@ -162,7 +163,7 @@ class Broker:
         self._server = None
 
     def call(self, function: Callable[[Server], Result]) -> Result:
-        """Runs `function` on the broker's loop, where the state may be looked at, and returns what it returns."""
+        """Runs `function` on the broker's loop, where it may read the state, and returns its result."""
 
         async def run() -> Result:
             return function(self.server)

@@ -80,7 +80,7 @@ class PartitionOffsets(NamedTuple):
 
 
 class Admin:
-    """What the broker refuses is raised as KafkaError, with the broker's own words where it sent some.
+    """Manages topics. A refusal of the broker is a KafkaError, with the broker's own words if it sent some.
 
     with Admin("127.0.0.1:9092") as admin:
         admin.create_topic("orders", partitions=6, configs={"retention.ms": "3600000"})
@@ -114,7 +114,7 @@ class Admin:
         return _cluster(self._metadata([]))
 
     def topics(self) -> list[TopicDescription]:
-        """All topics, the cluster's own included, by name."""
+        """All topics by name, internal topics too."""
         return sorted(_describe(topic) for topic in self._metadata(None).topics)
 
     def topic(self, name: str) -> TopicDescription:
@@ -128,7 +128,8 @@ class Admin:
         *,
         replication_factor: int = BROKER_DEFAULT,
     ) -> None:
-        """Returns when it can be used: a cluster says yes before all its brokers know the topic and its leaders."""
+        """Creates a topic and waits until it can be used: a cluster answers before all its brokers know the topic
+        and its leaders."""
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -160,7 +161,7 @@ class Admin:
         self._wait_for_leaders(name, total)
 
     def _wait_for_leaders(self, name: str, partitions: int) -> None:
-        """Of so many partitions at least, at the broker that is asked for everything else; not for ever."""
+        """Waits, for a limited time, until the broker of all other requests knows the leaders of so many partitions."""
         deadline = time.monotonic() + self._timeout
         while time.monotonic() < deadline:
             (topic,) = self._metadata([name]).topics
@@ -170,14 +171,14 @@ class Admin:
             time.sleep(_LOOK_AGAIN_S)
 
     def configs(self, name: str) -> dict[str, str]:
-        """The configs that were set on this topic; all others have the broker's default."""
+        """The configs set on this topic. All others have the broker's default."""
         resource = DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name)
         (result,) = self._bootstrap.send(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse).results
         _check(result.error_code, result.error_message, f"the configs of topic {name!r} cannot be read")
         return {row.name: row.value or "" for row in result.configs if row.config_source == _SET_ON_TOPIC}
 
     def offsets(self, name: str) -> dict[int, PartitionOffsets]:
-        """Earliest and latest offset of each partition, each asked of the partition's leader."""
+        """The earliest and latest offset of each partition, from the partition's leader."""
         response, topic = self._find(name)
         for one in topic.partitions:
             _check(one.error_code, None, f"partition {one.partition_index} of {name!r} has no leader")
@@ -212,13 +213,13 @@ class Admin:
         return metadata, topic
 
     def _controller(self) -> Connection:
-        """A cluster that names no controller hands such requests on by itself, or answers NOT_CONTROLLER."""
+        """A cluster that names no controller forwards such requests by itself, or answers NOT_CONTROLLER."""
         controller = _metadata_of(self._metadata([])).controller
         return self._bootstrap if controller is None else self._connection(controller.address)
 
     def _reach(self, addresses: list[Address]) -> Connection:
-        """The first of the servers that answers. One that hangs may not be the only one: all are tried for a short
-        while before any is waited for."""
+        """Connects to the first server that answers. A server may hang, so each is tried for a short time before any
+        is waited for."""
         for patience in patience_rounds(self._timeout) if len(addresses) > 1 else [self._timeout]:
             failures = []
             for address in addresses:

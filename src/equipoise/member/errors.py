@@ -19,7 +19,7 @@ def error_of(number: int) -> ErrorCode:
 
 
 class FencedInstanceIdError(KafkaError):
-    """Another consumer has joined with the same group.instance.id: this one is out for good."""
+    """Another consumer has joined with the same group.instance.id. This consumer is out for good."""
 
     def __init__(self, group_instance_id: str | None) -> None:
         super().__init__(
@@ -30,7 +30,7 @@ class FencedInstanceIdError(KafkaError):
 
 
 class RebalanceInProgressError(KafkaError):
-    """The commit came in the middle of a rebalance. After the next poll() it can be tried again."""
+    """The commit met a rebalance. It can be tried again after the next poll()."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -41,7 +41,7 @@ class RebalanceInProgressError(KafkaError):
 
 
 class CommitFailure(Enum):
-    """Why a commit cannot be: a value, of which `CommitFailedError` makes words."""
+    """The reason of a failed commit, as a value. `CommitFailedError` turns it into words."""
 
     POLL_OVERRUN = auto()  # max.poll.interval.ms has passed between two polls
     EXPELLED = auto()  # the coordinator does not know the member any more

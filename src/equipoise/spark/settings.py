@@ -21,9 +21,9 @@ TUNED = {
 
 
 def tuned(builder: Any) -> Any:
-    """The builder of a SparkSession, with `TUNED` in it, and this Python for Spark's processes if nobody names one.
+    """Adds `TUNED` to the builder of a SparkSession. Sets PYSPARK_PYTHON to this Python, unless it is set.
 
-    Without that Spark takes the `python3` of the path, which in an environment that is not activated is another one.
+    Otherwise Spark takes the `python3` of the path, which is another Python if the environment is not activated.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in TUNED.items():
@@ -32,11 +32,11 @@ def tuned(builder: Any) -> Any:
 
 
 def share_python(scratch: Path, named: str | None, executors_path: str | None = None) -> dict[str, str]:
-    """Sets the Python of Spark's processes on a cluster, before its JVM starts; settings of Spark that go with it.
+    """Sets the Python of Spark's processes on a cluster, before its JVM starts. Returns the settings of Spark for it.
 
-    Spark runs a data source under one name, in the driver and on executors alike (PySpark would take
-    PYSPARK_DRIVER_PYTHON for both). If `named`, the executors' Python, is not here, as in an archive that only they
-    unpack, that name is given without its directory, and either side finds its own on its path.
+    Spark runs a data source under one program name, in the driver and on executors (PySpark would take
+    PYSPARK_DRIVER_PYTHON for both). `named` is the executors' Python. If it is not on this machine, for instance in an
+    archive that only executors unpack, its name is used without the directory, and each side finds its own on its path.
     """
     if named is None or (os.path.isabs(named) and Path(named).exists()):
         os.environ |= dict.fromkeys(_VARIABLES, named or sys.executable)
@@ -53,10 +53,10 @@ _USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 def python_program(directory: Path, name: str = "python") -> str:
-    """For PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON on one machine: this Python, as a script in `directory`.
+    """This Python as a script in `directory`, for PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON on one machine.
 
-    Spark has its processes import PySpark from a zip, whose sources each of them compiles anew, for a second of CPU:
-    on a busy machine that is longer than Spark waits for them. With this one they find the installed modules first.
+    Spark's processes import PySpark from a zip, and each compiles its sources again, for a second of CPU. On a busy
+    machine that is longer than Spark waits for them. With this script they find the installed modules first.
     """
     if os.name != "posix":
         return sys.executable

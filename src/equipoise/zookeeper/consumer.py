@@ -24,7 +24,7 @@ from equipoise.zookeeper.subscription import FilteredTopics, StaticTopics, Subsc
 
 
 class ZooKeeperConsumer:
-    """Settings by their names of that time, or as keywords with underscores; docs/zookeeper.md lists them.
+    """A consumer of ZooKeeper groups. Settings have their names of that time; docs/zookeeper.md lists them.
 
     Streams are made once. Each is for one thread; the consumer itself may be used by any.
     """
@@ -46,10 +46,10 @@ class ZooKeeperConsumer:
     # -- streams
 
     def create_message_streams(self, topics: Mapping[str, int]) -> dict[str, list[Stream]]:
-        """So many streams of each topic. Returns when this consumer has its share of the partitions.
+        """Creates so many streams of each topic. Returns when this consumer has its share of the partitions.
 
-        ConsumerRebalanceFailedError if it cannot have it; in safe mode InconsistentStrategyError if it does not fit the
-        group.
+        Raises ConsumerRebalanceFailedError if it cannot have it; in safe mode InconsistentStrategyError if its strategy
+        differs from the group's.
         """
         if not topics or min(topics.values()) < 1:
             raise UsageError(
@@ -60,7 +60,7 @@ class ZooKeeperConsumer:
         return made.streams
 
     def create_message_streams_by_filter(self, chosen: TopicFilter, streams: int = 1) -> list[Stream]:
-        """The same for whichever topics there are now and later; they share the streams."""
+        """The same for all topics that match, now and later. They share the streams."""
         if streams < 1:
             raise UsageError(f"create_message_streams_by_filter() takes one stream at least, not {streams}")
         made = FilteredTopics(chosen, streams, self._new_stream, exclude_internal=self.config.exclude_internal_topics)
@@ -89,19 +89,19 @@ class ZooKeeperConsumer:
 
     @property
     def consumer_id(self) -> str:
-        """In safe mode another one after each lost session."""
+        """In safe mode each session has another id."""
         return self._running.policy.consumer_id
 
     def owned(self) -> frozenset[TopicPartition]:
         return frozenset(self._running.topic_registry)
 
     def commit_offsets(self) -> None:
-        """Of all that is owned, behind the last records that its streams have handed out."""
+        """Commits all owned partitions, after the last records that the streams have returned."""
         self._running.commit_offsets()
 
     @property
     def connector(self) -> ZookeeperConsumerConnector:
-        """For those who look at it closely: tests and measurements."""
+        """For tests and measurements."""
         return self._running
 
     @property
@@ -113,7 +113,7 @@ class ZooKeeperConsumer:
     # -- the end
 
     def close(self) -> None:
-        """Commits if that is automatic, ends the streams, and gives everything up. It cannot be used again."""
+        """Commits if auto.commit.enable is set, ends the streams, and releases everything. It cannot be used again."""
         if self._connector is not None and not self._connector.is_closing():
             self._connector.close()
 

@@ -1,4 +1,4 @@
-"""The consumer for asyncio: the same names as `Consumer`, with `await` where that one waits."""
+"""The consumer for asyncio: the same names as `Consumer`, with `await` where `Consumer` waits."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class AsyncConsumer(BaseConsumer):
     # -- reading
 
     async def poll(self, timeout: float = 1.0) -> list[ConsumerRecord]:
-        """Up to max.poll.records, as soon as there are any; an empty list when the time is up."""
+        """Returns up to max.poll.records records as soon as there are any; an empty list when the time is up."""
         fetch_buffer = self._engine.fetch_buffer
         return await self._poll(timeout, lambda: fetch_buffer.take(self.config.max_poll_records), len) or []
 
     async def poll_arrow(self, timeout: float = 1.0, max_records: int = ARROW_RECORDS) -> pa.Table | None:
-        """The same as one Arrow table, without an object for each record; None when the time is up."""
+        """The same as one Arrow table, without a Python object per record; None when the time is up."""
         fetch_buffer = self._engine.fetch_buffer
         return await self._poll(timeout, lambda: fetch_buffer.take_arrow(max_records), lambda table: table.num_rows)
 
@@ -93,7 +93,7 @@ class AsyncConsumer(BaseConsumer):
         return True
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Records for ever, one after another. One counts as processed when the next is asked for."""
+        """Yields records for ever. A record counts as processed when the application asks for the next."""
         return self._records()
 
     async def _records(self) -> AsyncIterator[ConsumerRecord]:
@@ -127,7 +127,8 @@ class AsyncConsumer(BaseConsumer):
     # -- offsets
 
     async def commit(self, offsets: OffsetsToCommit | None = None) -> None:
-        """Waits until these offsets are committed; without any, those behind the records that poll() has returned."""
+        """Commits these offsets and waits for the answer. Without offsets: the positions after what poll() has
+        returned."""
         done: asyncio.Future[Commit] = self._loop.create_future()
 
         def finished(commit: Commit) -> None:
@@ -152,7 +153,7 @@ class AsyncConsumer(BaseConsumer):
     async def committed(
         self, *partitions: Place | Places, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed of these partitions, or of all assigned; what has no commit is missing."""
+        """The group's commits of these partitions, or of all assigned. A partition without a commit is left out."""
         return await self._wait_for(self._engine.fetch_committed(self._named(partitions)), timeout, "committed()")
 
     async def position(self, partition: Place, timeout: float | None = None) -> int:
@@ -162,7 +163,8 @@ class AsyncConsumer(BaseConsumer):
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, int | None]:
-        """By partition, the first offset of that time (milliseconds since 1970) or later; None: there is none."""
+        """The first offset with this timestamp (milliseconds since 1970) or later, by partition; None: there is
+        none."""
         wanted = {as_partition(place): at for place, at in timestamps.items()}
         return await self._wait_for(self._engine.offsets_for_times(wanted), timeout, "offsets_for_times()")
 
@@ -185,12 +187,13 @@ class AsyncConsumer(BaseConsumer):
     # -- the end
 
     async def unsubscribe(self) -> None:
-        """Gives up all partitions and leaves the group; listeners are told."""
+        """Gives up all partitions and leaves the group. Listeners are called."""
         with self._alone():
             await self._leave(self.config.default_api_timeout_ms / 1000, self._engine.unsubscribe)
 
     async def close(self, timeout: float = 30.0) -> None:
-        """Commits if that is automatic, tells the listener, leaves the group (a static member does not), and ends."""
+        """Commits if enable.auto.commit is set, calls the listener, leaves the group (a static member stays), and
+        ends."""
         if self._is_closed:
             return
         with self._alone():

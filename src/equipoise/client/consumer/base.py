@@ -67,9 +67,10 @@ class BaseConsumer:
         *,
         pattern: str | re.Pattern[str] | None = None,
     ) -> None:
-        """Become a member of the group and share these topics with its other members, from the next poll on.
+        """Joins the group at the next poll, and shares these topics with its other members.
 
-        Topics by name, or all that match a pattern (a name beginning with ^ is one too), now or when they are created.
+        Topics are given by name, or by a pattern (a name that begins with ^ is a pattern too). A pattern also matches
+        topics that are created later.
         """
         if self._by_hand:
             raise UsageError("this consumer has assigned itself partitions: unsubscribe() before subscribe()")
@@ -81,7 +82,7 @@ class BaseConsumer:
         self._engine.subscribe(() if compiled is not None else names, compiled)
 
     def assign(self, partitions: Places) -> None:
-        """Read these partitions, and no others, without being a member of the group. Replaces what was assigned."""
+        """Reads these partitions, and no others, without a membership. Replaces the previous assignment."""
         if self._engine.membership is not None and self._engine.member.subscription.is_active:
             raise UsageError("this consumer has subscribed: unsubscribe() before assign()")
         chosen = frozenset(map(as_partition, partitions))
@@ -89,49 +90,50 @@ class BaseConsumer:
         self._engine.assign(chosen)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """All that is assigned to this consumer now."""
+        """The partitions that are assigned to this consumer now."""
         return self._engine.subscriptions.assigned()
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to; with a pattern, those that match."""
+        """The subscribed topics; with a pattern, those that match."""
         return frozenset() if self._engine.membership is None else self._engine.member.subscription.topics
 
     @property
     def member_id(self) -> str:
-        """What the coordinator calls this member; empty before it has joined."""
+        """The member id that the coordinator gave; empty before the first join."""
         return self._engine.member.member_id
 
     @property
     def generation_id(self) -> int:
-        """Of the group, as this member knows it; -1 before it has joined."""
+        """The group's generation, as this member knows it; -1 before the first join."""
         return self._engine.member.generation_id
 
     def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
-        """Join again, though nothing has changed that a group would notice."""
+        """Rejoins the group, though nothing has changed."""
         self._engine.group.act(lambda member, now: member.enforce_rebalance(reason, now))
 
     # -- where to read
 
     def seek(self, partition: Place, offset: int | OffsetAndMetadata) -> None:
-        """The next poll begins at this offset."""
+        """Sets the offset at which the next poll begins."""
         at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         self._engine.subscriptions.seek(as_partition(partition), at.offset, at.leader_epoch)
 
     def seek_to_beginning(self, *partitions: Place | Places) -> None:
-        """Of these partitions, or of all."""
+        """Seeks to the first offset of these partitions, or of all."""
         self._engine.subscriptions.request_reset(self._named(partitions), EARLIEST)
 
     def seek_to_end(self, *partitions: Place | Places) -> None:
         self._engine.subscriptions.request_reset(self._named(partitions), LATEST)
 
     def seek_to_time(self, timestamp: int | datetime, *partitions: Place | Places) -> None:
-        """To the first record of that time (milliseconds since 1970, or a datetime) or later; else to the end."""
+        """Seeks to the first record of that time (milliseconds since 1970, or a datetime) or later; else to the end."""
         if isinstance(timestamp, datetime):
             timestamp = round(timestamp.timestamp() * 1000)
         self._engine.subscriptions.request_reset(self._named(partitions), timestamp)
 
     def pause(self, *partitions: Place | Places) -> None:
-        """poll() returns nothing of these, or of all, until they are resumed. It must be called all the same."""
+        """poll() returns nothing of these partitions, or of all, until resume(). The application must still call
+        poll()."""
         self._engine.subscriptions.pause(self._named(partitions))
 
     def resume(self, *partitions: Place | Places) -> None:
@@ -146,7 +148,7 @@ class BaseConsumer:
         return {one: subscriptions.lag(one, committed_only=committed_only) for one in subscriptions.assigned()}
 
     def _named(self, partitions: Sequence[Place | Places]) -> frozenset[TopicPartition]:
-        """Partitions one by one or in lists; all that are assigned if none is named, but nothing for an empty list."""
+        """Partitions as arguments or in lists; all assigned if none is given, but nothing for an empty list."""
         if not partitions:
             return self._engine.subscriptions.assigned()
         return frozenset(as_partition(one) for given in partitions for one in _listed(given))
@@ -185,11 +187,11 @@ class BaseConsumer:
             self._auto_commit()
 
     def _patience(self, now: float) -> float | None:
-        """Seconds that a commit may take; None: those of default.api.timeout.ms, which the member counts."""
+        """Seconds that a commit may take; None: default.api.timeout.ms, which the member counts."""
         return None if self._leaves_at is None else round(max(self._leaves_at - now, 0.0), 1)
 
     def _auto_commit(self) -> None:
-        """What earlier polls have returned; not what is committed already."""
+        """Commits what earlier polls have returned and is not committed yet."""
         changed = self._uncommitted()
         if changed:
             self._is_auto_committing = True
@@ -231,7 +233,7 @@ def as_partition(place: object) -> TopicPartition:
 
 
 def _listed(given: Place | Places) -> Iterable[object]:
-    """The members of a list, a set or the like; a partition is a tuple too, of a topic and a number."""
+    """The elements of a list, a set or the like. A partition is a tuple too, of a topic and a number."""
     is_one = isinstance(given, str) or not isinstance(given, Iterable)
     return (given,) if is_one or (isinstance(given, tuple) and given and isinstance(given[0], str)) else given
 
@@ -244,7 +246,7 @@ def log_failure(error: KafkaError | None) -> None:
 def _with_metadata(
     offsets: OffsetsToCommit, consumed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """A bare offset that is the position is committed with the position's leader epoch."""
+    """A bare offset that equals the position is committed with the position's leader epoch."""
     found = {}
     for place, given in offsets.items():
         partition = as_partition(place)
@@ -257,7 +259,7 @@ def _with_metadata(
 
 
 def _pattern(names: list[str], pattern: str | re.Pattern[str] | None) -> re.Pattern[str] | None:
-    """librdkafka's way to write a pattern, a name with ^, is understood; several of them are one."""
+    """A name with ^ is a pattern, as in librdkafka; several patterns are joined."""
     patterns = [name for name in names if name.startswith("^")]
     if pattern is not None and names:
         raise UsageError("subscribe() takes topics or a pattern, not both")

@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 
 
 class Consumer(BaseConsumer):
-    """Settings by Kafka's names, or as keywords with underscores; docs/consumer.md lists them.
+    """A blocking consumer. Settings have Kafka's names, or are keywords with underscores; docs/consumer.md lists them.
 
         with Consumer({"bootstrap.servers": "127.0.0.1:9092", "group.id": "billing"}) as consumer:
             consumer.subscribe(["orders"])
@@ -58,16 +58,16 @@ class Consumer(BaseConsumer):
     # -- reading
 
     def poll(self, timeout: float = 1.0) -> list[ConsumerRecord]:
-        """Up to max.poll.records, as soon as there are any; an empty list when the time is up.
+        """Returns up to max.poll.records records as soon as there are any; an empty list when the time is up.
 
-        Takes part in the group: joins it, runs the listener's callbacks, commits what earlier polls returned. Raises
-        what stands in the way: KafkaError, or what a callback has raised.
+        poll() also takes part in the group: it joins, runs the listener's callbacks, and commits what earlier polls
+        returned. It raises KafkaError, or the exception of a callback.
         """
         fetch_buffer = self._engine.fetch_buffer
         return self._poll(timeout, lambda: fetch_buffer.take(self.config.max_poll_records), len) or []
 
     def poll_arrow(self, timeout: float = 1.0, max_records: int = ARROW_RECORDS) -> pa.Table | None:
-        """The same as one Arrow table, without an object for each record; None when the time is up."""
+        """The same as one Arrow table, without a Python object per record; None when the time is up."""
         fetch_buffer = self._engine.fetch_buffer
         return self._poll(timeout, lambda: fetch_buffer.take_arrow(max_records), lambda table: table.num_rows)
 
@@ -90,7 +90,7 @@ class Consumer(BaseConsumer):
         return found
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Records for ever, one after another. One counts as processed when the next is asked for."""
+        """Yields records for ever. A record counts as processed when the application asks for the next."""
         while True:
             yield from self.poll()
 
@@ -118,9 +118,10 @@ class Consumer(BaseConsumer):
     # -- offsets
 
     def commit(self, offsets: OffsetsToCommit | None = None) -> None:
-        """Waits until these offsets are committed; without any, those behind the records that poll() has returned.
+        """Commits these offsets and waits for the answer. Without offsets: the positions after what poll() has
+        returned.
 
-        An offset is that of the next record to read. Raises CommitFailedError if it is too late for that, and
+        An offset is that of the next record to read. Raises CommitFailedError if the commit can never succeed, and
         RebalanceInProgressError if it can be tried again after a poll.
         """
         done = threading.Event()
@@ -145,7 +146,7 @@ class Consumer(BaseConsumer):
     def committed(
         self, *partitions: Place | Places, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed of these partitions, or of all assigned; what has no commit is missing."""
+        """The group's commits of these partitions, or of all assigned. A partition without a commit is left out."""
         return self._wait_for(self._engine.fetch_committed(self._named(partitions)), timeout, "committed()")
 
     def position(self, partition: Place, timeout: float | None = None) -> int:
@@ -155,7 +156,8 @@ class Consumer(BaseConsumer):
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, int | None]:
-        """By partition, the first offset of that time (milliseconds since 1970) or later; None: there is none."""
+        """The first offset with this timestamp (milliseconds since 1970) or later, by partition; None: there is
+        none."""
         wanted = {as_partition(place): at for place, at in timestamps.items()}
         return self._wait_for(self._engine.offsets_for_times(wanted), timeout, "offsets_for_times()")
 
@@ -175,12 +177,13 @@ class Consumer(BaseConsumer):
     # -- the end
 
     def unsubscribe(self) -> None:
-        """Gives up all partitions and leaves the group; listeners are told."""
+        """Gives up all partitions and leaves the group. Listeners are called."""
         with self._alone():
             self._leave(self.config.default_api_timeout_ms / 1000, self._engine.unsubscribe)
 
     def close(self, timeout: float = 30.0) -> None:
-        """Commits if that is automatic, tells the listener, leaves the group (a static member does not), and ends."""
+        """Commits if enable.auto.commit is set, calls the listener, leaves the group (a static member stays), and
+        ends."""
         if self._is_closed:
             return
         with self._alone():

@@ -24,7 +24,7 @@ BY_POLICY = 0  # in place of a timestamp: auto.offset.reset decides
 
 
 class OffsetOutOfRangeError(KafkaError):
-    """The log does not have the position, and auto.offset.reset=none leaves it to the application."""
+    """The log does not have the position, and auto.offset.reset=none leaves the decision to the application."""
 
     def __init__(self, partition: TopicPartition, offset: int, message: str = "") -> None:
         self.partition = partition
@@ -56,7 +56,7 @@ class LogTruncationError(OffsetOutOfRangeError):
 
 
 class TopicReplacedError(OffsetOutOfRangeError):
-    """The topic was deleted and created anew: offsets of the old one mean nothing in it."""
+    """The topic was deleted and created again: old offsets mean nothing in it."""
 
     def __init__(self, partition: TopicPartition, offset: int) -> None:
         super().__init__(
@@ -68,7 +68,7 @@ class TopicReplacedError(OffsetOutOfRangeError):
 
 
 class NoOffsetForPartitionError(KafkaError):
-    """A partition has no committed offset, and auto.offset.reset=none leaves it to the application."""
+    """A partition has no commit, and auto.offset.reset=none leaves the decision to the application."""
 
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:
         super().__init__(

@@ -9,16 +9,16 @@ from equipoise.member import TopicPartition
 
 
 class RebalanceListener:
-    """Subclass it and override what you need. Every method gets what changes, never the whole: that is
-    `consumer.assignment()`. Called inside poll(), by the thread that polls; committing, seeking and asking for
-    positions are allowed. With an AsyncConsumer the methods may be coroutines.
-    """
+    """Callbacks for rebalances; override what you need. Each method gets the partitions that change;
+    `consumer.assignment()` is the whole. The thread that polls calls them inside poll(). They may commit, seek and
+    ask for positions. With an AsyncConsumer the methods may be coroutines."""
 
     def on_assigned(self, consumer: Any, added: AbstractSet[TopicPartition]) -> Any:
-        """After every rebalance, also if nothing was added. Reading begins when it returns."""
+        """Called after every rebalance, even if nothing was added. Reading begins when it returns."""
 
     def on_revoked(self, consumer: Any, removed: AbstractSet[TopicPartition]) -> Any:
-        """Before these go to others: they are still owned, and offsets can be committed."""
+        """Called before these partitions go to other members. They are still owned, and offsets can be committed."""
 
     def on_lost(self, consumer: Any, lost: AbstractSet[TopicPartition]) -> Any:
-        """These may belong to others already: the member was put out of the group. Nothing can be committed."""
+        """Called when the group has removed this member: others may own these partitions already. Commits are
+        refused."""

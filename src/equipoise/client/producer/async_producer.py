@@ -53,7 +53,7 @@ class AsyncProducer:
         headers: GivenHeaders = (),
         on_delivery: Report | None = None,
     ) -> Delivery:
-        """Waits for a new topic's metadata and for room, for max.block.ms at most; await the result for the rest."""
+        """Waits up to max.block.ms for the metadata of a new topic and for room. Await the result for the delivery."""
         engine = self._engine
         known = engine.topics.get(topic) or await engine.topic(topic)
         row, size = prepare(self.config, value, key, timestamp, headers)

@@ -24,7 +24,7 @@ _lock = threading.Lock()  # for the moment between a fate and those who ask for 
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is stored. `offset` is -1 if the broker did not tell: acks=0, or a batch it had already."""
+    """The place of a stored record. `offset` is -1 if the broker did not give it: acks=0, or a repeated batch."""
 
     topic: str
     partition: int
@@ -36,7 +36,7 @@ Report = Callable[[RecordMetadata | None, EquipoiseError | None], object]  # one
 
 
 class ProducerBatch:
-    """Records of one partition, in order. `header` and `body` are there once it is closed."""
+    """Records of one partition, in order. `header` and `body` are set when the batch is closed."""
 
     __slots__ = (
         "_done",
@@ -142,7 +142,7 @@ class Delivery:
         return self._batch.is_done
 
     def exception(self, timeout: float | None = None) -> EquipoiseError | None:
-        """Waits until it is known. TimeoutError when the seconds are up."""
+        """Waits for the delivery, and returns the error or None. TimeoutError when the seconds are up."""
         self._batch.is_watched = True
         if not self._batch.is_done:
             event = threading.Event()
@@ -152,14 +152,14 @@ class Delivery:
         return self._batch.error
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record is stored. Raises the error if it is not, TimeoutError when the seconds are up."""
+        """Returns the place of the stored record, or raises the error. TimeoutError when the seconds are up."""
         error = self.exception(timeout)
         if error is not None:
             raise error
         return self._batch.metadata(self._index)
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
-        """Runs in the producer's thread, or here if the fate is known already."""
+        """The producer's thread calls it; or this thread, if the delivery is already known."""
         self._batch.report(self._index, lambda *_: callback(self))
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:

@@ -21,7 +21,7 @@ _CLOSE_S = 30.0
 
 
 class Producer:
-    """Settings by Kafka's names, or as keywords with underscores; docs/producer.md lists them.
+    """A blocking producer. Settings have Kafka's names, or are keywords with underscores; docs/producer.md lists them.
 
         with Producer({"bootstrap.servers": "127.0.0.1:9092"}) as producer:
             producer.send("orders", b"value", key=b"key")
@@ -49,10 +49,10 @@ class Producer:
         headers: GivenHeaders = (),
         on_delivery: Report | None = None,
     ) -> Delivery:
-        """Returns before the record is stored; the result tells when it is, and where.
+        """Puts a record into a batch and returns its future, before the record is stored.
 
-        `on_delivery(metadata, error)` is called in the producer's thread, one of the two is None. Waits, for
-        max.block.ms at most, for a new topic's metadata and for room in buffer.memory.
+        The producer's thread calls `on_delivery(metadata, error)`; one of the two is None. send() waits up to
+        max.block.ms for the metadata of a new topic, and for room in buffer.memory.
         """
         known = self._topics.get(topic) or self._find(topic)
         row, size = prepare(self.config, value, key, timestamp, headers)
@@ -65,10 +65,11 @@ class Producer:
         return delivery
 
     def send_arrow(self, rows: pa.RecordBatch | pa.Table, topic: str | None = None) -> int:
-        """Sends a row of Arrow columns as a record each, without a Python object per row, and returns their number.
+        """Sends each row of Arrow columns as a record, without a Python object per row, and returns their number.
 
-        Columns: value, and where they are there key, headers, partition, timestamp, and topic if none is given here.
-        Returns before they are stored: `flush` tells. Raises the error of earlier records that nobody else was told of.
+        Columns: value and, if present, key, headers, partition, timestamp, and topic unless it is given here. Returns
+        before the records are stored; `flush` waits for them. Raises the error of earlier records that the application
+        has not seen.
         """
         from equipoise.client.producer.arrow import ArrowRows, pieces
 
@@ -82,8 +83,8 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Returns when everything sent so far is stored.
 
-        Raises the first error of a record whose future or report nobody asked for, so that none is lost unseen;
-        KafkaError when the seconds are up.
+        Raises the first error of a record whose future the application has not looked at and that has no on_delivery,
+        so that no error is lost. Raises KafkaError when the seconds are up.
         """
         try:
             self._thread.run(self._engine.sender.flush(), timeout)
@@ -92,7 +93,7 @@ class Producer:
         self.raise_unseen()
 
     def raise_unseen(self) -> None:
-        """The first error of a record whose future or report nobody asked for."""
+        """Raises the first error that the application has not seen, by a future or by on_delivery."""
         if (unseen := self._engine.take_unseen()) is not None:
             raise unseen
 
@@ -104,7 +105,7 @@ class Producer:
         return known if known is not None and len(known.partitions) >= wanted else self._find(name, wanted)
 
     def partitions_for(self, topic: str) -> int:
-        """How many partitions the topic has."""
+        """The number of partitions of the topic."""
         return len(self.topic(topic).partitions)
 
     def add(self, partition: TopicPartition, header: BatchHeader, body: Buffer, label: str) -> ProducerBatch:
@@ -112,7 +113,7 @@ class Producer:
         return self._engine.accumulator.add(partition, header, body, label)
 
     def close(self, timeout: float = _CLOSE_S) -> None:
-        """Stores what was sent, for so many seconds at most, and ends. Raises as `flush` does."""
+        """Flushes, for at most so many seconds, and ends. Raises as `flush` does."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -122,7 +123,7 @@ class Producer:
             self._end()
 
     def abandon(self) -> None:
-        """Ends without waiting: what is under way may or may not be stored."""
+        """Ends without waiting. Records in flight may or may not be stored."""
         if not self._is_closed:
             self._is_closed = True
             self._end()
@@ -141,7 +142,8 @@ class Producer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """After an error of the application what was sent is stored all the same, but only its own error is raised."""
+        """After an error of the application, sent records are still stored, but only the application's error is
+        raised."""
         try:
             self.close()
         except KafkaError:
