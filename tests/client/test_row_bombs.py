@@ -18,7 +18,7 @@ from equipoise.client.fetch.completed_fetch import CompletedFetch
 from equipoise.client.fetch.fetch_buffer import FetchBuffer
 from equipoise.client.fetch.subscription_state import MAX_OFFSET, SubscriptionState
 from equipoise.member.partitions import TopicPartition
-from equipoise.spark.executor.decoding import Part, decode
+from equipoise.spark.executor.decoding import FetchedRange, decode
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records import rows as rows_module
 from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Codec, crc_of, iter_headers, write_header
@@ -55,7 +55,7 @@ def play(kind: str) -> None:
     before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     if kind == "spark":
         ((_, header),) = iter_headers(data)
-        part = Part(A, 0, 2**62, memoryview(data), [(0, header)])
+        part = FetchedRange(A, 0, 2**62, memoryview(data), [(0, header)])
         rows = next(decode([part], ("value", "offset"))).num_rows
     else:
         partitions = [TopicPartition("t", number) for number in range(8)]

@@ -315,14 +315,14 @@ def test_pandas_is_not_imported() -> None:
     script = """
 import sys
 import pyspark_equipoise
-from equipoise.spark.executor.decoding import Part, decode
+from equipoise.spark.executor.decoding import FetchedRange, decode
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.records.batch import read_header
 from equipoise.wire.records.build import Record, build_batch
 
 data = build_batch([Record(at, 5, None, b"v", (("a", b""),)) for at in range(3)])
 columns = "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"
-part = Part(TopicPartition("t", 0), 0, 2, memoryview(data), [(0, read_header(data))])
+part = FetchedRange(TopicPartition("t", 0), 0, 2, memoryview(data), [(0, read_header(data))])
 (found,) = decode([part], columns)
 assert found.num_rows == 2
 assert "pandas" not in sys.modules

@@ -24,7 +24,7 @@ _MOST_MILLISECONDS = (2**63 - 1) // 1000  # Spark counts microseconds
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
-class Part(NamedTuple):
+class FetchedRange(NamedTuple):
     """What one fetch brought of a range: batches that may reach beyond its offsets [first, end)."""
 
     partition: TopicPartition
@@ -37,17 +37,17 @@ class Part(NamedTuple):
 class _Decoded(NamedTuple):
     data: Bytes
     rows: Rows
-    parts: Sequence[Part]
+    parts: Sequence[FetchedRange]
     counts: Ints  # rows of each part
 
 
-def decode(parts: Sequence[Part], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+def decode(parts: Sequence[FetchedRange], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Record batches of moderate size. KafkaError where the bytes are no records."""
     for some in _portions(parts):
         yield from _decode(some, columns)
 
 
-def _portions(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
+def _portions(parts: Sequence[FetchedRange]) -> Iterator[Sequence[FetchedRange]]:
     """What is decoded in one go: all that a fetch brought, as each go has its cost; but of compressed data not more
     than has room when it is expanded."""
     is_packed = any(header.codec is not Codec.NONE for part in parts for _, header in part.batches)
@@ -58,7 +58,7 @@ def _portions(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
         yield parts
 
 
-def _pieces(part: Part) -> Iterator[Part]:
+def _pieces(part: FetchedRange) -> Iterator[FetchedRange]:
     """The part, cut between batches so that none has too many bytes."""
     size, first = 0, 0
     for at, (_, header) in enumerate(part.batches):
@@ -69,7 +69,7 @@ def _pieces(part: Part) -> Iterator[Part]:
     yield part._replace(batches=part.batches[first:])
 
 
-def _decode(parts: Sequence[Part], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+def _decode(parts: Sequence[FetchedRange], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     try:
         for decoded in _read(parts):
             arrays = [_COLUMNS[name](decoded) for name in columns]
@@ -86,7 +86,7 @@ def _schema(columns: tuple[str, ...]) -> pa.Schema:
     return arrow_schema(columns)
 
 
-def _read(parts: Sequence[Part]) -> Iterator[_Decoded]:
+def _read(parts: Sequence[FetchedRange]) -> Iterator[_Decoded]:
     """All of them at once; if that is too much, as millions of records may come of a few kilobytes, in slices."""
     try:
         yield _read_together(parts)
@@ -96,7 +96,7 @@ def _read(parts: Sequence[Part]) -> Iterator[_Decoded]:
                 yield _clip(_Decoded(bytes_, rows, [part], np.array([len(rows.offset)])))
 
 
-def _read_together(parts: Sequence[Part]) -> _Decoded:
+def _read_together(parts: Sequence[FetchedRange]) -> _Decoded:
     data: memoryview | bytes = parts[0].data
     if len(parts) > 1:
         data = b"".join([part.data for part in parts])

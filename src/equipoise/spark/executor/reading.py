@@ -29,7 +29,7 @@ from equipoise.client.net.api_versions import KafkaConnectionError, error_from
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.blocking import Connection, InFlightRequest
 from equipoise.member.partitions import TopicPartition
-from equipoise.spark.executor.decoding import Part, decode
+from equipoise.spark.executor.decoding import FetchedRange, decode
 from equipoise.spark.executor.leaders import Leaders, leaders_of
 from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask
 from equipoise.wire.apis.k01_fetch import FetchResponse, PartitionData
@@ -46,7 +46,7 @@ _frozen = False
 def read(task: ReadTask) -> Iterator[pa.RecordBatch]:
     """The records of the task's ranges; KafkaError where they cannot be had."""
     freeze()
-    return _Reading(task, leaders_of(task.options.consumer)).batches()
+    return _RangeReader(task, leaders_of(task.options.consumer)).batches()
 
 
 def freeze() -> None:
@@ -88,7 +88,7 @@ class _Fetch(NamedTuple):
     is_patient: bool  # it asked for one range alone, and waits for records of it
 
 
-class _Reading:
+class _RangeReader:
     def __init__(self, task: ReadTask, leaders: Leaders) -> None:
         self._options = task.options
         self._config = task.options.consumer
@@ -162,7 +162,7 @@ class _Reading:
 
     # -- what came of it
 
-    def _receive(self) -> list[Part]:
+    def _receive(self) -> list[FetchedRange]:
         """What the next fetch brought, in the order of the ranges; nothing if it has to be tried again."""
         try:
             fetch, self._ahead = self._ahead or self._send(), None
@@ -178,9 +178,9 @@ class _Reading:
         return self._take_in(fetch, answer)
 
     def _await(self, fetch: _Fetch) -> None:
-        """A leader that hangs never answers, and another may lead meanwhile: who is slow is asked about elsewhere.
+        """Waits for the answer. While a leader is slow, other brokers are asked for the leader: it may hang.
 
-        KafkaConnectionError: another leads now."""
+        KafkaConnectionError: another broker leads now."""
         deadline = time.monotonic() + self._config.request_timeout_ms / 1000
         pause = self._config.fetch_max_wait_ms / 1000 + _SLOW_S
         while not fetch.connection.is_answered(pause) and time.monotonic() + pause < deadline:
@@ -190,10 +190,10 @@ class _Reading:
                 fetch.connection.close()
                 raise KafkaConnectionError(f"{fetch.connection.address} does not answer, and leads no more")
 
-    def _take_in(self, fetch: _Fetch, answer: FetchResponse) -> list[Part]:
+    def _take_in(self, fetch: _Fetch, answer: FetchResponse) -> list[FetchedRange]:
         cursors = fetch.cursors.values()
         before = sum(cursor.position for cursor in cursors)
-        parts: list[Part] = []
+        parts: list[FetchedRange] = []
         trouble: EquipoiseError | None = None
         for cursor, data in answered(answer, fetch.cursors):
             if data.error_code:
@@ -209,7 +209,7 @@ class _Reading:
             self._wait(trouble or error_from(answer.error_code, told))
         return parts
 
-    def _take_in_records(self, cursor: _Cursor, data: PartitionData) -> list[Part]:
+    def _take_in_records(self, cursor: _Cursor, data: PartitionData) -> list[FetchedRange]:
         first, end = cursor.position, cursor.range.end
         try:
             fetch = completed_fetch(data, first)
@@ -224,13 +224,13 @@ class _Reading:
             self._replaced(cursor, batches[-1][1].partition_leader_epoch)
         cursor.position, cursor.is_dry = fetch.next_offset, False
         self._leaders.record_bytes[cursor.partition] = fetch.size / max(1, fetch.next_offset - first)
-        return [Part(cursor.partition, first, end, fetch.data, batches)] if batches else []
+        return [FetchedRange(cursor.partition, first, end, fetch.data, batches)] if batches else []
 
     def _nothing_came(self, cursor: _Cursor, data: PartitionData, is_patient: bool) -> EquipoiseError | None:
-        """The range was the first in the fetch, so whatever the broker has of it would have come.
+        """The range was the first in the fetch, so any record of it that the broker has would have come.
 
-        Brokers may answer so when they are short of time: only who was asked to wait, for this range alone, is
-        believed that nothing is left of it, as compaction may leave nothing.
+        A broker that is short of time may answer so. Only an answer to a fetch that waited, for this range alone,
+        shows that nothing is left of it, as compaction may leave nothing.
         """
         cursor.is_dry = True
         reached = data.last_stable_offset if self._config.isolation else data.high_watermark
@@ -257,7 +257,7 @@ class _Reading:
             earliest, latest = self._leaders.bounds(cursor.partition)
         except EquipoiseError as error:
             return error
-        if earliest <= cursor.position <= latest:  # whoever was asked last has not heard of it yet
+        if earliest <= cursor.position <= latest:  # the broker that was fetched from lags behind
             return error_from(ErrorCode.OFFSET_OUT_OF_RANGE, f"{cursor.partition} at {cursor.position}")
         go_on = earliest if cursor.position < earliest < cursor.range.end else cursor.range.end
         self._lose(cursor, go_on, f"the log holds [{earliest}, {latest}) only, the rest was deleted or never there")
