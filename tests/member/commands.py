@@ -114,7 +114,9 @@ def owners(stage: Stage, given: Arguments) -> None:
     for consumer in stage.world.consumers.values():
         one = consumer.member
         reads = messages.partitions(one.readable)
-        stage.lines.append(f"{consumer.name}: {one.state.value}, generation {one.generation_id}, reads {reads}")
+        stage.transcript.lines.append(
+            f"{consumer.name}: {one.state.value}, generation {one.generation_id}, reads {reads}"
+        )
 
 
 COMMANDS: dict[str, Callable[[Stage, Arguments], None]] = {

@@ -29,11 +29,3 @@ class Stage:
         clock = Clock()
         self.transcript = Transcript(clock, words.event)
         self.world = town({}, self.transcript, clock=clock)
-
-    @property
-    def lines(self) -> list[str]:
-        return self.transcript.lines
-
-    @lines.setter
-    def lines(self, lines: list[str]) -> None:
-        self.transcript.lines = lines

@@ -41,7 +41,7 @@ def advance(stage: Stage, given: Arguments) -> None:
     target = stage.now + milliseconds(given.word())
     alive = [stage.client(name) for name in given.names("alive", [])]
     interval = given.duration("every", HEARTBEAT_INTERVAL_MS)
-    stage.script.last_quiet.clear()
+    stage.transcript.last_quiet.clear()
     while alive and stage.now + interval < target:
         stage.advance(interval)
         with stage.travelling():
@@ -281,7 +281,7 @@ def settle(stage: Stage, given: Arguments) -> None:
     """settle a b: they behave like good clients until their group is Stable; only the outcome is shown"""
     clients = [stage.client(name) for name in given.words]
     given.words = []
-    lines, stage.lines = stage.lines, []
+    lines, stage.transcript.lines = stage.transcript.lines, []
     before = stage.now
     for _ in range(_SETTLE_ROUNDS):
         _act(stage, clients)
@@ -290,8 +290,8 @@ def settle(stage: Stage, given: Arguments) -> None:
         deadline = stage.shard.next_deadline()
         stage.advance(0 if deadline is None else max(deadline - stage.now, 0))
     else:
-        raise UsageError("they do not settle:\n" + "\n".join(stage.lines[-20:]))
-    stage.lines = lines
+        raise UsageError("they do not settle:\n" + "\n".join(stage.transcript.lines[-20:]))
+    stage.transcript.lines = lines
     group = stage.group(clients[0].group_id)
     owners = " ".join(f"{client.member_id}={messages.by_topic(client.owned)}" for client in clients)
     text = f"{group.group_id}: Stable, generation {group.generation_id}, leader {group.leader}, {owners}"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from equipoise.simulate import Transcript
 from equipoise.wire.errors import UsageError
 from tests.transcripts.arguments import Arguments
 from tests.transcripts.commands import COMMANDS
@@ -20,7 +21,8 @@ SCRIPTS = sorted(HERE.glob("*.txt"))
 
 
 class Played(Protocol):
-    lines: list[str]  # what has been said since the last command
+    @property
+    def transcript(self) -> Transcript: ...
 
 
 def run(script: str, name: str = "script") -> str:
@@ -42,11 +44,11 @@ def _answer(stage: Played, commands: Mapping[str, Callable[..., None]], text: st
     word, _, rest = text.partition(" ")
     if word not in commands:
         raise UsageError(f"{place}: no command {word!r}; there are {', '.join(commands)}")
-    stage.lines = []
+    stage.transcript.lines = []
     try:
         given = Arguments(rest)
         commands[word](stage, given)
         given.done()
     except (UsageError, ValueError, KeyError) as error:
         raise UsageError(f"{place}: {text}: {error}") from error
-    return stage.lines
+    return stage.transcript.lines

@@ -62,8 +62,8 @@ class Script(Transcript):
 class Stage:
     def __init__(self) -> None:
         self.clock = Clock()
-        self.script = Script(self.clock)
-        self.coordinator = Coordinator(self.clock, observers=[self.script, Invariants()])
+        self.transcript = Script(self.clock)
+        self.coordinator = Coordinator(self.clock, observers=[self.transcript, Invariants()])
         self.clients: dict[str, ScriptClient] = {}
         self.topics: dict[str, tuple[int, bytes]] = {}  # partitions and id
         self.created_topics = 0
@@ -96,9 +96,9 @@ class Stage:
             self.say(f"{group.group_id}: read back as {group.state.value}, generation {group.generation_id}, {members}")
 
     def crash(self) -> None:
-        for call in self.script.parked:
+        for call in self.transcript.parked:
             self.say(f"{call.client_id}: {call.api} is lost with the connection")
-        self.script.parked, self.coordinator.holds_writes = [], False
+        self.transcript.parked, self.coordinator.holds_writes = [], False
         self.load()
         self.coordinator.activate()
 
@@ -130,39 +130,31 @@ class Stage:
 
     # -- what is seen
 
-    @property
-    def lines(self) -> list[str]:
-        return self.script.lines
-
-    @lines.setter
-    def lines(self, lines: list[str]) -> None:
-        self.script.lines = lines
-
     def say(self, line: str) -> None:
-        self.script.say(line)
+        self.transcript.say(line)
 
     @contextmanager
     def travelling(self, on: bool = True) -> Iterator[None]:
         """Lines said meanwhile carry the time."""
-        before, self.script.is_travelling = self.script.is_travelling, on
+        before, self.transcript.is_travelling = self.transcript.is_travelling, on
         yield
-        self.script.is_travelling = before
+        self.transcript.is_travelling = before
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        self.script.is_quiet = True
+        self.transcript.is_quiet = True
         yield
-        self.script.is_quiet = False
+        self.transcript.is_quiet = False
 
     def _sent(self, call: Call) -> None:
         """What is due at once happens at once; a call that is still open then is parked."""
         self.clock.advance(0)
         if call.is_parked:
-            self.script.parked.append(call)
+            self.transcript.parked.append(call)
             self.say(f"{call.client_id}: parked ({self._why_parked(call)})")
 
     def is_waiting(self, client: ScriptClient) -> bool:
-        return any(call.client_id == client.client_id for call in self.script.parked)
+        return any(call.client_id == client.client_id for call in self.transcript.parked)
 
     def _why_parked(self, call: Call) -> str:
         group = self.shard.groups.get(getattr(call.request, "group_id", ""))

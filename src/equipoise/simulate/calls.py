@@ -19,7 +19,7 @@ def over_the_wire(message: M, version: int) -> M:
 class Call:
     """One request in one version. The coordinator answers it once, at once or later; until then it is parked."""
 
-    def __init__(self, request: Message, version: int, client_id: str = "client", host: str = "/127.0.0.1") -> None:
+    def __init__(self, request: Message, version: int, *, client_id: str = "client", host: str = "/127.0.0.1") -> None:
         self.request = over_the_wire(request, version)
         self.version = version
         self.client_id = client_id

@@ -68,11 +68,9 @@ class Client:
 
     def join_request(self, reason: str | None = None) -> JoinGroupRequest:
         return JoinGroupRequest(
-            group_id=self.group_id,
+            **self._identity(),
             session_timeout_ms=self.session_timeout_ms,
             rebalance_timeout_ms=self.rebalance_timeout_ms,
-            member_id=self.member_id,
-            group_instance_id=self.group_instance_id,
             protocol_type=self.protocol_type or "",
             protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in self.protocols],
             reason=reason,
@@ -89,10 +87,8 @@ class Client:
         """SyncGroup; a leader's has the assignments by member id."""
         sender = self._with(other)
         request = SyncGroupRequest(
-            group_id=sender.group_id,
+            **sender._identity(),
             generation_id=sender.generation_id,
-            member_id=sender.member_id,
-            group_instance_id=sender.group_instance_id,
             protocol_type=sender.protocol_type,
             protocol_name=sender.protocol_name,
             assignments=[
@@ -108,12 +104,7 @@ class Client:
         return sender.send(sender.heartbeat_request(), version, hold_ms=hold_ms)
 
     def heartbeat_request(self) -> HeartbeatRequest:
-        return HeartbeatRequest(
-            group_id=self.group_id,
-            generation_id=self.generation_id,
-            member_id=self.member_id,
-            group_instance_id=self.group_instance_id,
-        )
+        return HeartbeatRequest(**self._identity(), generation_id=self.generation_id)
 
     def leave(self, *, version: int = 5, reason: str | None = None, **other: Any) -> Call:
         """LeaveGroup for itself."""
@@ -142,10 +133,8 @@ class Client:
         """OffsetCommit. `topic_ids`: of the topics, as the broker knows them."""
         sender = self._with(other)
         request = OffsetCommitRequest(
-            group_id=sender.group_id,
+            **sender._identity(),
             generation_id_or_member_epoch=sender.generation_id,
-            member_id=sender.member_id,
-            group_instance_id=sender.group_instance_id,
             retention_time_ms=retention_ms,
             topics=[
                 OffsetCommitRequestTopic(
@@ -181,6 +170,14 @@ class Client:
         sender = self._with(other)
         return sender.send(DeleteGroupsRequest(groups_names=[sender.group_id]), version)
 
+    def _identity(self) -> dict[str, Any]:
+        """What every request of a member says."""
+        return {
+            "group_id": self.group_id,
+            "member_id": self.member_id,
+            "group_instance_id": self.group_instance_id,
+        }
+
     def _with(self, other: Mapping[str, Any]) -> Client:
         if not other:
             return self
@@ -192,7 +189,7 @@ class Client:
 
     def send(self, request: Message, version: int, **handling: Any) -> Call:
         """Any request of a group; the coordinator has it at once. `handling`: see `Coordinator.receive`."""
-        call = Call(request, version, self.client_id, self.host)
+        call = Call(request, version, client_id=self.client_id, host=self.host)
         call.on_reply = (self._original or self).learn
         self.coordinator.receive(call, **handling)
         return call

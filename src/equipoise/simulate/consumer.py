@@ -34,7 +34,13 @@ class Consumer:
     """`member` is the state machine under test; everything else belongs to the application around it."""
 
     def __init__(
-        self, name: str, config: MemberConfig, clock: Clock, connection: Connection, observers: Iterable[Observer] = ()
+        self,
+        name: str,
+        config: MemberConfig,
+        *,
+        clock: Clock,
+        connection: Connection,
+        observers: Iterable[Observer] = (),
     ) -> None:
         self.name = name
         self.member = Member(config)

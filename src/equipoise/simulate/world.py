@@ -96,7 +96,9 @@ class World:
         named = tuple(assignor_named(one) for one in assignors or ("range",))
         config = MemberConfig(**{"group_id": GROUP, "assignors": named, **settings})
         connection = Connection(self.network, name, self._receive)
-        consumer = self.consumers[name] = Consumer(name, config, self.clock, connection, self.observers)
+        consumer = self.consumers[name] = Consumer(
+            name, config, clock=self.clock, connection=connection, observers=self.observers
+        )
         self.tell_metadata(consumer)
         return consumer
 
@@ -174,7 +176,7 @@ class World:
     # -- requests of consumers
 
     def _receive(self, exchange: Exchange) -> None:
-        call = Call(exchange.request, _VERSIONS[type(exchange.request)], exchange.client_id)
+        call = Call(exchange.request, _VERSIONS[type(exchange.request)], client_id=exchange.client_id)
         call.on_reply = lambda reply: exchange.connection.reply(exchange, reply)
         if isinstance(exchange.request, FindCoordinatorRequest):
             self.coordinator.reply(call, self._find(exchange.request))
