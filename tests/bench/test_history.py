@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bench import history as bench
-from equipoise.wire.offsets_records import OffsetCommitValue, Record, decode_record
+from equipoise.wire.offsets_records import CoordinatorRecord, OffsetCommitValue, decode_record
 from equipoise.wire.records.read import read_all
 from tests.commands import Command
 
@@ -19,7 +19,7 @@ def test_rounds_are_a_commit_of_each_group() -> None:
     (first, second) = [[list(read_all(batch)) for batch in round_] for round_ in bench._batches(2)]
     assert [len(batch) for batch in first] == [24] * 40
     found = [decode_record(record.key or b"", record.value) for batch in second for record in batch]
-    assert all(isinstance(one, Record) and isinstance(one.value, OffsetCommitValue) for one in found)
+    assert all(isinstance(one, CoordinatorRecord) and isinstance(one.value, OffsetCommitValue) for one in found)
     places = [(one.key.group, one.key.topic, one.key.partition) for one in found]  # type: ignore[union-attr]
     assert places == [(f"group-{group}", "orders", number) for group in range(40) for number in range(24)]
     assert {one.value.offset for one in found} == {1}  # type: ignore[union-attr]

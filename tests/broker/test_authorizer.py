@@ -209,7 +209,7 @@ CASES: dict[str, Case] = {
         AclOperation.ALTER_CONFIGS,
         T,
         k44.IncrementalAlterConfigsRequest(
-            resources=[k44.AlterConfigsResource(resource_type=2, resource_name="t", configs=[])]
+            resources=[k44.IncrementalAlterConfigsResource(resource_type=2, resource_name="t", configs=[])]
         ),
         None,
         lambda r: r.responses[0].error_code,

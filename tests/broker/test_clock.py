@@ -15,7 +15,7 @@ from equipoise.broker.groups.journal import JOURNAL_TOPIC
 from equipoise.client import Consumer
 from equipoise.wire.apis.k15_describe_groups import DescribeGroupsRequest
 from equipoise.wire.errors import ErrorCode
-from equipoise.wire.offsets_records import OffsetCommitValue, Record, decode_record
+from equipoise.wire.offsets_records import CoordinatorRecord, OffsetCommitValue, decode_record
 from equipoise.wire.records.batch import iter_headers
 from equipoise.wire.records.read import read_pairs
 from tests.broker.calls import append, create_topic, read_partition
@@ -47,7 +47,7 @@ def settled(broker: Broker, client: RawClient, clock: StandingClock) -> str:
 
 
 def is_parked(server: Any) -> bool:
-    return bool(server.groups.shard_of("g").core.groups["g"].joined)
+    return bool(server.group_coordinator.shard_of("g").core.groups["g"].joined)
 
 
 @pytest.mark.parametrize("by", JUMPS)
@@ -107,7 +107,8 @@ def commit_stamps(server: Any) -> list[int]:
         for view in partition.log.read(0, 1 << 20, partition.log.log_end_offset)
         for position, header in iter_headers(view)
         for key, value in read_pairs(view, position, header)
-        if isinstance(found := decode_record(key, value), Record) and isinstance(found.value, OffsetCommitValue)
+        if isinstance(found := decode_record(key, value), CoordinatorRecord)
+        and isinstance(found.value, OffsetCommitValue)
     ]
 
 

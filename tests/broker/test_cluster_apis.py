@@ -13,7 +13,7 @@ from equipoise.broker import Broker
 from equipoise.broker.net.client_warnings import ClientWarnings
 from equipoise.wire.apis.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from equipoise.wire.apis.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from equipoise.wire.apis.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
+from equipoise.wire.apis.k43_elect_leaders import ElectLeadersRequest, ElectLeadersTopicPartitions
 from equipoise.wire.apis.k45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -68,7 +68,10 @@ def test_only_what_is_asked_for_and_is_there_each_once(client: RawClient) -> Non
 @pytest.mark.parametrize("version", range(3))
 def test_the_one_broker_leads_already(client: RawClient, version: int) -> None:
     create_topic(client, "a", partitions=2)
-    asked = [TopicPartitions(topic="a", partitions=[1, 9, 1]), TopicPartitions(topic="absent", partitions=[0])]
+    asked = [
+        ElectLeadersTopicPartitions(topic="a", partitions=[1, 9, 1]),
+        ElectLeadersTopicPartitions(topic="absent", partitions=[0]),
+    ]
     answer = client.call(ElectLeadersRequest(topic_partitions=asked), version)
     found = {
         row.topic: {one.partition_id: one.error_code for one in row.partition_result}

@@ -92,4 +92,4 @@ def test_thousands_that_leave_with_one_request_do_so_in_portions(
 
 
 def _pending(server: Server) -> int:
-    return len(server.groups.shard_of("g").core.groups["g"].pending_members)
+    return len(server.group_coordinator.shard_of("g").core.groups["g"].pending_members)

@@ -128,7 +128,7 @@ def test_a_broker_that_stops_answers_the_whole_crowd(start: Start, connect: Conn
 
 
 def _joined(server: Server) -> int:
-    return server.groups.shard_of("g").core.groups["g"].joined
+    return server.group_coordinator.shard_of("g").core.groups["g"].joined
 
 
 # -- writes are gathered while the disk is busy
@@ -193,7 +193,7 @@ def test_commits_that_find_the_disk_busy_are_written_together(
 
 
 def _gathered(server: Server) -> int:
-    batch = server.groups.shard_of("g")._gathered
+    batch = server.group_coordinator.shard_of("g")._gathered
     return len(batch.writes) if batch is not None else 0
 
 

@@ -180,7 +180,7 @@ def settle(broker: Broker, clock: StandingClock, client: RawClient) -> str:
 
 def is_held(broker: Broker, member_id: str) -> bool:
     def look(server: object) -> bool:
-        return member_id in broker.server.groups.shard_of("g").core.groups["g"].parked.heartbeats
+        return member_id in broker.server.group_coordinator.shard_of("g").core.groups["g"].parked.heartbeats
 
     return broker.call(look)
 

@@ -108,7 +108,7 @@ def test_the_brokers_setting_is_the_default_of_topics_and_leaves_its_own_alone(s
     for topic in ("plain", "own"):
         append(client, b"v", topic=topic, codec=Codec.ZSTD)
     assert (codecs(client, "plain"), codecs(client, "own")) == ([Codec.SNAPPY], [Codec.ZSTD])
-    broker.call(lambda server: server.groups.shards)
+    broker.call(lambda server: server.group_coordinator.shards)
     offsets = broker.call(lambda server: server.topics.require("__consumer_offsets"))
     assert offsets.codec is None
 

@@ -45,8 +45,8 @@ def alter(client: RawClient, configs: dict[str, str | None], *, name: str = "t",
 
 def change(client: RawClient, *changes: tuple[str, int, str | None], name: str = "t", **options: Any) -> Any:
     """IncrementalAlterConfigs: (config, operation, value)."""
-    rows = [k44.AlterableConfig(name=key, config_operation=op, value=value) for key, op, value in changes]
-    resource = k44.AlterConfigsResource(
+    rows = [k44.IncrementalAlterableConfig(name=key, config_operation=op, value=value) for key, op, value in changes]
+    resource = k44.IncrementalAlterConfigsResource(
         resource_type=options.pop("resource_type", TOPIC), resource_name=name, configs=rows
     )
     (result,) = client.call(k44.IncrementalAlterConfigsRequest(resources=[resource], **options)).responses
@@ -244,10 +244,10 @@ def test_nothing_can_be_removed_of_a_broker_and_that_is_no_error(client: RawClie
     """kafka-reassign-partitions removes throttles of all brokers when it is done."""
     codes = []
     for operation in (1, 0):
-        change = k44.AlterableConfig(
+        change = k44.IncrementalAlterableConfig(
             name="leader.replication.throttled.rate", config_operation=operation, value=None if operation else "1"
         )
-        resource = k44.AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
+        resource = k44.IncrementalAlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
         (answer,) = client.call(k44.IncrementalAlterConfigsRequest(resources=[resource])).responses
         codes.append(answer.error_code)
     assert codes == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]

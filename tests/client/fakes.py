@@ -15,7 +15,7 @@ from equipoise.wire.apis import APIS
 from equipoise.wire.apis.headers import decode_request_header, encode_response_header
 from equipoise.wire.apis.k00_produce import LeaderIdAndEpoch, NodeEndpoint
 from equipoise.wire.apis.k01_fetch import (
-    EpochEndOffset,
+    DivergingEpoch,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -38,9 +38,7 @@ from equipoise.wire.apis.k09_offset_fetch import OffsetFetchResponse, OffsetFetc
 from equipoise.wire.apis.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.apis.k18_api_versions import ApiVersion, ApiVersionsResponse
 from equipoise.wire.apis.k23_offset_for_leader_epoch import (
-    EpochEndOffset as EpochEnd,
-)
-from equipoise.wire.apis.k23_offset_for_leader_epoch import (
+    EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
@@ -244,12 +242,12 @@ class FakeCluster:
         return ErrorCode.OFFSET_OUT_OF_RANGE if is_beyond else None
 
     @staticmethod
-    def _diverging(log: list[int], asked: Any) -> EpochEndOffset | None:
+    def _diverging(log: list[int], asked: Any) -> DivergingEpoch | None:
         if asked.last_fetched_epoch < 0:
             return None
         epoch, end = epoch_end(log, asked.last_fetched_epoch)
         is_diverging = epoch < asked.last_fetched_epoch or end < asked.fetch_offset
-        return EpochEndOffset(epoch=epoch, end_offset=end) if is_diverging else None
+        return DivergingEpoch(epoch=epoch, end_offset=end) if is_diverging else None
 
     def _epoch_ends(self, node_id: int, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
         rows = []
@@ -258,7 +256,7 @@ class FakeCluster:
                 error = self._refusal(node_id, asked)
                 epoch, end = (-1, -1) if error else epoch_end(self.logs[asked.partition], asked.leader_epoch)
                 rows.append(
-                    EpochEnd(error_code=error or 0, partition=asked.partition, leader_epoch=epoch, end_offset=end)
+                    EpochEndOffset(error_code=error or 0, partition=asked.partition, leader_epoch=epoch, end_offset=end)
                 )
         return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic=TOPIC, partitions=rows)])
 

@@ -19,13 +19,13 @@ from equipoise.client.fetch.fetch_request import (
     new_leader,
     newest_version,
 )
-from equipoise.client.fetch.fetch_session import FetchSession
+from equipoise.client.fetch.fetch_session import FetchSessionHandler
 from equipoise.client.metadata.leader_epochs import LogPosition
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k00_produce import LeaderIdAndEpoch
 from equipoise.wire.apis.k01_fetch import (
     AbortedTransaction,
-    EpochEndOffset,
+    DivergingEpoch,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -90,7 +90,7 @@ def test_a_topic_without_id_needs_the_version_with_names() -> None:
 
 
 def test_the_first_fetch_of_a_session_names_everything_and_the_next_only_changes() -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     first = session.request(LIMITS, {A0: fetch(5), A1: fetch(6)})
     assert (first.session_id, first.session_epoch, named(first)) == (0, 0, {"a": [(0, 5), (1, 6)]})
     session.answered(77)
@@ -101,14 +101,14 @@ def test_the_first_fetch_of_a_session_names_everything_and_the_next_only_changes
 
 @pytest.mark.parametrize("changed", [fetch(6), fetch(5, leader_epoch=5), fetch(5)._replace(last_fetched_epoch=4)])
 def test_an_offset_or_an_epoch_is_a_change(changed: PartitionFetch) -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     session.request(LIMITS, {A0: fetch(5)})
     session.answered(77)
     assert named(session.request(LIMITS, {A0: changed})) == {"a": [(0, changed.offset)]}
 
 
 def test_what_is_not_fetched_any_more_is_forgotten_by_the_broker() -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     session.request(LIMITS, {A0: fetch(5), A1: fetch(6), B0: fetch(1, B)})
     session.answered(77)
     request = session.request(LIMITS, {A1: fetch(6)})
@@ -116,7 +116,7 @@ def test_what_is_not_fetched_any_more_is_forgotten_by_the_broker() -> None:
 
 
 def test_a_topic_made_anew_is_named_and_its_old_id_forgotten() -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     session.request(LIMITS, {A0: fetch(5)})
     session.answered(77)
     request = session.request(LIMITS, {A0: fetch(0, B)})
@@ -124,7 +124,7 @@ def test_a_topic_made_anew_is_named_and_its_old_id_forgotten() -> None:
 
 
 def test_without_a_session_at_the_broker_everything_is_named_again() -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     session.request(LIMITS, {A0: fetch(5)})
     session.answered(0)
     request = session.request(LIMITS, {A0: fetch(5)})
@@ -132,7 +132,7 @@ def test_without_a_session_at_the_broker_everything_is_named_again() -> None:
 
 
 def test_the_epoch_of_a_session_goes_round_to_1() -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     session.epoch = 2**31 - 1
     session.answered(77)
     assert session.epoch == 1
@@ -176,8 +176,8 @@ def test_a_broker_that_does_not_lead_names_the_leader(code: ErrorCode) -> None:
 
 
 def test_a_diverging_epoch_is_a_position() -> None:
-    assert diverging_position(data(diverging_epoch=EpochEndOffset(epoch=3, end_offset=40))) == LogPosition(40, 3)
-    assert diverging_position(data(diverging_epoch=EpochEndOffset())) is None
+    assert diverging_position(data(diverging_epoch=DivergingEpoch(epoch=3, end_offset=40))) == LogPosition(40, 3)
+    assert diverging_position(data(diverging_epoch=DivergingEpoch())) is None
     assert diverging_position(data()) is None
 
 

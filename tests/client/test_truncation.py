@@ -8,7 +8,7 @@ import pytest
 
 from equipoise.client.fetch.subscription_state import LogTruncationError, TopicReplacedError
 from equipoise.member.commits import OffsetAndMetadata
-from equipoise.wire.apis.k01_fetch import EpochEndOffset, FetchableTopicResponse, FetchRequest, FetchResponse
+from equipoise.wire.apis.k01_fetch import DivergingEpoch, FetchableTopicResponse, FetchRequest, FetchResponse
 from equipoise.wire.apis.k01_fetch import PartitionData as Data
 from tests.client.fakes import RECORDS, TOPIC, TOPIC_ID, FakeCluster
 from tests.client.reader import Reader, offsets_of
@@ -164,7 +164,7 @@ def test_a_follower_that_is_behind_is_not_taken_for_a_truncated_log() -> None:
     def behind(node_id: int, request: FetchRequest) -> FetchResponse | None:
         if node_id != 2:
             return None
-        end = EpochEndOffset(epoch=0, end_offset=1)
+        end = DivergingEpoch(epoch=0, end_offset=1)
         data = Data(partition_index=0, error_code=0, high_watermark=1, diverging_epoch=end, records=b"")
         return FetchResponse(responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[data])])
 

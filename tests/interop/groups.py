@@ -42,7 +42,7 @@ def view_group(broker: Broker, group_id: str) -> GroupView:
     """The group as the broker in this process has it."""
 
     def look(server: Server) -> GroupView:
-        group = server.groups.shard_of(group_id).core.groups.get(group_id)
+        group = server.group_coordinator.shard_of(group_id).core.groups.get(group_id)
         if group is None:
             return GroupView("Dead", -1, None, {})
         members = {member.member_id: member.group_instance_id for member in group.members.values()}
@@ -52,5 +52,5 @@ def view_group(broker: Broker, group_id: str) -> GroupView:
 
 
 def committed(broker: Broker, group_id: str) -> dict[Place, int]:
-    rows = broker.call(lambda server: server.groups.shard_of(group_id).core.fetch_offsets(group_id, None))
+    rows = broker.call(lambda server: server.group_coordinator.shard_of(group_id).core.fetch_offsets(group_id, None))
     return {(topic.name, row.partition_index): row.committed_offset for topic in rows for row in topic.partitions}

@@ -30,7 +30,7 @@ def broker() -> Iterator[Broker]:
 
 def wait_all_joined(members: Members, broker: Broker, count: int) -> None:
     def has_joined(server: Server) -> bool:
-        group = server.groups.shard_of(members.group).core.groups[members.group]
+        group = server.group_coordinator.shard_of(members.group).core.groups[members.group]
         return group.state.value == "PreparingRebalance" and group.has_all_joined and len(group.members) == count
 
     members.wait_until(f"{count} members have joined", lambda: broker.call(has_joined))
@@ -38,7 +38,7 @@ def wait_all_joined(members: Members, broker: Broker, count: int) -> None:
 
 def let_go_on(broker: Broker, group_id: str) -> None:
     def complete(server: Server) -> None:
-        shard, now = server.groups.shard_of(group_id), server.clock.now()
+        shard, now = server.group_coordinator.shard_of(group_id), server.clock.now()
         step = Step(now)
         group = shard.core.groups[group_id]
         group.not_before = now
@@ -56,7 +56,9 @@ def described(confluent: Confluent, group_id: str) -> list[set[Place]]:
 
 
 def journal(broker: Broker, group_id: str) -> list[Rebalance]:
-    return broker.call(lambda server: list(server.groups.shard_of(group_id).core.groups[group_id].journal.entries))
+    return broker.call(
+        lambda server: list(server.group_coordinator.shard_of(group_id).core.groups[group_id].journal.entries)
+    )
 
 
 @pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python", "kcat"])

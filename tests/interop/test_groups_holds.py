@@ -110,7 +110,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 def was_cut_off(broker: Broker, group: str) -> bool:
     def look(server: Any) -> bool:
-        members = server.groups.shard_of(group).core.groups[group].members.values()
+        members = server.group_coordinator.shard_of(group).core.groups[group].members.values()
         return any(isinstance(one.notes, HeartbeatIntervals) and one.notes.was_cut_off for one in members)
 
     return broker.call(look)

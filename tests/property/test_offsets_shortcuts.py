@@ -9,24 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.broker.groups.loader import GroupLoader
+from equipoise.broker.groups.loader import CoordinatorLoader
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.shard import Shard
 from equipoise.wire.errors import KafkaError
 from equipoise.wire.offsets_records import (
+    CoordinatorRecord,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
-    Record,
     decode_record,
     decode_usual_value,
     encode_key,
     encode_value,
 )
 from equipoise.wire.records.batch import HEADER_SIZE, read_header
-from equipoise.wire.records.build import Record as LogRecord
-from equipoise.wire.records.build import build_batch
+from equipoise.wire.records.build import Record, build_batch
 from equipoise.wire.records.read import read_pairs, read_records
 from equipoise.wire.schema import ZERO_UUID, Message
 
@@ -46,10 +45,10 @@ values = st.builds(
 groups = st.builds(GroupMetadataKey, group=names)
 empty_group = GroupMetadataValue(protocol_type="consumer", generation=3, protocol=None, leader=None, members=[])
 records = st.one_of(
-    st.builds(Record, keys, values),
-    st.builds(Record, keys, values),
-    st.builds(Record, keys, st.none()),
-    st.builds(Record, groups, st.sampled_from([None, empty_group])),
+    st.builds(CoordinatorRecord, keys, values),
+    st.builds(CoordinatorRecord, keys, values),
+    st.builds(CoordinatorRecord, keys, st.none()),
+    st.builds(CoordinatorRecord, groups, st.sampled_from([None, empty_group])),
 )
 
 
@@ -78,7 +77,7 @@ def test_a_changed_byte_is_never_read_as_something_else(value: OffsetCommitValue
     found = decode_usual_value(bytes(data))
     if found is not None:
         record = decode_record(encode_key(OffsetCommitKey(group="g", topic="t", partition=0)), bytes(data))
-        assert isinstance(record, Record)
+        assert isinstance(record, CoordinatorRecord)
         assert isinstance(record.value, OffsetCommitValue)
         assert found == (
             record.value.offset,
@@ -94,14 +93,14 @@ def shard() -> Shard:
 
 
 @given(st.lists(records, max_size=40))
-def test_a_shard_is_loaded_as_if_each_record_were_applied(written: list[Record]) -> None:
+def test_a_shard_is_loaded_as_if_each_record_were_applied(written: list[CoordinatorRecord]) -> None:
     slow, quick = shard(), shard()
     pairs = [(encode_key(key), None if value is None else encode_value(value)) for key, value in written]
     for key, value in pairs:
         record = decode_record(key, value)
-        assert isinstance(record, Record)
+        assert isinstance(record, CoordinatorRecord)
         slow.apply(record, NOW)
-    GroupLoader(quick, NOW).take(pairs)
+    CoordinatorLoader(quick, NOW).take(pairs)
     assert quick.groups.keys() == slow.groups.keys()
     for name in ("a", "b", "grün", "long-" * 30):
         assert dict(quick.offsets.topics(name)) == dict(slow.offsets.topics(name))
@@ -111,7 +110,7 @@ def test_a_shard_is_loaded_as_if_each_record_were_applied(written: list[Record])
 
 def test_records_of_other_kinds_are_passed_over() -> None:
     loaded = shard()
-    GroupLoader(loaded, NOW).take([(struct.pack(">h", 99) + b"share group", b"value"), (b"\0\x63", None)])
+    CoordinatorLoader(loaded, NOW).take([(struct.pack(">h", 99) + b"share group", b"value"), (b"\0\x63", None)])
     assert not loaded.groups
 
 
@@ -121,21 +120,21 @@ fields = st.none() | st.binary(max_size=200)
 @given(st.lists(st.tuples(fields, fields), min_size=1, max_size=20), st.booleans())
 def test_pairs_are_the_keys_and_values_of_the_records(pairs: list[tuple[bytes, bytes]], with_header: bool) -> None:
     headers = (("name", b"content"),) if with_header else ()
-    batch = build_batch([LogRecord(n, NOW + n * 1000, key, value, headers) for n, (key, value) in enumerate(pairs)])
+    batch = build_batch([Record(n, NOW + n * 1000, key, value, headers) for n, (key, value) in enumerate(pairs)])
     header = read_header(batch)
     assert read_pairs(batch, 0, header) == [(row.key, row.value) for row in read_records(batch, 0, header)] == pairs
 
 
 @given(st.integers(0, 60), st.integers(1, 255))
 def test_damaged_records_are_refused_or_read_within_their_bytes(at: int, change: int) -> None:
-    batch = build_batch([LogRecord(n, NOW, b"key", b"value") for n in range(4)])
+    batch = build_batch([Record(n, NOW, b"key", b"value") for n in range(4)])
     batch[HEADER_SIZE + at % (len(batch) - HEADER_SIZE)] ^= change
     with suppress(KafkaError):
         assert len(read_pairs(batch, 0, read_header(batch))) == 4
 
 
 def test_records_that_end_before_their_count_are_refused() -> None:
-    batch = build_batch([LogRecord(n, NOW, b"key", b"value") for n in range(4)])
+    batch = build_batch([Record(n, NOW, b"key", b"value") for n in range(4)])
     header = read_header(batch)
     short = header._replace(batch_length=header.batch_length - 3)
     with pytest.raises(KafkaError):

@@ -12,9 +12,9 @@ from equipoise.wire.apis.k02_list_offsets import ListOffsetsPartition, ListOffse
 from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from equipoise.wire.apis.k22_init_producer_id import InitProducerIdRequest
 from equipoise.wire.apis.k44_incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.records.batch import Codec, iter_headers
@@ -114,8 +114,8 @@ def keyed(keys: str, at: int, codec: Codec = Codec.NONE, **producer: Any) -> byt
 
 def begin_compaction(client: RawClient, topic: str) -> None:
     """Until now nothing was dirty enough, so that both see everything at once."""
-    config = AlterableConfig(name="min.cleanable.dirty.ratio", config_operation=0, value="0.001")
-    resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=[config])
+    config = IncrementalAlterableConfig(name="min.cleanable.dirty.ratio", config_operation=0, value="0.001")
+    resource = IncrementalAlterConfigsResource(resource_type=2, resource_name=topic, configs=[config])
     (answer,) = client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
     assert answer.error_code == ErrorCode.NONE
 

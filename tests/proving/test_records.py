@@ -26,8 +26,7 @@ from equipoise.wire.apis.k47_offset_delete import (
 )
 from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from equipoise.wire.errors import ErrorCode
-from equipoise.wire.offsets_records import Record as GroupRecord
-from equipoise.wire.offsets_records import decode_record, encode_key, encode_value
+from equipoise.wire.offsets_records import CoordinatorRecord, decode_record, encode_key, encode_value
 from equipoise.wire.records.build import Record
 from proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
 from proving.moving import OFFSETS_TOPIC, adopt_logs, copy_groups, read_topic
@@ -181,10 +180,10 @@ def has_expired(broker: BrokerProcess) -> bool:
     return False
 
 
-def group_records(records: dict[int, list[Record]]) -> list[GroupRecord]:
+def group_records(records: dict[int, list[Record]]) -> list[CoordinatorRecord]:
     found = [decode_record(one.key or b"", one.value) for partition in records.values() for one in partition]
-    assert all(isinstance(one, GroupRecord) for one in found)
-    return [one for one in found if isinstance(one, GroupRecord)]
+    assert all(isinstance(one, CoordinatorRecord) for one in found)
+    return [one for one in found if isinstance(one, CoordinatorRecord)]
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +219,7 @@ def test_every_record_that_kafka_writes_is_read_and_written_again_byte_for_byte(
     for record in (one for partition in written.records.values() for one in partition):
         key, value = record.key or b"", record.value
         found = decode_record(key, value)
-        assert isinstance(found, GroupRecord)
+        assert isinstance(found, CoordinatorRecord)
         assert encode_key(found.key) == key
         assert (None if found.value is None else encode_value(found.value)) == value
         seen.add((int.from_bytes(key[:2], "big"), None if value is None else int.from_bytes(value[:2], "big")))
@@ -332,7 +331,7 @@ def camel(name: str) -> str:
 def as_kafka_tells(record: Record) -> dict[str, Any]:
     """Our reading of a record in the form of Kafka's formatters, without what they encode in ways of their own."""
     found = decode_record(record.key or b"", record.value)
-    assert isinstance(found, GroupRecord)
+    assert isinstance(found, CoordinatorRecord)
     key = {camel(name): getattr(found.key, name) for name in found.key.fields}
     told: dict[str, Any] = {"key": {"type": found.key.versions.last, "data": key}, "value": None}
     if found.value is not None and record.value is not None:

@@ -15,12 +15,12 @@ from equipoise.wire.consumer_protocol import Assignment, Subscription, encode_as
 from equipoise.wire.errors import ProtocolError
 from equipoise.wire.offsets_records import (
     ConsumerGroupMetadataKey,
+    CoordinatorRecord,
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
-    Record,
     decode_record,
     encode_key,
     encode_value,
@@ -89,7 +89,7 @@ def one_by_one(pairs: list[Pair]) -> list[tuple[Any, ...]]:
             record = decode_record(key, value)
         except ProtocolError:
             continue
-        if isinstance(record, Record) and isinstance(record.key, OffsetCommitKey):
+        if isinstance(record, CoordinatorRecord) and isinstance(record.key, OffsetCommitKey):
             found = record.value if isinstance(record.value, OffsetCommitValue) else None
             told = (found.offset, found.leader_epoch, found.metadata, found.commit_timestamp) if found else (None,) * 4
             rows.append((record.key.group, record.key.topic, record.key.partition, *told, position))

@@ -124,7 +124,7 @@ def until_all_have_left(broker: Broker, count: int) -> None:
 
 
 def _committed(server: Server) -> int:
-    offsets = server.groups.shard_of("g").core.offsets
+    offsets = server.group_coordinator.shard_of("g").core.offsets
     return sum(one.offset for _, _, one in offsets.of_group("g"))
 
 

@@ -37,7 +37,7 @@ from equipoise.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from equipoise.wire.offsets_records import Record
+from equipoise.wire.offsets_records import CoordinatorRecord
 
 START = 1_700_000_000_000
 DELAY = 3_000  # group.initial.rebalance.delay.ms
@@ -168,7 +168,7 @@ class Context(Coordinator):
     def state(self) -> State:
         return self.group().state
 
-    def written(self, since: int = 0) -> list[Record]:
+    def written(self, since: int = 0) -> list[CoordinatorRecord]:
         """The records after the first `since`."""
         return self.records[since:]
 

@@ -12,12 +12,12 @@ from equipoise.coordinator.placement import java_hash, partition_for
 from equipoise.coordinator.shard import Status
 from equipoise.wire.errors import ErrorCode, ProtocolError
 from equipoise.wire.offsets_records import (
+    CoordinatorRecord,
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
-    Record,
     UnknownRecordType,
     decode_record,
     encode_key,
@@ -282,7 +282,7 @@ def test_5_3_records_of_other_kinds_of_groups_are_passed_over() -> None:
     ctx = Context()
     ctx.load()
     record = decode_record(b"\x00\x03" + b"\x00\x01g", None)
-    assert isinstance(record, Record)
+    assert isinstance(record, CoordinatorRecord)
     ctx.shard.apply(record, ctx.now)
     assert ctx.shard.groups == {}
 

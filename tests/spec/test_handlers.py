@@ -221,7 +221,7 @@ def test_4_3_v10_all_omits_topics_whose_id_is_not_known(broker: Broker, client: 
     """An offset of a topic that is gone, as a log from before the deletion could have it."""
 
     def forge(server: Server) -> None:
-        core = server.groups.shard_of("g").core
+        core = server.group_coordinator.shard_of("g").core
         core.offsets._groups["g"]["gone"] = core.offsets._groups["g"]["t"]
 
     broker.call(forge)
@@ -409,7 +409,7 @@ def set_status(broker: Broker, status: Status) -> None:
     """Of all shards, as if they were being loaded, or led by another broker."""
 
     def do(server: Server) -> None:
-        for shard in server.groups.shards:
+        for shard in server.group_coordinator.shards:
             shard.core.status = status
 
     broker.call(do)
@@ -434,14 +434,14 @@ def test_5_4_list_groups_is_14_while_any_shard_is_loading_and_skips_those_elsewh
         client.call(requests.commit({"t": [0]}, group), 9)
 
     def load_one(server: Server) -> None:
-        server.groups.shards[7].core.status = Status.LOADING
+        server.group_coordinator.shards[7].core.status = Status.LOADING
 
     broker.call(load_one)
     assert client.call(requests.list_groups()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def unload_one(server: Server) -> None:
-        server.groups.shards[7].core.status = Status.ACTIVE
-        server.groups.shards[48].close()
+        server.group_coordinator.shards[7].core.status = Status.ACTIVE
+        server.group_coordinator.shards[48].close()
 
     broker.call(unload_one)
     reply = client.call(requests.list_groups())
@@ -459,7 +459,7 @@ def test_5_3_a_shard_that_cannot_be_loaded_answers_16_and_the_others_serve(
 
     def spoil(server: Server) -> None:
         """A group's record in a version nobody knows."""
-        shard = server.groups.shard_of("g")
+        shard = server.group_coordinator.shard_of("g")
         batch = memoryview(build_batch([Record(0, 0, b"\x00\x02\x00\x01g", b"\x00\x63", ())]))
         server.append(shard._partition, batch, [(0, read_header(batch))], server.clock.now())
 

@@ -16,13 +16,13 @@ from equipoise.wire.offsets_records import (
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
+    CoordinatorRecord,
     CurrentTopicPartitions,
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
-    Record,
     UnknownRecordType,
     decode_record,
     encode_key,
@@ -63,12 +63,12 @@ class TestVectors:
     )
     def test_offset_commit_values_as_they_are_written(self, value: OffsetCommitValue, data: str) -> None:
         assert encode_value(value) == bytes.fromhex(data)
-        assert decode_record(KEY_BYTES, bytes.fromhex(data)) == Record(KEY, value)
+        assert decode_record(KEY_BYTES, bytes.fromhex(data)) == CoordinatorRecord(KEY, value)
 
     def test_an_offset_with_an_expiry_loses_its_epoch(self) -> None:
         data = encode_value(offset_value(expire_timestamp=TIME + 1, leader_epoch=7))
         record = decode_record(KEY_BYTES, data)
-        assert record == Record(KEY, offset_value(expire_timestamp=TIME + 1, leader_epoch=-1))
+        assert record == CoordinatorRecord(KEY, offset_value(expire_timestamp=TIME + 1, leader_epoch=-1))
 
     @pytest.mark.parametrize(
         ("data", "values"),
@@ -79,11 +79,11 @@ class TestVectors:
         ],
     )
     def test_older_offset_commit_values_are_read(self, data: str, values: dict[str, int]) -> None:
-        assert decode_record(KEY_BYTES, bytes.fromhex(data)) == Record(KEY, offset_value(**values))
+        assert decode_record(KEY_BYTES, bytes.fromhex(data)) == CoordinatorRecord(KEY, offset_value(**values))
 
     def test_a_legacy_key_is_read_as_the_key_of_today(self) -> None:
         value = bytes.fromhex("0000000000000000002a00016d0000018bcfe56800")
-        assert decode_record(b"\0\0" + KEY_BYTES[2:], value) == Record(KEY, offset_value(leader_epoch=-1))
+        assert decode_record(b"\0\0" + KEY_BYTES[2:], value) == CoordinatorRecord(KEY, offset_value(leader_epoch=-1))
 
     def test_a_new_empty_group(self) -> None:
         value = GroupMetadataValue(
@@ -91,7 +91,7 @@ class TestVectors:
         )
         data = bytes.fromhex("0003000000000000ffffffff0000018bcfe5680000000000")
         assert encode_value(value) == data
-        assert decode_record(bytes.fromhex("0002000167"), data) == Record(GroupMetadataKey(group="g"), value)
+        assert decode_record(bytes.fromhex("0002000167"), data) == CoordinatorRecord(GroupMetadataKey(group="g"), value)
 
 
 class TestGroupMetadata:
@@ -122,7 +122,7 @@ class TestGroupMetadata:
             subscription=b"s",
             assignment=b"a",
         )
-        assert record == Record(
+        assert record == CoordinatorRecord(
             GroupMetadataKey(group="g"),
             GroupMetadataValue(
                 protocol_type="p",
@@ -164,9 +164,9 @@ class TestConsumerGroups:
         written = bytes.fromhex("0000 00 00 02 63 02 68 01 00 ffffffff 00 01 00 01 00")
         key = ConsumerGroupMemberMetadataKey(group_id="g", member_id="m")
         assert encode_value(value) == written
-        assert decode_record(encode_key(key), written) == Record(key, value)
+        assert decode_record(encode_key(key), written) == CoordinatorRecord(key, value)
         left_out = decode_record(encode_key(key), written[:-4] + b"\0")
-        assert isinstance(left_out, Record)
+        assert isinstance(left_out, CoordinatorRecord)
         assert isinstance(left_out.value, ConsumerGroupMemberMetadataValue)
         empty = ClassicMemberMetadata(session_timeout_ms=0, supported_protocols=[])
         assert left_out.value.classic_member_metadata == empty
@@ -194,8 +194,8 @@ class TestAllTypes:
         key = sample(key_class, number)
         value = sample(value_class, 3 if value_class is GroupMetadataValue else value_class.versions.last)
         assert encode_key(key)[:2] == number.to_bytes(2, "big")
-        assert decode_record(encode_key(key), encode_value(value)) == Record(key, value)
-        assert decode_record(encode_key(key), None) == Record(key, None)
+        assert decode_record(encode_key(key), encode_value(value)) == CoordinatorRecord(key, value)
+        assert decode_record(encode_key(key), None) == CoordinatorRecord(key, None)
 
     @pytest.mark.parametrize(("number", "classes"), KNOWN[1:])
     def test_cut_at_every_byte(self, number: int, classes: tuple[type[Message], type[Message]]) -> None:

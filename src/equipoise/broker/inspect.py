@@ -24,7 +24,7 @@ _LOOK_AGAIN_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class MemberDescription:
+class MemberSnapshot:
     member_id: str
     client_id: str
     host: str
@@ -33,12 +33,12 @@ class MemberDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupSnapshot:
     group_id: str
     state: str  # as DescribeGroups says it: Empty, PreparingRebalance, CompletingRebalance, Stable
     generation_id: int
     protocol: str | None
-    members: list[MemberDescription]
+    members: list[MemberSnapshot]
     rebalances: list[Rebalance]  # the last hundred, each with its cause, phases and moves; the newest last
 
     @property
@@ -48,39 +48,43 @@ class GroupDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicDescription:
+class TopicSnapshot:
     name: str
     partitions: int
     configs: dict[str, str]
     end_offsets: list[int]  # of each partition: how many records were written to it
 
 
-class Groups(Mapping[str, GroupDescription]):
+class GroupSnapshots(Mapping[str, GroupSnapshot]):
     """`broker.groups["billing"]`. KeyError: there is no such group."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def __getitem__(self, group_id: str) -> GroupDescription:
+    def __getitem__(self, group_id: str) -> GroupSnapshot:
         until = time.monotonic() + _SETTLING_S
         while not self._broker.call(lambda server: _is_settled(server, group_id)) and time.monotonic() < until:
             time.sleep(_LOOK_AGAIN_S)
         return self._broker.call(lambda server: _describe(_find(server, group_id)))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._broker.call(lambda server: [name for shard in server.groups.opened for name in shard.groups]))
+        return iter(
+            self._broker.call(
+                lambda server: [name for shard in server.group_coordinator.opened for name in shard.groups]
+            )
+        )
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-class Topics(Mapping[str, TopicDescription]):
+class TopicSnapshots(Mapping[str, TopicSnapshot]):
     """`broker.topics["orders"]`. KeyError: there is no such topic. Internal topics are included."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def __getitem__(self, name: str) -> TopicDescription:
+    def __getitem__(self, name: str) -> TopicSnapshot:
         return self._broker.call(lambda server: _describe_topic(server, name))
 
     def __iter__(self) -> Iterator[str]:
@@ -91,7 +95,7 @@ class Topics(Mapping[str, TopicDescription]):
 
 
 def _find(server: Server, group_id: str) -> Group:
-    for shard in server.groups.opened:
+    for shard in server.group_coordinator.opened:
         if group_id in shard.groups:
             return shard.groups[group_id]
     raise KeyError(group_id)
@@ -101,19 +105,19 @@ def _is_settled(server: Server, group_id: str) -> bool:
     return not _find(server, group_id).journal.has_unsettled
 
 
-def _describe(group: Group) -> GroupDescription:
+def _describe(group: Group) -> GroupSnapshot:
     is_consumers = group.protocol_type == PROTOCOL_TYPE
     members = [_describe_member(member, is_consumers) for member in group.members.values()]
     rebalances = [copy(entry) for entry in group.journal.entries]
-    return GroupDescription(
+    return GroupSnapshot(
         group.group_id, group.state.value, group.generation_id, group.protocol_name, members, rebalances
     )
 
 
-def _describe_member(member: Member, is_consumer: bool) -> MemberDescription:
+def _describe_member(member: Member, is_consumer: bool) -> MemberSnapshot:
     partitions = _partitions(member.assignment) if is_consumer else frozenset()
     host = member.client_host.lstrip("/")
-    return MemberDescription(member.member_id, member.client_id, host, member.group_instance_id, partitions)
+    return MemberSnapshot(member.member_id, member.client_id, host, member.group_instance_id, partitions)
 
 
 def _partitions(assignment: bytes) -> frozenset[tuple[str, int]]:
@@ -124,9 +128,9 @@ def _partitions(assignment: bytes) -> frozenset[tuple[str, int]]:
     return frozenset((topic, number) for topic, numbers in found.items() for number in numbers)
 
 
-def _describe_topic(server: Server, name: str) -> TopicDescription:
+def _describe_topic(server: Server, name: str) -> TopicSnapshot:
     topic: Topic | None = server.topics.get(name)
     if topic is None:
         raise KeyError(name)
     ends = [partition.log.high_watermark for partition in topic.partitions]
-    return TopicDescription(topic.name, len(topic.partitions), dict(topic.configs), ends)
+    return TopicSnapshot(topic.name, len(topic.partitions), dict(topic.configs), ends)

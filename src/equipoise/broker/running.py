@@ -13,7 +13,7 @@ from typing import Self, TypeVar
 
 from equipoise.broker.clock import LoopClock
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.inspect import Groups, Topics
+from equipoise.broker.inspect import GroupSnapshots, TopicSnapshots
 from equipoise.broker.net import descriptors
 from equipoise.broker.server import Server, parse_address
 from equipoise.log.partition import Flush
@@ -131,14 +131,14 @@ class Broker:
         return self._server
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> GroupSnapshots:
         """Every group by its id: state, members with their partitions, rebalances with their causes."""
-        return Groups(self)
+        return GroupSnapshots(self)
 
     @property
-    def topics(self) -> Topics:
+    def topics(self) -> TopicSnapshots:
         """Every topic by its name."""
-        return Topics(self)
+        return TopicSnapshots(self)
 
     def start(self) -> Self:
         self._started.clear()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.broker.background_tasks import BackgroundTasks
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.groups.shards import Groups
+from equipoise.broker.groups.shards import GroupCoordinator
 from equipoise.broker.handlers import Route, find_route
 from equipoise.broker.net import descriptors
 from equipoise.broker.net.authorizer import AclOperation, Authorizer, Resource, ResourceType, allow_all
@@ -52,7 +52,7 @@ class Server:
         self.clock = clock
         self.topics = Topics(directory, config)
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
-        self.groups = Groups(self)
+        self.group_coordinator = GroupCoordinator(self)
         self.connections: set[Connection] = set()
         self.receiving = Receiving(config.queued_max_request_bytes, clock)
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BUFFER))
@@ -208,14 +208,14 @@ class Server:
         self.lookups.start()
         self.validation_queue.thread.start()
         self._background_tasks.start()
-        self.groups.open()
+        self.group_coordinator.open()
 
     async def stop(self) -> None:
         """What is written is flushed, delayed operations are completed, connections are closed."""
         self._background_tasks.stop()
         if self._listener is not None:
             self._listener.close()
-        await self.groups.close()
+        await self.group_coordinator.close()
         await self.lookups.close()
         await self.validation_queue.thread.close()
         self.flusher.close()

@@ -15,7 +15,7 @@ from equipoise.wire.apis.k15_describe_groups import DescribedGroup, DescribedGro
 from equipoise.wire.apis.k16_list_groups import ListedGroup
 from equipoise.wire.apis.k42_delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from equipoise.wire.errors import ErrorCode
-from equipoise.wire.offsets_records import Record
+from equipoise.wire.offsets_records import CoordinatorRecord
 
 if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
@@ -95,7 +95,9 @@ def _deleted(group_id: str, error: ErrorCode) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(results=[DeletableGroupResult(group_id=group_id, error_code=error)])
 
 
-def forget(shard: Shard, group: Group, records: list[Record], step: Step, *, caller: Caller | None = None) -> None:
+def forget(
+    shard: Shard, group: Group, records: list[CoordinatorRecord], step: Step, *, caller: Caller | None = None
+) -> None:
     """At once: a join that comes before the tombstone is durable makes a new group, written behind it.
 
     Rule 4.6. Kafka: GroupMetadataManager.createGroupTombstoneRecords.

@@ -40,11 +40,11 @@ from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
 from equipoise.wire.apis.k47_offset_delete import OffsetDeleteRequest
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import (
+    CoordinatorRecord,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
-    Record,
 )
 
 _EXPIRY = TimerKey(TimerKind.EXPIRY)
@@ -99,7 +99,7 @@ class Shard:
 
     # -- life
 
-    def apply(self, record: Record, now: int) -> None:
+    def apply(self, record: CoordinatorRecord, now: int) -> None:
         """A durable record takes effect: while loading, and behind every write that has succeeded."""
         key, value = record
         if isinstance(key, OffsetCommitKey):

@@ -8,7 +8,7 @@ from equipoise.coordinator.events import Event, MemberFenced
 from equipoise.coordinator.outcomes import Answered, Outcome
 from equipoise.coordinator.reasons import Who
 from equipoise.wire.errors import ErrorCode
-from equipoise.wire.offsets_records import Record
+from equipoise.wire.offsets_records import CoordinatorRecord
 from equipoise.wire.schema import Message
 
 # Milliseconds since 1970, as records carry them. `now` counts from anywhere: the two are never compared.
@@ -31,7 +31,7 @@ class Caller(NamedTuple):
 class Write(NamedTuple):
     """Records to append in one batch. Whoever appends them gives this to `Shard.written` when that is decided."""
 
-    records: list[Record]
+    records: list[CoordinatorRecord]
     outcome: Outcome | None = None
 
 
@@ -62,7 +62,7 @@ class Step:
         if error is ErrorCode.FENCED_INSTANCE_ID:
             self.events.append(MemberFenced(group_id, self.now, who, request))
 
-    def write(self, records: list[Record], outcome: Outcome | None = None) -> None:
+    def write(self, records: list[CoordinatorRecord], outcome: Outcome | None = None) -> None:
         """Writes records; `outcome` says what follows."""
         self.writes.append(Write(records, outcome))
 

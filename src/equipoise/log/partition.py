@@ -19,7 +19,7 @@ from equipoise.log.config import LogConfig
 from equipoise.log.producer_state import ProducerStateManager
 from equipoise.log.segment import LogSegment
 from equipoise.log.storage.faults import ShortageError, remedy
-from equipoise.log.storage.medium import Checkpoint, Files, SyncTask, TailNotCutError
+from equipoise.log.storage.medium import Checkpoint, Files, SyncTask, TailNotCutError, UnsyncedSegments
 from equipoise.log.timestamp_lookup import TimestampLookup
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader, crc_of, stamp, write_header
@@ -287,7 +287,7 @@ class PartitionLog:
         if not written:
             return None
         try:
-            task = self._files.sync_task(self.log_end_offset, written, finished, self.producers)
+            task = self._files.sync_task(UnsyncedSegments(self.log_end_offset, written, finished, self.producers))
         except OSError as error:
             self.sync_failed(error)
             return None

@@ -25,7 +25,7 @@ from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
 from equipoise.wire.apis.k42_delete_groups import DeleteGroupsRequest
 from equipoise.wire.apis.k47_offset_delete import OffsetDeleteRequest
 from equipoise.wire.errors import ErrorCode
-from equipoise.wire.offsets_records import Record, decode_record, encode_key, encode_value
+from equipoise.wire.offsets_records import CoordinatorRecord, decode_record, encode_key, encode_value
 from equipoise.wire.schema import Message
 
 _NO_IDS: Mapping[str, bytes] = {}
@@ -171,7 +171,7 @@ class Coordinator:
     # -- what it has
 
     @property
-    def records(self) -> list[Record]:
+    def records(self) -> list[CoordinatorRecord]:
         """What is durable."""
         return list(_decoded(self.log))
 
@@ -186,8 +186,8 @@ class Coordinator:
         return self.shard.groups[group_id]
 
 
-def _decoded(log: Iterable[tuple[bytes, bytes | None]]) -> Iterator[Record]:
+def _decoded(log: Iterable[tuple[bytes, bytes | None]]) -> Iterator[CoordinatorRecord]:
     for key, value in log:
         record = decode_record(key, value)
-        assert isinstance(record, Record)
+        assert isinstance(record, CoordinatorRecord)
         yield record

@@ -16,7 +16,7 @@ from equipoise.wire.apis.k42_delete_groups import DeleteGroupsResponse
 from equipoise.wire.apis.k47_offset_delete import OffsetDeleteResponse
 from equipoise.wire.consumer_protocol import Partitions, decode_assignment, decode_subscription
 from equipoise.wire.errors import ErrorCode, ProtocolError
-from equipoise.wire.offsets_records import GroupMetadataValue, OffsetCommitKey, OffsetCommitValue, Record
+from equipoise.wire.offsets_records import CoordinatorRecord, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from equipoise.wire.schema import Message
 from equipoise.wire.text import partitions as listed
 
@@ -197,7 +197,7 @@ def _(response: DeleteGroupsResponse, request: Message) -> str:
 # -- records
 
 
-def records(rows: Iterable[Record]) -> Mapping[str, str]:
+def records(rows: Iterable[CoordinatorRecord]) -> Mapping[str, str]:
     """What is written about each group."""
     groups: dict[str, list[str]] = {}
     for row in rows:
@@ -206,7 +206,7 @@ def records(rows: Iterable[Record]) -> Mapping[str, str]:
     return {group_id: ", ".join(texts) for group_id, texts in groups.items()}
 
 
-def _record(row: Record) -> tuple[str, str]:
+def _record(row: CoordinatorRecord) -> tuple[str, str]:
     key, value = row
     if isinstance(key, OffsetCommitKey):
         text = f"{key.topic}:{key.partition}"

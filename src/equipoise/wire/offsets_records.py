@@ -183,7 +183,7 @@ _VERSION_4, _NO_METADATA, _TOPIC_ID_TAG = b"\0\4", b"\1", b"\1\0\x10"  # one tag
 _PARTITION = struct.Struct(">i")
 
 
-class Record(NamedTuple):
+class CoordinatorRecord(NamedTuple):
     """A value of None is a tombstone."""
 
     key: Message
@@ -248,7 +248,7 @@ def decode_usual_value(value: bytes) -> tuple[int, int, int, bytes] | None:
     return (offset, leader_epoch, at, topic_id) if is_usual else None
 
 
-def decode_record(key: bytes, value: bytes | None) -> Record | UnknownRecordType:
+def decode_record(key: bytes, value: bytes | None) -> CoordinatorRecord | UnknownRecordType:
     """Raises ProtocolError if the bytes do not follow their table, or the value's version is unknown."""
     record_type = _int16(key, "key")
     if record_type not in _TYPES:
@@ -256,11 +256,11 @@ def decode_record(key: bytes, value: bytes | None) -> Record | UnknownRecordType
     key_class, value_class = _TYPES[record_type]
     decoded_key = key_class.decode(key, record_type, 2)
     if value is None:
-        return Record(decoded_key, None)
+        return CoordinatorRecord(decoded_key, None)
     version = _int16(value, "value")
     if version not in value_class.versions:
         raise ProtocolError(f"{value_class.__name__} v{version}; versions that can be read are {value_class.versions}")
-    return Record(decoded_key, value_class.decode(value, version, 2))
+    return CoordinatorRecord(decoded_key, value_class.decode(value, version, 2))
 
 
 def _int16(buf: bytes, what: str) -> int:

@@ -7,12 +7,12 @@ from struct import Struct
 
 from equipoise.coordinator.offsets.committed import CommittedOffset
 from equipoise.coordinator.shard import Shard
-from equipoise.wire.offsets_records import OffsetCommitKey, Record, decode_record, decode_usual_value
+from equipoise.wire.offsets_records import CoordinatorRecord, OffsetCommitKey, decode_record, decode_usual_value
 
 _PARTITION = Struct(">i")
 
 
-class GroupLoader:
+class CoordinatorLoader:
     """Applies records as `Shard.apply` does, with a short way for what there is most of.
 
     That is a commit of a group for a topic that both have been seen before. The key then differs from one seen
@@ -38,7 +38,7 @@ class GroupLoader:
 
     def _apply(self, key: bytes, value: bytes | None) -> None:
         found = decode_record(key, value)
-        if not isinstance(found, Record):
+        if not isinstance(found, CoordinatorRecord):
             return
         self._core.apply(found, self._now)
         if value is None:

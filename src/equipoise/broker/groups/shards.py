@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from equipoise.broker.clock import Timer
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.groups.journal import GroupJournal
-from equipoise.broker.groups.loader import GroupLoader
+from equipoise.broker.groups.loader import CoordinatorLoader
 from equipoise.broker.topics.config import stored
 from equipoise.broker.topics.topics import Partition
 from equipoise.coordinator.config import GroupConfig
@@ -74,7 +74,7 @@ class GroupShard:
 
     async def _replay(self) -> None:
         source = self._partition.log
-        offset, loader = source.log_start_offset, GroupLoader(self.core, self._server.clock.now())
+        offset, loader = source.log_start_offset, CoordinatorLoader(self.core, self._server.clock.now())
         while offset < source.log_end_offset:
             views = source.read(offset, _LOAD_BYTES, source.log_end_offset)
             if not views:
@@ -245,7 +245,7 @@ def _group_config(config: BrokerConfig) -> GroupConfig:
     return GroupConfig(**{row.name: getattr(config, row.name) for row in fields(GroupConfig)})
 
 
-class Groups:
+class GroupCoordinator:
     """All shards of this broker. Nothing is opened before the first group is asked for."""
 
     def __init__(self, server: Server) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from equipoise.broker.handlers.collected_reply import CollectedReply
 from equipoise.broker.handlers.groups import authorize_group, caller_of
 from equipoise.broker.net.authorizer import AclOperation
 from equipoise.coordinator.offsets.commit import commit_response
@@ -20,7 +21,6 @@ from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitResponseTopic,
 )
 from equipoise.wire.errors import ErrorCode, KafkaError
-from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
@@ -28,25 +28,6 @@ if TYPE_CHECKING:
 
 VERSIONS = "2-10"
 _FIRST_VERSION_WITH_IDS = 10
-
-
-class _Merged:
-    """The token of a commit of which some partitions were answered before the group was asked: they come first."""
-
-    def __init__(self, call: Call, refused: list[OffsetCommitResponseTopic]) -> None:
-        self.call = call
-        self._refused = refused
-
-    def reply(self, response: Message) -> None:
-        assert isinstance(response, OffsetCommitResponse)
-        by_topic = {(topic.name, topic.topic_id): topic for topic in self._refused}
-        for topic in response.topics:
-            known = by_topic.get((topic.name, topic.topic_id))
-            if known is None:
-                self._refused.append(topic)
-            else:
-                known.partitions += topic.partitions
-        self.call.reply(OffsetCommitResponse(topics=self._refused))
 
 
 def handle(server: Server, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse | None:
@@ -57,10 +38,23 @@ def handle(server: Server, request: OffsetCommitRequest, call: Call) -> OffsetCo
     refused, topic_ids = _sort_out(server, request, call)
     if not request.topics:
         return OffsetCommitResponse(topics=refused)
-    shard = server.groups.shard_of(request.group_id)
-    caller = caller_of(call, _Merged(call, refused) if refused else call)
+    shard = server.group_coordinator.shard_of(request.group_id)
+    token = CollectedReply(call, 1, lambda answers: _merged(refused, answers[0])) if refused else call
+    caller = caller_of(call, token)
     shard.run(shard.core.commit_offsets(request, topic_ids, caller, call.now))
     return None
+
+
+def _merged(refused: list[OffsetCommitResponseTopic], answer: OffsetCommitResponse) -> OffsetCommitResponse:
+    """Partitions that were answered before the group was asked come first."""
+    by_topic = {(topic.name, topic.topic_id): topic for topic in refused}
+    for topic in answer.topics:
+        known = by_topic.get((topic.name, topic.topic_id))
+        if known is None:
+            refused.append(topic)
+        else:
+            known.partitions += topic.partitions
+    return OffsetCommitResponse(topics=refused)
 
 
 def _sort_out(

@@ -41,7 +41,7 @@ def handle(server: Server, request: OffsetFetchRequest, call: Call) -> None:
 
     def begin(group: OffsetFetchRequestGroup) -> None:
         if request.require_stable:
-            server.groups.shard_of(group.group_id).after_writes(partial(answer, group))
+            server.group_coordinator.shard_of(group.group_id).after_writes(partial(answer, group))
         else:
             answer(group)
 
@@ -51,7 +51,7 @@ def handle(server: Server, request: OffsetFetchRequest, call: Call) -> None:
 
 
 def _fetch(server: Server, asked: OffsetFetchRequestGroup, call: Call) -> OffsetFetchResponseGroup:
-    shard = server.groups.shard_of(asked.group_id).core
+    shard = server.group_coordinator.shard_of(asked.group_id).core
     try:
         server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.GROUP, asked.group_id))
         if shard.unavailable is not ErrorCode.NONE:

@@ -50,7 +50,7 @@ def _find(server: Server, call: Call, key_type: int, key: str) -> Coordinator:
         if key_type != GROUP:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is not served; 0 is a group's")
         server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.GROUP, key))
-        server.groups.shard_of(key)  # creates the shards, if this is the first group anybody asks for
+        server.group_coordinator.shard_of(key)  # creates the shards, if this is the first group anybody asks for
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or error.code.name

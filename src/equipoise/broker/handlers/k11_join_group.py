@@ -23,7 +23,7 @@ def handle(server: Server, request: JoinGroupRequest, call: Call) -> JoinGroupRe
         authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return join_error(caller, error.code, "")
-    shard = server.groups.shard_of(request.group_id)
+    shard = server.group_coordinator.shard_of(request.group_id)
     note_rejoin(shard.core.find_member(request.group_id, request.member_id))
     shard.run(shard.core.join_group(request, caller, call.now))
     return None

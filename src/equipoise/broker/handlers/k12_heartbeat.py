@@ -26,7 +26,7 @@ def handle(server: Server, request: HeartbeatRequest, call: Call) -> HeartbeatRe
         authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return HeartbeatResponse(error_code=error.code)
-    shard = server.groups.shard_of(request.group_id)
+    shard = server.group_coordinator.shard_of(request.group_id)
     held = call.connection.held_heartbeat
     member = shard.core.find_member(request.group_id, request.member_id)
     hold_ms = held.limit(server.config, member, call.now)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from equipoise.broker.handlers.collected_reply import CollectedReply
 from equipoise.broker.handlers.groups import authorize_group, caller_of
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
-from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
     from equipoise.broker.groups.shards import GroupShard
@@ -24,7 +24,7 @@ def handle(server: Server, request: LeaveGroupRequest, call: Call) -> LeaveGroup
         authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
-    shard = server.groups.shard_of(request.group_id)
+    shard = server.group_coordinator.shard_of(request.group_id)
     if len(request.members) <= _PORTION:
         shard.run(shard.core.leave_group(request, caller_of(call), call.now))
     else:
@@ -32,27 +32,15 @@ def handle(server: Server, request: LeaveGroupRequest, call: Call) -> LeaveGroup
     return None
 
 
-class _Gathered:
-    """The token of a request that the group sees in portions: answered once, with the rows of all."""
-
-    def __init__(self, call: Call, portions: int) -> None:
-        self._call = call
-        self._left = portions
-        self._answer = LeaveGroupResponse(error_code=ErrorCode.NONE, members=[])
-
-    def reply(self, response: Message) -> None:
-        assert isinstance(response, LeaveGroupResponse)
-        self._answer.members += response.members
-        self._answer.error_code = self._answer.error_code or response.error_code
-        self._left -= 1
-        if not self._left:
-            self._call.reply(self._answer)
+def _combined(answers: list[LeaveGroupResponse]) -> LeaveGroupResponse:
+    error = next((answer.error_code for answer in answers if answer.error_code), ErrorCode.NONE)
+    return LeaveGroupResponse(error_code=error, members=[row for answer in answers for row in answer.members])
 
 
 def _leave_in_portions(shard: GroupShard, request: LeaveGroupRequest, call: Call) -> Iterator[None]:
     """An administrator may remove thousands with one request: others are served in between."""
     portions = [request.members[at : at + _PORTION] for at in range(0, len(request.members), _PORTION)]
-    caller = caller_of(call, _Gathered(call, len(portions)))
+    caller = caller_of(call, CollectedReply(call, len(portions), _combined))
     for members in portions:
         part = LeaveGroupRequest(group_id=request.group_id, member_id="", members=members)
         shard.run(shard.core.leave_group(part, caller, call.now))

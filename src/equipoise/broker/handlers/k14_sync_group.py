@@ -23,6 +23,6 @@ def handle(server: Server, request: SyncGroupRequest, call: Call) -> SyncGroupRe
         authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
-    shard = server.groups.shard_of(request.group_id)
+    shard = server.group_coordinator.shard_of(request.group_id)
     shard.run(shard.core.sync_group(request, caller_of(call), call.now))
     return None

@@ -29,7 +29,7 @@ def handle(server: Server, request: DescribeGroupsRequest, call: Call) -> Descri
 
 
 def _describe(server: Server, group_id: str, call: Call) -> DescribedGroup:
-    shard = server.groups.shard_of(group_id).core
+    shard = server.group_coordinator.shard_of(group_id).core
     try:
         server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.GROUP, group_id))
         if shard.unavailable is not ErrorCode.NONE:

@@ -21,7 +21,7 @@ _TYPES = frozenset({GROUP_TYPE})
 
 
 def handle(server: Server, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
-    shards = [shard.core for shard in server.groups.shards]
+    shards = [shard.core for shard in server.group_coordinator.shards]
     if any(shard.status is Status.LOADING for shard in shards):
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     states, types = _known(request.states_filter, _STATES), _known(request.types_filter, _TYPES)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from equipoise.broker.config import BrokerConfig
+from equipoise.broker.handlers.repeated_names import RepeatedNames
 from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.broker.topics.config import describe
 from equipoise.broker.topics.topics import NewTopic, Topic, unify_collision_chars
@@ -43,7 +43,7 @@ class _Creating:
         self.server = server
         self.request = request
         self.call = call
-        self.times = Counter(topic.name for topic in request.topics)
+        self.repeated = RepeatedNames(topic.name for topic in request.topics)
         self.planned: dict[str, NewTopic] = {}
         self.answers: dict[str, CreatableTopicResult] = {}
 
@@ -57,8 +57,7 @@ class _Creating:
     def check(self, name: str, asked: CreatableTopic) -> CreatableTopicResult:
         try:
             self.server.authorize(self.call, AclOperation.CREATE, Resource(ResourceType.TOPIC, name))
-            if self.times[name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} stands {self.times[name]} times here")
+            self.repeated.check(name, name)
             one = self.planned[unify_collision_chars(name)] = _plan(self.server, asked, self.planned)
         except KafkaError as error:
             return _refused(name, error)

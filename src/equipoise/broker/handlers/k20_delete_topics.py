@@ -75,4 +75,4 @@ def _delete(server: Server, answers: list[DeletableTopicResult]) -> None:
             _refuse(answer, error)
     else:
         for topic in topics:
-            server.groups.topic_deleted(topic.name, topic.topic_id)
+            server.group_coordinator.topic_deleted(topic.name, topic.topic_id)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.handlers.k32_describe_configs import TOPIC
+from equipoise.broker.handlers.repeated_names import RepeatedNames
 from equipoise.broker.net.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.broker.topics.config import effective
 from equipoise.broker.topics.topics import Topic
@@ -55,14 +55,15 @@ class Altering:
         self._asked.append((resource_type, name, change))
 
     def steps(self) -> Iterator[None]:
-        times = Counter((resource_type, name) for resource_type, name, _ in self._asked)
+        repeated = RepeatedNames(one[:2] for one in self._asked)
         for resource_type, name, change in {one[:2]: one for one in self._asked}.values():
             answer = AlterConfigsResourceResponse(
                 error_code=ErrorCode.NONE, resource_type=resource_type, resource_name=name
             )
             self.answers.append(answer)
             try:
-                self._check(resource_type, name, change, times[resource_type, name])
+                repeated.check((resource_type, name), name)
+                self._check(resource_type, name, change)
                 self._changing.append(answer)
             except KafkaError as error:
                 answer.error_code, answer.error_message = error.code, str(error)
@@ -70,9 +71,7 @@ class Altering:
         if self._changes and not self._validate_only:
             self._save()
 
-    def _check(self, resource_type: int, name: str, change: Change | None, times: int) -> None:
-        if times > 1:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} stands {times} times here")
+    def _check(self, resource_type: int, name: str, change: Change | None) -> None:
         if change is None:  # while a broker runs none of its settings is set: there is nothing to remove
             self._server.authorize(self._call, AclOperation.ALTER_CONFIGS, CLUSTER)
             return

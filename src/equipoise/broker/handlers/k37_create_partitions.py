@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from equipoise.broker.handlers.repeated_names import RepeatedNames
 from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k37_create_partitions import (
     CreatePartitionsRequest,
@@ -37,7 +37,7 @@ class _Growing:
         self.server = server
         self.request = request
         self.call = call
-        self.times = Counter(topic.name for topic in request.topics)
+        self.repeated = RepeatedNames(topic.name for topic in request.topics)
         self.answers: dict[str, CreatePartitionsTopicResult] = {}
         self.counts: dict[Topic, int] = {}
 
@@ -50,8 +50,7 @@ class _Growing:
     def check(self, name: str, asked: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         try:
             self.server.authorize(self.call, AclOperation.ALTER, Resource(ResourceType.TOPIC, name))
-            if self.times[name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} stands {self.times[name]} times here")
+            self.repeated.check(name, name)
             topic = self.server.topics.require(name)
             _check_assignments(self.server, asked, len(topic.partitions))
             self.server.topics.check_growth(topic, asked.count)

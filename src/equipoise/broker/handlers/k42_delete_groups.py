@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from equipoise.broker.handlers.collected_reply import CollectedReply
 from equipoise.broker.handlers.groups import caller_of
 from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
-from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
     from equipoise.broker.groups.shards import GroupShard
@@ -20,41 +20,30 @@ if TYPE_CHECKING:
 VERSIONS = "0-3"
 
 
-class _Gathered:
-    """The token of each group's deletion; the call is answered when all have come in."""
-
-    def __init__(self, call: Call, count: int) -> None:
-        self._call = call
-        self._count = count
-        self._results: list[DeletableGroupResult] = []
-
-    def reply(self, response: Message) -> None:
-        assert isinstance(response, DeleteGroupsResponse)
-        self._results += response.results
-        if len(self._results) == self._count:
-            self._call.reply(DeleteGroupsResponse(results=self._results))
+def _combined(answers: list[DeleteGroupsResponse]) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=[row for answer in answers for row in answer.results])
 
 
 def handle(server: Server, request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse | None:
     names = list(dict.fromkeys(request.groups_names))
     if not names:
         return DeleteGroupsResponse(results=[])
-    gathered = _Gathered(call, len(names))
-    server.turns.run(call, map(partial(_begin, server, call, gathered), names), None)
+    token = CollectedReply(call, len(names), _combined)
+    server.turns.run(call, map(partial(_begin, server, call, token), names), None)
     return None
 
 
-def _begin(server: Server, call: Call, gathered: _Gathered, name: str) -> None:
-    shard = server.groups.shard_of(name)
+def _begin(server: Server, call: Call, token: CollectedReply[DeleteGroupsResponse], name: str) -> None:
+    shard = server.group_coordinator.shard_of(name)
     try:
         server.authorize(call, AclOperation.DELETE, Resource(ResourceType.GROUP, name))
         if shard.core.unavailable is not ErrorCode.NONE:
             raise KafkaError(shard.core.unavailable)
     except KafkaError as error:
         result = DeletableGroupResult(group_id=name, error_code=error.code)
-        gathered.reply(DeleteGroupsResponse(results=[result]))
+        token.reply(DeleteGroupsResponse(results=[result]))
         return
-    shard.after_writes(partial(_delete, server, shard, name, caller_of(call, gathered)))
+    shard.after_writes(partial(_delete, server, shard, name, caller_of(call, token)))
 
 
 def _delete(server: Server, shard: GroupShard, name: str, caller: Caller) -> None:

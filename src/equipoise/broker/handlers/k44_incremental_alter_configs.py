@@ -9,9 +9,9 @@ from equipoise.broker.handlers.k33_alter_configs import Altering
 from equipoise.broker.topics.config import default_text, is_list
 from equipoise.broker.topics.topics import Topic, Topics
 from equipoise.wire.apis.k44_incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
 )
 from equipoise.wire.errors import ErrorCode, KafkaError
@@ -30,7 +30,7 @@ def handle(
     altering = Altering(server, call, validate_only=request.validate_only)
     for asked in request.resources:
 
-        def change(topic: Topic, asked: AlterConfigsResource = asked) -> dict[str, str]:
+        def change(topic: Topic, asked: IncrementalAlterConfigsResource = asked) -> dict[str, str]:
             return _changed(server.topics, topic, asked.configs)
 
         only_removes = {one.config_operation for one in asked.configs} == {DELETE} and asked.resource_type == BROKER
@@ -39,7 +39,7 @@ def handle(
     return None
 
 
-def _changed(topics: Topics, topic: Topic, changes: list[AlterableConfig]) -> dict[str, str]:
+def _changed(topics: Topics, topic: Topic, changes: list[IncrementalAlterableConfig]) -> dict[str, str]:
     configs = dict(topic.configs)
     for change in changes:
         if change.config_operation == DELETE:
@@ -57,7 +57,7 @@ def _changed(topics: Topics, topic: Topic, changes: list[AlterableConfig]) -> di
     return configs
 
 
-def _combined(topics: Topics, configs: dict[str, str], change: AlterableConfig, value: str) -> str:
+def _combined(topics: Topics, configs: dict[str, str], change: IncrementalAlterableConfig, value: str) -> str:
     if not is_list(change.name):
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{change.name} is not a list; use set")
     now = configs.get(change.name, default_text(topics.defaults, change.name)).split(",")

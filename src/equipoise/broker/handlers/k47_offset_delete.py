@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from equipoise.broker.handlers.collected_reply import CollectedReply
 from equipoise.broker.handlers.groups import caller_of
 from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k47_offset_delete import (
@@ -13,7 +14,6 @@ from equipoise.wire.apis.k47_offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from equipoise.wire.errors import ErrorCode, KafkaError
-from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
@@ -22,28 +22,8 @@ if TYPE_CHECKING:
 VERSIONS = "0"
 
 
-class _Merged:
-    """The token of a deletion of which some partitions do not exist: they come first, as on Kafka."""
-
-    def __init__(self, call: Call, unknown: list[OffsetDeleteResponseTopic]) -> None:
-        self._call = call
-        self._unknown = unknown
-
-    def reply(self, response: Message) -> None:
-        assert isinstance(response, OffsetDeleteResponse)
-        if response.error_code == ErrorCode.NONE:
-            unknown = {topic.name: topic for topic in self._unknown}
-            for topic in response.topics:
-                if topic.name in unknown:
-                    unknown[topic.name].partitions += topic.partitions
-                else:
-                    self._unknown.append(topic)
-            response.topics = self._unknown
-        self._call.reply(response)
-
-
 def handle(server: Server, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse | None:
-    shard = server.groups.shard_of(request.group_id)
+    shard = server.group_coordinator.shard_of(request.group_id)
     try:
         server.authorize(call, AclOperation.DELETE, Resource(ResourceType.GROUP, request.group_id))
         if not request.group_id:
@@ -52,9 +32,23 @@ def handle(server: Server, request: OffsetDeleteRequest, call: Call) -> OffsetDe
             raise KafkaError(shard.core.unavailable)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
-    caller = caller_of(call, _Merged(call, _take_unknown(server, request, call)))
+    refused = _take_unknown(server, request, call)
+    caller = caller_of(call, CollectedReply(call, 1, lambda answers: _merged(refused, answers[0])))
     shard.after_writes(lambda: shard.run(shard.core.delete_offsets(request, caller, server.clock.now())))
     return None
+
+
+def _merged(refused: list[OffsetDeleteResponseTopic], answer: OffsetDeleteResponse) -> OffsetDeleteResponse:
+    """Partitions that do not exist come first, as on Kafka; an error of the group stands alone."""
+    if answer.error_code == ErrorCode.NONE:
+        by_name = {topic.name: topic for topic in refused}
+        for topic in answer.topics:
+            if topic.name in by_name:
+                by_name[topic.name].partitions += topic.partitions
+            else:
+                refused.append(topic)
+        answer.topics = refused
+    return answer
 
 
 def _take_unknown(server: Server, request: OffsetDeleteRequest, call: Call) -> list[OffsetDeleteResponseTopic]:

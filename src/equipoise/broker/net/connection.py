@@ -354,7 +354,7 @@ class Connection(asyncio.BufferedProtocol):
         if not isinstance(response, bytes) or self.held_heartbeat.is_patient or not self.server.allows_all:
             return None
         assert call.pieces
-        core = self.server.groups.shard_of(request.group_id).core
+        core = self.server.group_coordinator.shard_of(request.group_id).core
         return RepeatedHeartbeat(core, request, bytes(frame), call.pieces[0])
 
     def _settle(self, call: Call) -> None:

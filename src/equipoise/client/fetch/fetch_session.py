@@ -10,7 +10,7 @@ _FULL = 0  # the epoch of a fetch that names everything and would like a session
 _MAX_EPOCH = 2**31 - 1
 
 
-class FetchSession:
+class FetchSessionHandler:
     """As the broker has it, if all goes well. `reset` when it does not: the next fetch names everything."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ from equipoise.client.fetch.fetch_request import (
     new_leader,
     newest_version,
 )
-from equipoise.client.fetch.fetch_session import FetchSession
+from equipoise.client.fetch.fetch_session import FetchSessionHandler
 from equipoise.client.fetch.offset_reset import OffsetResets
 from equipoise.client.fetch.records import Undecodable
 from equipoise.client.fetch.subscription_state import (
@@ -89,7 +89,7 @@ class _Node:
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
-        self.session = FetchSession()
+        self.session = FetchSessionHandler()
         self.long: _Flight | None = None
         self.aside: _Flight | None = None
 

@@ -67,4 +67,4 @@ class Watch:
 
 
 def _committed(server: Server) -> int:
-    return sum(one.offset for _, _, one in server.groups.shard_of(GROUP).core.offsets.of_group(GROUP))
+    return sum(one.offset for _, _, one in server.group_coordinator.shard_of(GROUP).core.offsets.of_group(GROUP))

@@ -22,7 +22,7 @@ from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
-from equipoise.wire.offsets_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata, Record
+from equipoise.wire.offsets_records import CoordinatorRecord, GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
 _LARGEST_SUBSCRIPTIONS = 1 << 20  # bytes, of all members that differ
 Protocols = list[tuple[str, bytes]]  # name and metadata, in order of preference
@@ -322,7 +322,7 @@ class Group:
             self.members[row.member_id].assignment = row.assignment
         self.leader = value.leader
 
-    def record(self, assignments: dict[str, bytes] | None = None) -> Record:
+    def record(self, assignments: dict[str, bytes] | None = None) -> CoordinatorRecord:
         """The group as it is to be remembered; `assignments` are those about to take effect."""
         members = [
             MemberMetadata(
@@ -345,11 +345,11 @@ class Group:
             current_state_timestamp=-1 if self.state_since is None else self.state_since,
             members=members,
         )
-        return Record(GroupMetadataKey(group=self.group_id), value)
+        return CoordinatorRecord(GroupMetadataKey(group=self.group_id), value)
 
-    def tombstone(self) -> Record:
+    def tombstone(self) -> CoordinatorRecord:
         """The record that ends the group in the log."""
-        return Record(GroupMetadataKey(group=self.group_id), None)
+        return CoordinatorRecord(GroupMetadataKey(group=self.group_id), None)
 
     def members_for_leader(self) -> list[JoinGroupResponseMember]:
         """The members with their metadata, by which the leader assigns.

@@ -19,7 +19,7 @@ from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitResponseTopic,
 )
 from equipoise.wire.errors import ErrorCode, KafkaError
-from equipoise.wire.offsets_records import OffsetCommitKey, OffsetCommitValue, Record
+from equipoise.wire.offsets_records import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue
 from equipoise.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _is_last_word(shard: Shard, group: Group, generation_id: int) -> bool:
 
 def _records(
     shard: Shard, request: OffsetCommitRequest, stamp: WallTime, topic_ids: Mapping[str, bytes]
-) -> tuple[list[Record], frozenset[tuple[str, int]]]:
+) -> tuple[list[CoordinatorRecord], frozenset[tuple[str, int]]]:
     """A commit below v5 may bring a retention of its own (KIP-211). Kafka: OffsetMetadataManager.expireTimestampMs."""
     records, too_large = [], set()
     expires = min(stamp + request.retention_time_ms, _LONG_MAX) if request.retention_time_ms != -1 else -1
@@ -137,7 +137,7 @@ def _records(
                 too_large.add((topic.name, row.partition_index))
                 continue
             key = OffsetCommitKey(group=request.group_id, topic=topic.name, partition=row.partition_index)
-            records.append(Record(key, _value(row, stamp, expires, topic_id)))
+            records.append(CoordinatorRecord(key, _value(row, stamp, expires, topic_id)))
     return records, frozenset(too_large) if too_large else _NONE
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from equipoise.wire.offsets_records import OffsetCommitKey, OffsetCommitValue, Record
+from equipoise.wire.offsets_records import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue
 
 
 class CommittedOffset(NamedTuple):
@@ -86,6 +86,6 @@ class CommittedOffsets:
                 yield group_id, partition, committed
 
 
-def tombstone(group_id: str, topic: str, partition: int) -> Record:
+def tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
     """The record that takes an offset away."""
-    return Record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)

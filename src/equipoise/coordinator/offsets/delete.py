@@ -17,7 +17,7 @@ from equipoise.wire.apis.k47_offset_delete import (
 )
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE
 from equipoise.wire.errors import ErrorCode
-from equipoise.wire.offsets_records import Record
+from equipoise.wire.offsets_records import CoordinatorRecord
 from equipoise.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def delete_offsets(shard: Shard, request: OffsetDeleteRequest, caller: Caller, s
     if group is None or error is not ErrorCode.NONE:
         step.reply(caller, OffsetDeleteResponse(error_code=error))
         return
-    records, topics = list[Record](), []
+    records, topics = list[CoordinatorRecord](), []
     for topic in request.topics:
         subscribed = group.is_subscribed_to(topic.name)
         topics.append(_row(topic, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE))

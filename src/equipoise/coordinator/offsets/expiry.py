@@ -11,7 +11,7 @@ from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.offsets.committed import CommittedOffset, tombstone
 from equipoise.coordinator.step import Step, WallTime
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE
-from equipoise.wire.offsets_records import Record
+from equipoise.wire.offsets_records import CoordinatorRecord
 
 if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
@@ -32,7 +32,7 @@ def sweep(shard: Shard, step: Step) -> None:
             step.write(records)
 
 
-def _expired_offsets(shard: Shard, group: Group, wall_time: WallTime) -> list[Record]:
+def _expired_offsets(shard: Shard, group: Group, wall_time: WallTime) -> list[CoordinatorRecord]:
     """Tombstones for what a group need not remember any longer. Kafka: OffsetMetadataManager.cleanupExpiredOffsets."""
     since = _since(group)
     if since is _Since.NEVER:

@@ -15,10 +15,9 @@ from uuid import uuid4
 
 from crc32c import crc32c
 
-from equipoise.log.producer_state import ProducerStateManager
 from equipoise.log.segment import LogSegment
 from equipoise.log.storage.faults import Faults, ShortageError, shortage
-from equipoise.log.storage.medium import Checkpoint, Replacement, Storage, TailNotCutError
+from equipoise.log.storage.medium import Checkpoint, Replacement, Storage, TailNotCutError, UnsyncedSegments
 from equipoise.log.storage.open_files import OpenFiles
 from equipoise.wire.errors import UsageError
 from equipoise.wire.records.batch import Buffer
@@ -321,9 +320,8 @@ class DiskSyncTask:
     success, though the system has dropped the bytes.
     """
 
-    def __init__(
-        self, files: PartitionFiles, end_offset: int, written: Sequence[LogSegment], finished: Sequence[LogSegment]
-    ) -> None:
+    def __init__(self, files: PartitionFiles, work: UnsyncedSegments) -> None:
+        end_offset, written, finished, producers = work
         self.end_offset = end_offset
         self.sealed = [(segment, segment.size) for segment in finished]
         self.notes: dict[Path, Mapping[str, object]] = {seal_path(_file_of(s.storage).path): s.seal() for s in finished}
@@ -331,6 +329,8 @@ class DiskSyncTask:
         self._to_sync: list[_Descriptor | Path] = []
         self._directories: set[Path] = set()
         self._registers = False
+        if finished:
+            self.notes[files.path / PRODUCERS] = {"offset": end_offset, "producers": producers.to_json()}
         for segment in written:
             self._add(_file_of(segment.storage))
 
@@ -417,17 +417,8 @@ class PartitionFiles:
         except OSError as error:
             _log.warning("%s: merged segments are left for the next start to remove: %s", self.path, error)
 
-    def sync_task(
-        self,
-        end_offset: int,
-        written: Sequence[LogSegment],
-        finished: Sequence[LogSegment],
-        producers: ProducerStateManager,
-    ) -> DiskSyncTask:
-        task = DiskSyncTask(self, end_offset, written, finished)
-        if finished:
-            task.notes[self.path / PRODUCERS] = {"offset": end_offset, "producers": producers.to_json()}
-        return task
+    def sync_task(self, work: UnsyncedSegments) -> DiskSyncTask:
+        return DiskSyncTask(self, work)
 
     def make_room(self) -> None:
         self.disk.open_files.make_room()

@@ -56,6 +56,15 @@ class Replacement(NamedTuple):
     new: LogSegment
 
 
+class UnsyncedSegments(NamedTuple):
+    """What a sync makes durable: the log up to `end_offset`."""
+
+    end_offset: int
+    written: Sequence[LogSegment]  # to be synced
+    finished: Sequence[LogSegment]  # to be sealed behind that
+    producers: ProducerStateManager  # whose state is noted with the seals
+
+
 class SyncTask(Protocol):
     """Work for the flusher's thread: makes everything durable that was written before the task was made."""
 
@@ -95,14 +104,8 @@ class Files(Protocol):
     def replace(self, replacement: Replacement) -> None:
         """A crash leaves either the old segments or the new segment. After OSError nothing has changed."""
 
-    def sync_task(
-        self,
-        end_offset: int,
-        written: Sequence[LogSegment],
-        finished: Sequence[LogSegment],
-        producers: ProducerStateManager,
-    ) -> SyncTask | None:
-        """Syncs `written`, then seals `finished` and saves the state of the producers."""
+    def sync_task(self, work: UnsyncedSegments) -> SyncTask | None:
+        """Work for another thread; None where there is nothing to sync."""
 
     def make_room(self) -> None:
         """The system has refused a descriptor: returns those that are not in use."""

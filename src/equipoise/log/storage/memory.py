@@ -11,9 +11,7 @@ from equipoise.log.storage.faults import Faults
 from equipoise.wire.records.batch import Buffer
 
 if TYPE_CHECKING:
-    from equipoise.log.producer_state import ProducerStateManager
-    from equipoise.log.segment import LogSegment
-    from equipoise.log.storage.medium import Checkpoint, Replacement
+    from equipoise.log.storage.medium import Checkpoint, Replacement, UnsyncedSegments
 
 _FIRST_BLOCK = 4096
 _LARGEST_BLOCK = 1 << 20
@@ -86,13 +84,7 @@ class MemoryFiles:
     def replace(self, replacement: Replacement) -> None:
         replacement.new.sealed_size = replacement.new.size
 
-    def sync_task(
-        self,
-        end_offset: int,
-        written: Sequence[LogSegment],
-        finished: Sequence[LogSegment],
-        producers: ProducerStateManager,
-    ) -> None:
+    def sync_task(self, work: UnsyncedSegments) -> None:
         pass
 
     def make_room(self) -> None:

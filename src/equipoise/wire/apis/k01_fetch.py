@@ -66,7 +66,7 @@ class FetchRequest(Message, api_key=1, versions="4-18", flexible="12+"):
     rack_id: str = field("string", "11+", default="")
 
 
-class EpochEndOffset(Struct):
+class DivergingEpoch(Struct):
     epoch: int = field("int32", default=-1)
     end_offset: int = field("int64", default=-1)
 
@@ -87,7 +87,7 @@ class PartitionData(Struct):
     high_watermark: int = field("int64")
     last_stable_offset: int = field("int64", default=-1)
     log_start_offset: int = field("int64", "5+", default=-1)
-    diverging_epoch: EpochEndOffset | None = field(EpochEndOffset, "12+", tag=0, default=None)
+    diverging_epoch: DivergingEpoch | None = field(DivergingEpoch, "12+", tag=0, default=None)
     current_leader: LeaderIdAndEpoch | None = field(LeaderIdAndEpoch, "12+", tag=1, default=None)
     snapshot_id: SnapshotId | None = field(SnapshotId, "12+", tag=2, default=None)
     aborted_transactions: list[AbortedTransaction] | None = field([AbortedTransaction], nullable=True, default=None)

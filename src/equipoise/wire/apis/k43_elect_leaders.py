@@ -9,14 +9,14 @@ from __future__ import annotations
 from equipoise.wire.schema import Message, Struct, field
 
 
-class TopicPartitions(Struct):
+class ElectLeadersTopicPartitions(Struct):
     topic: str = field("string")
     partitions: list[int] = field(["int32"])
 
 
 class ElectLeadersRequest(Message, api_key=43, versions="0-2", flexible="2+"):
     election_type: int = field("int8", "1+", default=0)
-    topic_partitions: list[TopicPartitions] | None = field([TopicPartitions], nullable=True)
+    topic_partitions: list[ElectLeadersTopicPartitions] | None = field([ElectLeadersTopicPartitions], nullable=True)
     timeout_ms: int = field("int32", default=60000)
 
 

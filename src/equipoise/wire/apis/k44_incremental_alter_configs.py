@@ -9,20 +9,20 @@ from equipoise.wire.apis.k33_alter_configs import AlterConfigsResourceResponse
 from equipoise.wire.schema import Message, Struct, field
 
 
-class AlterableConfig(Struct):
+class IncrementalAlterableConfig(Struct):
     name: str = field("string")
     config_operation: int = field("int8")
     value: str | None = field("string", nullable=True)
 
 
-class AlterConfigsResource(Struct):
+class IncrementalAlterConfigsResource(Struct):
     resource_type: int = field("int8")
     resource_name: str = field("string")
-    configs: list[AlterableConfig] = field([AlterableConfig])
+    configs: list[IncrementalAlterableConfig] = field([IncrementalAlterableConfig])
 
 
 class IncrementalAlterConfigsRequest(Message, api_key=44, versions="0-1", flexible="1+"):
-    resources: list[AlterConfigsResource] = field([AlterConfigsResource])
+    resources: list[IncrementalAlterConfigsResource] = field([IncrementalAlterConfigsResource])
     validate_only: bool = field("bool", default=False)
 
 

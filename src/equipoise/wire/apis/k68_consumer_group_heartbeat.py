@@ -9,7 +9,7 @@ from __future__ import annotations
 from equipoise.wire.schema import Message, Struct, field
 
 
-class TopicPartitions(Struct):
+class HeartbeatTopicPartitions(Struct):
     topic_id: bytes = field("uuid")
     partitions: list[int] = field(["int32"])
 
@@ -24,11 +24,13 @@ class ConsumerGroupHeartbeatRequest(Message, api_key=68, versions="0-1", flexibl
     subscribed_topic_names: list[str] | None = field(["string"], nullable=True, default=None)
     subscribed_topic_regex: str | None = field("string", "1+", nullable=True, default=None)
     server_assignor: str | None = field("string", nullable=True, default=None)
-    topic_partitions: list[TopicPartitions] | None = field([TopicPartitions], nullable=True, default=None)
+    topic_partitions: list[HeartbeatTopicPartitions] | None = field(
+        [HeartbeatTopicPartitions], nullable=True, default=None
+    )
 
 
-class Assignment(Struct):
-    topic_partitions: list[TopicPartitions] = field([TopicPartitions])
+class HeartbeatAssignment(Struct):
+    topic_partitions: list[HeartbeatTopicPartitions] = field([HeartbeatTopicPartitions])
 
 
 class ConsumerGroupHeartbeatResponse(Message, api_key=68, versions="0-1", flexible="0+"):
@@ -38,4 +40,4 @@ class ConsumerGroupHeartbeatResponse(Message, api_key=68, versions="0-1", flexib
     member_id: str | None = field("string", nullable=True, default=None)
     member_epoch: int = field("int32", default=0)
     heartbeat_interval_ms: int = field("int32", default=0)
-    assignment: Assignment | None = field(Assignment, nullable=True, default=None)
+    assignment: HeartbeatAssignment | None = field(HeartbeatAssignment, nullable=True, default=None)

@@ -13,17 +13,17 @@ class ConsumerGroupDescribeRequest(Message, api_key=69, versions="0-1", flexible
     include_authorized_operations: bool = field("bool", default=False)
 
 
-class TopicPartitions(Struct):
+class DescribedTopicPartitions(Struct):
     topic_id: bytes = field("uuid")
     topic_name: str = field("string")
     partitions: list[int] = field(["int32"])
 
 
-class Assignment(Struct):
-    topic_partitions: list[TopicPartitions] = field([TopicPartitions])
+class DescribedAssignment(Struct):
+    topic_partitions: list[DescribedTopicPartitions] = field([DescribedTopicPartitions])
 
 
-class Member(Struct):
+class DescribedConsumerGroupMember(Struct):
     member_id: str = field("string")
     instance_id: str | None = field("string", nullable=True, default=None)
     rack_id: str | None = field("string", nullable=True, default=None)
@@ -32,12 +32,12 @@ class Member(Struct):
     client_host: str = field("string")
     subscribed_topic_names: list[str] = field(["string"])
     subscribed_topic_regex: str | None = field("string", nullable=True, default=None)
-    assignment: Assignment = field(Assignment)
-    target_assignment: Assignment = field(Assignment)
+    assignment: DescribedAssignment = field(DescribedAssignment)
+    target_assignment: DescribedAssignment = field(DescribedAssignment)
     member_type: int = field("int8", "1+", default=-1)
 
 
-class DescribedGroup(Struct):
+class DescribedConsumerGroup(Struct):
     error_code: int = field("int16")
     error_message: str | None = field("string", nullable=True, default=None)
     group_id: str = field("string")
@@ -45,10 +45,10 @@ class DescribedGroup(Struct):
     group_epoch: int = field("int32", default=0)
     assignment_epoch: int = field("int32", default=0)
     assignor_name: str = field("string", default="")
-    members: list[Member] = field([Member], default=[])
+    members: list[DescribedConsumerGroupMember] = field([DescribedConsumerGroupMember], default=[])
     authorized_operations: int = field("int32", default=-(2**31))
 
 
 class ConsumerGroupDescribeResponse(Message, api_key=69, versions="0-1", flexible="0+"):
     throttle_time_ms: int = field("int32", default=0)
-    groups: list[DescribedGroup] = field([DescribedGroup])
+    groups: list[DescribedConsumerGroup] = field([DescribedConsumerGroup])
