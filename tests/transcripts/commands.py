@@ -59,7 +59,7 @@ def _still_alive(stage: Stage, client: ScriptClient) -> bool:
 
 def delay_writes(stage: Stage, given: Arguments) -> None:
     """From here on records are under way until `durable` or `fail-writes`."""
-    assert stage.shard
+    stage.start()
     stage.coordinator.hold_writes()
 
 
@@ -81,7 +81,7 @@ def crash(stage: Stage, given: Arguments) -> None:
 
 def unload(stage: Stage, given: Arguments) -> None:
     """The shard goes to another broker; this one answers NOT_COORDINATOR."""
-    assert stage.shard
+    stage.start()
     stage.coordinator.close()
 
 

@@ -80,12 +80,15 @@ class Stage:
         if self._is_started:
             self.say(f"{name}={text} from the next start on")
 
-    @property
-    def shard(self) -> Shard:
-        """It starts with the first that needs it, since settings come before."""
+    def start(self) -> None:
+        """With the first command that needs a coordinator, since settings come before."""
         if not self._is_started:
             self._is_started = True
             self.coordinator.restart()
+
+    @property
+    def shard(self) -> Shard:
+        self.start()
         return self.coordinator.shard
 
     def load(self) -> None:
@@ -125,7 +128,7 @@ class Stage:
 
     def stranger(self, name: str, group_id: str = "g", topics: list[str] | None = None) -> ScriptClient:
         """Known for one request only."""
-        assert self.shard
+        self.start()
         return ScriptClient(self.coordinator, name, group_id=group_id, topics=topics or [], on_sent=self._sent)
 
     # -- what is seen

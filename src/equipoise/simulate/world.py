@@ -69,8 +69,8 @@ class World:
         self.consumers: dict[str, Consumer] = {}
         self.hold_ms = 0  # how long the coordinator holds heartbeats of consumers, to answer them when there is news
         self.node_id = 1  # of the broker that coordinates, or NOWHERE
-        self._elsewhere = Coordinator(self.clock, config, observers=self.observers)
-        self._elsewhere.close()  # a broker that is not the coordinator
+        self._elsewhere = Coordinator(Clock(), config, observers=self.observers)  # on another broker, which has no say
+        self._elsewhere.close()
         self.coordinator.activate()
 
     # -- who is there
