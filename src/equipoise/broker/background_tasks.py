@@ -25,6 +25,7 @@ class BackgroundTasks:
         self._compacting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        """Arms the timers."""
         config = self._server.config
         silences = [config.request_receive_timeout_ms, config.connections_max_idle_ms]
         shortest = min(silence for silence in silences if silence > 0)
@@ -33,6 +34,7 @@ class BackgroundTasks:
         self._every("compaction", config.log_cleaner_backoff_ms, self.begin_compaction)
 
     def stop(self) -> None:
+        """Cancels the timers."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -50,6 +52,7 @@ class BackgroundTasks:
         self._timers[name] = self._server.clock.call_later(interval, run)
 
     def close_silent_connections(self) -> None:
+        """Closes idle connections, and those with half a frame whose rest does not come."""
         config, now = self._server.config, self._server.clock.now()
         for connection in list(self._server.connections):
             silent = now - connection.last_active
@@ -60,6 +63,7 @@ class BackgroundTasks:
                 connection.abort()  # `close` would wait for a client that does not read
 
     def enforce_retention(self) -> None:
+        """Deletes segments that are too old or too many (LogManager.cleanupLogs)."""
         wall_time = self._server.clock.wall_time()
         for one in self._logs():
             try:
@@ -68,6 +72,7 @@ class BackgroundTasks:
                 _tell(one, "retention", error)
 
     def begin_compaction(self) -> None:
+        """Begins a round over all logs, unless one is under way (LogCleaner)."""
         if self._compacting is None or self._compacting.done():
             self._compacting = asyncio.get_running_loop().create_task(self._compact())
 

@@ -16,7 +16,8 @@ Ms = NewType("Ms", int)
 
 
 class Timer(Protocol):
-    def cancel(self) -> None: ...
+    def cancel(self) -> None:
+        """The callback does not run any more."""
 
 
 class Clock(Protocol):

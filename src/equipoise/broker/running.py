@@ -23,6 +23,7 @@ Result = TypeVar("Result")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where there is one."""
     try:
         import uvloop
     except ImportError:  # not to be had on Windows; asyncio does the same work with more CPU
@@ -53,6 +54,7 @@ async def run_server(
 
 
 def open_directory(data: str | Path | None, config: BrokerConfig) -> DataDirectory | MemoryDirectory:
+    """The data directory, or memory where none is named."""
     if data is None:
         return MemoryDirectory()
     open_files = descriptors.budget(volatile=False).files
@@ -141,6 +143,7 @@ class Broker:
         return TopicSnapshots(self)
 
     def start(self) -> Self:
+        """Returns when the broker accepts connections. Raises what keeps it from that."""
         self._started.clear()
         self._failure = None
         self._thread = threading.Thread(target=self._run, name="equipoise-broker", daemon=True)

@@ -76,10 +76,12 @@ class Server:
 
     @property
     def node_id(self) -> int:
+        """This broker's id in Metadata."""
         return self.config.node_id
 
     @property
     def cluster_id(self) -> str:
+        """The cluster's id in Metadata."""
         return self.directory.cluster_id
 
     def wall_time_of(self, now: int) -> int:
@@ -88,10 +90,12 @@ class Server:
 
     @property
     def rack(self) -> str | None:
+        """This broker's rack in Metadata; None: it has none."""
         return self.config.broker_rack or None
 
     @property
     def address(self) -> str:
+        """HOST:PORT of the listener."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def address_for(self, connection: Connection) -> tuple[str, int]:
@@ -101,9 +105,11 @@ class Server:
         return connection.local_host, self.port
 
     def is_authorized(self, operation: AclOperation, resource: Resource) -> bool:
+        """Whether the authorizer allows it."""
         return self._authorizer(ANONYMOUS, operation, resource)
 
     def authorize(self, call: Call, operation: AclOperation, resource: Resource) -> None:
+        """Raises the resource's own error where the authorizer refuses."""
         if not self.is_authorized(operation, resource):
             raise KafkaError(resource.type.value, f"{operation.name} on {resource.type.name} {resource.name} is denied")
 
@@ -120,6 +126,7 @@ class Server:
         return self.topics.find(key)
 
     def visible_topics(self) -> list[Topic]:
+        """The topics that the caller may describe."""
         return [
             topic
             for topic in self.topics
@@ -127,6 +134,7 @@ class Server:
         ]
 
     def route(self, api_key: int, version: int) -> Route:
+        """The handler and codecs of one API and version, compiled once."""
         found = self._routes.get((api_key, version))
         if found is None:
             found = self._routes[api_key, version] = find_route(api_key, version)
@@ -167,6 +175,7 @@ class Server:
         return True
 
     def connected(self, connection: Connection) -> None:
+        """Keeps a new connection, or refuses it where there are too many."""
         most = min(self.config.max_connections, self._descriptors.connections)
         if len(self.connections) >= most:
             self._refused += 1
@@ -183,6 +192,7 @@ class Server:
         self.connections.add(connection)
 
     def disconnected(self, connection: Connection) -> None:
+        """Forgets a connection that has ended."""
         self.connections.discard(connection)
         self.fetch_sessions.disconnected(connection)
         most = min(self.config.max_connections, self._descriptors.connections)
@@ -191,6 +201,7 @@ class Server:
             self._refused = 0
 
     async def listen(self, host: str, port: int) -> None:
+        """Accepts connections, then loads the groups."""
         loop = asyncio.get_running_loop()
         self._descriptors.describe(sum(self.topics.counts().values()))
         if not self.directory.volatile:

@@ -26,6 +26,7 @@ class LogConfig:
 
     @property
     def compacts(self) -> bool:
+        """Whether `cleanup.policy` holds `compact`."""
         return "compact" in self.cleanup_policy
 
     @property

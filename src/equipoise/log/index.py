@@ -25,6 +25,7 @@ class SparseIndex:
             self.insert(len(self.offsets), *entry)
 
     def insert(self, at: int, offset: int, position: int, timestamp_before: int) -> None:
+        """A new entry, before the entry that is now number `at`."""
         self.offsets.insert(at, offset)
         self.positions.insert(at, position)
         self.timestamps.insert(at, timestamp_before)
@@ -57,6 +58,7 @@ class RecentBatches:
         self._last_offsets, self._positions = array("q"), array("q")
 
     def add(self, last_offset: int, position: int) -> None:
+        """A batch that was just appended."""
         self._last_offsets.append(last_offset)
         self._positions.append(position)
         if len(self._positions) >= 2 * _RECENT:

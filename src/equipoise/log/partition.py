@@ -82,14 +82,17 @@ class PartitionLog:
 
     @property
     def log_start_offset(self) -> int:
+        """The first offset that can be read."""
         return max(self._checkpoint.log_start_offset, self._segments[0].base_offset)
 
     @property
     def log_end_offset(self) -> int:
+        """The offset of the next record."""
         return self._segments[-1].end_offset
 
     @property
     def size(self) -> int:
+        """Bytes of all segments."""
         return sum(segment.size for segment in self._segments)
 
     def subscribe(self, listener: Listener) -> None:
@@ -97,6 +100,7 @@ class PartitionLog:
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: Listener) -> None:
+        """Ends a `subscribe`."""
         self._listeners.remove(listener)
 
     def _notify(self) -> None:
@@ -295,6 +299,7 @@ class PartitionLog:
         return task
 
     def end_sync(self, task: SyncTask) -> None:
+        """The task has succeeded: what it synced is durable, and the high watermark moves."""
         for segment, size in task.sealed:
             segment.sealed_size = size
             segment.storage.close()
@@ -306,6 +311,7 @@ class PartitionLog:
         self._files.faults.report(error, self._files.path)
 
     def make_room(self) -> None:
+        """Returns descriptors that are not in use."""
         self._files.make_room()
 
     def sync_failed(self, error: BaseException) -> None:
@@ -347,6 +353,7 @@ class PartitionLog:
             self._shut("closed")
 
     def delete(self) -> None:
+        """Removes the log and its files."""
         self._shut("deleted")
         # Memory and maps go now: whoever still holds the log may be part of a cycle, and live until that is collected.
         self._segments = [self._new_segment(self.log_end_offset)]

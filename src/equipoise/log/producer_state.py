@@ -58,6 +58,7 @@ class ProducerStateManager:
         return prepared
 
     def commit(self, prepared: Mapping[int, ProducerStateEntry]) -> None:
+        """The batches are in the log (ProducerStateManager.update)."""
         self._producers.update(prepared)
 
     def replay(self, header: BatchHeader) -> None:
@@ -79,10 +80,12 @@ class ProducerStateManager:
         return {producer.batches[-1].last_offset for producer in self._producers.values()}
 
     def to_json(self) -> list[Any]:
+        """The snapshot that `from_json` reads."""
         return [[id_, *producer] for id_, producer in self._producers.items()]
 
     @classmethod
     def from_json(cls, rows: Iterable[Any]) -> ProducerStateManager:
+        """The state of a snapshot."""
         return cls(
             {
                 id_: ProducerStateEntry(epoch, tuple(BatchMetadata(*batch) for batch in batches), last_seen)

@@ -38,10 +38,12 @@ class LogSegment:
 
     @property
     def size(self) -> int:
+        """Bytes."""
         return self.storage.size
 
     @property
     def sealed(self) -> bool:
+        """Whether a seal describes all of it."""
         return self.sealed_size == self.size
 
     @property

@@ -97,12 +97,14 @@ def decode_subscription(buf: bytes | memoryview, newest: int = NEWEST_VERSION) -
 
 
 def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> bytes:
+    """A member's assignment, as SyncGroup carries it."""
     partitions = _topic_partitions(assignment.assigned_partitions)
     body = ConsumerProtocolAssignment(assigned_partitions=partitions, user_data=assignment.user_data)
     return _encode(body, version)
 
 
 def decode_assignment(buf: bytes | memoryview) -> Assignment:
+    """A member's assignment, as SyncGroup carries it. Raises ProtocolError."""
     body = _decode(ConsumerProtocolAssignment, buf, NEWEST_VERSION)
     return Assignment(assigned_partitions=_by_topic(body.assigned_partitions), user_data=body.user_data)
 

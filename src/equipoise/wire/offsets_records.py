@@ -211,6 +211,7 @@ _TYPES: dict[int, tuple[type[Message], type[Message]]] = {
 
 
 def encode_key(key: Message) -> bytes:
+    """The key of a record of `__consumer_offsets`, with its version in front."""
     record_type = key.versions.last
     if isinstance(key, OffsetCommitKey):
         return _key_head(record_type, key.group, key.topic) + _PARTITION.pack(key.partition)

@@ -55,11 +55,13 @@ def long_string(buf: Buffer, p: int, first: int) -> tuple[int, int]:
 
 
 def uvarint(buf: Buffer, p: int) -> tuple[int, int]:
+    """An unsigned varint, and the position behind it."""
     byte = buf[p]
     return (byte, p + 1) if byte < 0x80 else long_uvarint(buf, p + 1, byte)
 
 
 def write_uvarint(value: int) -> bytes:
+    """The bytes of an unsigned varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -60,6 +60,7 @@ _OPEN_END = 32767
 
 
 def version_range(text: str) -> VersionRange:
+    """A range as tables write it: "3", "3-5", "3+"."""
     if text.endswith("+"):
         return VersionRange(int(text[:-1]), _OPEN_END)
     first, _, last = text.partition("-")

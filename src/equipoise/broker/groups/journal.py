@@ -121,6 +121,7 @@ def event_row(event: Event, ahead: int) -> dict[str, Any]:
 
 
 def rebalance_row(entry: Rebalance, ahead: int = 0) -> dict[str, Any]:
+    """One rebalance as a row of `__rebalances`."""
     phases = {"detect": entry.detect_ms, "join": entry.join_ms, "assign": entry.assign_ms, "sync": entry.sync_ms}
     return {
         "type": "rebalance",

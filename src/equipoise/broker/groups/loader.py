@@ -25,6 +25,7 @@ class CoordinatorLoader:
         self._known: dict[bytes, dict[int, CommittedOffset]] = {}  # by the key without its partition
 
     def take(self, pairs: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+        """Applies records, as keys and values, in the order of the log."""
         known, new, partition_of = self._known, tuple.__new__, _PARTITION.unpack_from
         for key, value in pairs:
             partitions = known.get(key[:-4]) if key and value else None

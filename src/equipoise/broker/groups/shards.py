@@ -86,6 +86,7 @@ class GroupShard:
             await asyncio.sleep(0)
 
     def close(self) -> None:
+        """Answers what is parked, and accepts no more requests."""
         if self._timer is not None:
             self._timer.cancel()
         self.run(self.core.close(self._server.clock.now()))
@@ -95,6 +96,7 @@ class GroupShard:
     # -- steps
 
     def run(self, step: Step) -> None:
+        """Does what the shard has decided: sends replies, writes records, notes events."""
         self._take(step)
         self._arm()
 
@@ -267,6 +269,7 @@ class GroupCoordinator:
 
     @property
     def shards(self) -> list[GroupShard]:
+        """All shards. The first caller creates `__consumer_offsets`."""
         if not self._shards:
             self._create()
         return self._shards
@@ -286,6 +289,7 @@ class GroupCoordinator:
             shard.run(shard.core.activate(self._server.clock.now()))
 
     def shard_of(self, group_id: str) -> GroupShard:
+        """The shard of a group, by the hash of its id (GroupMetadataManager.partitionFor)."""
         shards = self.shards
         return shards[partition_for(group_id, len(shards))]
 
@@ -299,6 +303,7 @@ class GroupCoordinator:
             shard.run(shard.core.topic_deleted(topic, topic_id, self._server.clock.now()))
 
     async def close(self) -> None:
+        """Ends loading, closes all shards, and writes the rest of the journal."""
         if self._loading is not None:
             self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)

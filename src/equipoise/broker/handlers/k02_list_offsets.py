@@ -48,6 +48,7 @@ class _Search(NamedTuple):
 
 
 def handle(server: Server, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse | None:
+    """Answers offsets that are known, and looks others up on a thread (KafkaApis.handleListOffsetRequest)."""
     answering = _Answering(server, request, call)
     rows = [[answering.row(topic.name, asked) for asked in answering.once(topic)] for topic in request.topics]
     topics = [

@@ -31,6 +31,7 @@ _FIRST_VERSION_WITH_IDS = 10
 
 
 def handle(server: Server, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse | None:
+    """Answers for unknown partitions, and asks the group about the others (KafkaApis.handleOffsetCommitRequest)."""
     try:
         authorize_group(server, call, request.group_id)
     except KafkaError as error:

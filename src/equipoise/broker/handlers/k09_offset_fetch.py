@@ -29,6 +29,7 @@ _FIRST_WITH_GROUP_ERROR = 2
 
 
 def handle(server: Server, request: OffsetFetchRequest, call: Call) -> None:
+    """Answers for each group; with `require_stable` behind its commits (KafkaApis.handleOffsetFetchRequest)."""
     asked = request.groups
     if call.version < _FIRST_BATCHED:
         asked = [OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)]

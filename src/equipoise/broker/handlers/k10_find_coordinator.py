@@ -21,6 +21,7 @@ _FIRST_BATCHED = 4
 
 
 def handle(server: Server, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse | None:
+    """Names this broker for each key (KafkaApis.handleFindCoordinatorRequest)."""
     if call.version >= _FIRST_BATCHED:
         server.turns.answer_each(
             call,

@@ -18,6 +18,7 @@ VERSIONS = "0-9"
 
 
 def handle(server: Server, request: JoinGroupRequest, call: Call) -> JoinGroupResponse | None:
+    """Authorizes, and asks the shard of the group (KafkaApis.handleJoinGroupRequest)."""
     caller = caller_of(call)
     try:
         authorize_group(server, call, request.group_id)

@@ -22,6 +22,7 @@ def _all_is_well(version: int) -> bytes:
 
 
 def handle(server: Server, request: HeartbeatRequest, call: Call) -> HeartbeatResponse | bytes | None:
+    """Answers at once where all is well, or asks the shard (KafkaApis.handleHeartbeatRequest)."""
     try:
         authorize_group(server, call, request.group_id)
     except KafkaError as error:

@@ -20,6 +20,7 @@ _PORTION = 500  # members, some 5 ms
 
 
 def handle(server: Server, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse | None:
+    """Authorizes, and asks the shard, in portions where many members leave (KafkaApis.handleLeaveGroupRequest)."""
     try:
         authorize_group(server, call, request.group_id)
     except KafkaError as error:

@@ -17,6 +17,7 @@ _FIRST_WITH_PROTOCOL = 5
 
 
 def handle(server: Server, request: SyncGroupRequest, call: Call) -> SyncGroupResponse | None:
+    """Authorizes, and asks the shard of the group (KafkaApis.handleSyncGroupRequest)."""
     if call.version >= _FIRST_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:

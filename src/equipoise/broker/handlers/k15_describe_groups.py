@@ -17,6 +17,8 @@ VERSIONS = "0-6"
 
 
 def handle(server: Server, request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse | None:
+    """Describes each group once (KafkaApis.handleDescribeGroupsRequest)."""
+
     def describe(group_id: str) -> DescribedGroup:
         group = _describe(server, group_id, call)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:

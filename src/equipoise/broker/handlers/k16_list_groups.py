@@ -21,6 +21,7 @@ _TYPES = frozenset({GROUP_TYPE})
 
 
 def handle(server: Server, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
+    """Lists the groups that pass the filters (KafkaApis.handleListGroupsRequest)."""
     shards = [shard.core for shard in server.group_coordinator.shards]
     if any(shard.status is Status.LOADING for shard in shards):
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -21,6 +21,7 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # KIP-51
 
 
 def handle(server: Server, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+    """Names the versions that are served, and notes the software of the client (KafkaApis.handleApiVersionsRequest)."""
     names = request.client_software_name, request.client_software_version
     if call.version >= _FIRST_WITH_NAMES and not all(map(_LEGAL_NAME.fullmatch, names)):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
@@ -30,6 +31,7 @@ def handle(server: Server, request: ApiVersionsRequest, call: Call) -> ApiVersio
 
 
 def refuse(server: Server, request: None, call: Call) -> ApiVersionsResponse:
+    """Answers a version that is not served; the client tries again with a range it now knows (KIP-511)."""
     return _answer(ErrorCode.UNSUPPORTED_VERSION)
 
 

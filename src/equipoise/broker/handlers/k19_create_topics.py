@@ -31,6 +31,7 @@ _DEFAULT = -1
 
 
 def handle(server: Server, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse | None:
+    """Checks the topics one by one, and creates them together (ControllerApis.createTopics)."""
     creating = _Creating(server, request, call)
     server.turns.run(call, creating.steps(), creating.response)
     return None

@@ -22,6 +22,7 @@ VERSIONS = "1-6"
 
 
 def handle(server: Server, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse | None:
+    """Checks the topics one by one, and deletes them together (ControllerApis.deleteTopics)."""
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     server.turns.answer_each(
         call, asked, lambda one: _find(server, call, one), lambda answers: _delete_found(server, answers)

@@ -21,6 +21,7 @@ _NONE = -1
 
 
 def handle(server: Server, request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:
+    """Gives a new producer id (KafkaApis.handleInitProducerIdRequest)."""
     try:
         server.authorize(call, AclOperation.IDEMPOTENT_WRITE, CLUSTER)
         producer_id, epoch = _next(server, request)

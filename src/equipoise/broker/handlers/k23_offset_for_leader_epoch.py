@@ -25,6 +25,7 @@ NAMES_PARTITIONS = True
 
 
 def handle(server: Server, request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
+    """Answers where an epoch ends (KafkaApis.handleOffsetForLeaderEpochRequest)."""
     topics = [
         OffsetForLeaderTopicResult(
             topic=topic.topic, partitions=[_end(server, call, topic.topic, asked) for asked in topic.partitions]

@@ -27,6 +27,7 @@ Change = Callable[[Topic], dict[str, str]]  # makes a topic's new configs of wha
 
 
 def handle(server: Server, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse | None:
+    """Replaces the configs of each topic (ControllerApis.handleLegacyAlterConfigs)."""
     altering = Altering(server, call, validate_only=request.validate_only)
     for asked in request.resources:
         configs = {row.name: row.value for row in asked.configs if row.value is not None}
@@ -55,6 +56,7 @@ class Altering:
         self._asked.append((resource_type, name, change))
 
     def steps(self) -> Iterator[None]:
+        """Checks one resource in each step, then saves all changes."""
         repeated = RepeatedNames(one[:2] for one in self._asked)
         for resource_type, name, change in {one[:2]: one for one in self._asked}.values():
             answer = AlterConfigsResourceResponse(

@@ -27,6 +27,7 @@ _MEMORY = "memory"  # in place of a path, for a broker that keeps nothing on dis
 
 
 def handle(server: Server, request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse | None:
+    """Describes the data directory (KafkaApis.handleDescribeLogDirsRequest)."""
     try:
         server.authorize(call, AclOperation.DESCRIBE, CLUSTER)
     except KafkaError as error:

@@ -24,6 +24,7 @@ VERSIONS = "0-3"
 
 
 def handle(server: Server, request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse | None:
+    """Checks the topics one by one, and grows them together (ControllerApis.createPartitions)."""
     growing = _Growing(server, request, call)
     server.turns.run(call, growing.steps(), growing.response)
     return None

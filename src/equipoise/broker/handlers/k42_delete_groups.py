@@ -25,6 +25,7 @@ def _combined(answers: list[DeleteGroupsResponse]) -> DeleteGroupsResponse:
 
 
 def handle(server: Server, request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse | None:
+    """Deletes each group behind its commits under way (KafkaApis.handleDeleteGroupsRequest)."""
     names = list(dict.fromkeys(request.groups_names))
     if not names:
         return DeleteGroupsResponse(results=[])

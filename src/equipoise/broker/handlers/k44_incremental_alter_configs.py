@@ -27,6 +27,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 def handle(
     server: Server, request: IncrementalAlterConfigsRequest, call: Call
 ) -> IncrementalAlterConfigsResponse | None:
+    """Changes single configs of each topic (ControllerApis.handleIncrementalAlterConfigs)."""
     altering = Altering(server, call, validate_only=request.validate_only)
     for asked in request.resources:
 

@@ -25,6 +25,7 @@ VERSIONS = "0-1"
 def handle(
     server: Server, request: AlterPartitionReassignmentsRequest, call: Call
 ) -> AlterPartitionReassignmentsResponse | None:
+    """Accepts what is there already (ControllerApis.handleAlterPartitionReassignments)."""
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=ErrorCode.NONE,

@@ -21,6 +21,7 @@ VERSIONS = "0"
 def handle(
     server: Server, request: ListPartitionReassignmentsRequest, call: Call
 ) -> ListPartitionReassignmentsResponse:
+    """There are none (ControllerApis.handleListPartitionReassignments)."""
     try:
         server.authorize(call, AclOperation.DESCRIBE, CLUSTER)
     except KafkaError as error:

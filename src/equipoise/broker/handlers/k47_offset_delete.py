@@ -23,6 +23,7 @@ VERSIONS = "0"
 
 
 def handle(server: Server, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse | None:
+    """Answers for unknown partitions, and asks the group about the others (KafkaApis.handleOffsetDeleteRequest)."""
     shard = server.group_coordinator.shard_of(request.group_id)
     try:
         server.authorize(call, AclOperation.DELETE, Resource(ResourceType.GROUP, request.group_id))

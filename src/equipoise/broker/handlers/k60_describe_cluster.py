@@ -20,6 +20,7 @@ VERSIONS = "0-2"
 
 
 def handle(server: Server, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
+    """Describes the one broker (KafkaApis.handleDescribeCluster)."""
     host, port = server.address_for(call.connection)
     response = DescribeClusterResponse(
         error_code=ErrorCode.NONE,

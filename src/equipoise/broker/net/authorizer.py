@@ -45,6 +45,7 @@ class Authorizer(Protocol):
 
 
 def allow_all(principal: str, operation: AclOperation, resource: Resource) -> bool:
+    """The authorizer of a broker without access rules."""
     return True
 
 

@@ -232,6 +232,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def has_partial_frame(self) -> bool:
+        """Whether a frame has begun and not ended."""
         return self.frame_began is not None
 
     def is_overdue(self, now: int, patience: int) -> bool:
@@ -375,6 +376,7 @@ class Connection(asyncio.BufferedProtocol):
             self.send()
 
     def send(self) -> None:
+        """Sends what is made, and serves what has waited for that."""
         self._flush()
         if self._backlog or self._read_paused:
             self._serve_backlog()
@@ -396,6 +398,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- the end
 
     def complete_delayed(self, reason: Completion) -> None:
+        """Completes every delayed operation of this connection."""
         for call in list(self._calls):
             if call.delayed is not None:
                 call.delayed.complete(reason)
@@ -418,6 +421,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
 
     def abort(self) -> None:
+        """Ends the connection at once."""
         self._transport.abort()
 
 

@@ -59,6 +59,7 @@ class Receiving:
             waiting.feed()
 
     def forget(self, connection: Connection, count: int) -> None:
+        """The connection has ended: returns its memory."""
         self._waiting.pop(connection, None)
         self.give(connection, count)
 

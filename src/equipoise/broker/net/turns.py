@@ -35,6 +35,7 @@ class Turns:
         self._resting: deque[Callable[[], None]] = deque()
 
     def add(self, take_turn: Callable[[], None]) -> None:
+        """Calls `take_turn` when those before it have had theirs."""
         self._queue.append(take_turn)
         if not self._is_scheduled:
             self._is_scheduled = True

@@ -56,6 +56,7 @@ class BatchThread:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
+        """Cancels its tasks and ends the thread."""
         self._closed = True
         for task in self._tasks:
             task.cancel()

@@ -96,10 +96,12 @@ def log_config(settings: BrokerConfig) -> LogConfig:
 
 
 def is_list(name: str) -> bool:
+    """Whether a request may append to the config, and subtract from it."""
     return name in TOPIC_ROWS and "list_of" in TOPIC_ROWS[name].metadata
 
 
 def default_text(defaults: BrokerConfig, name: str) -> str:
+    """The broker's value of a topic config."""
     return render(getattr(defaults, TOPIC_ROWS[name].name))
 
 
@@ -123,6 +125,7 @@ def describe(defaults: BrokerConfig, configs: Mapping[str, str]) -> list[ConfigR
 
 
 def describe_broker(config: BrokerConfig) -> list[ConfigRow]:
+    """Every setting of the broker, as DescribeConfigs shows it."""
     described = []
     for name, row in rows().items():
         if row.name.startswith("internal_"):

@@ -53,9 +53,11 @@ class Partition:
         self._watchers[callback] = None
 
     def unwatch(self, callback: Callable[[], None]) -> None:
+        """Ends a `watch`."""
         self._watchers.pop(callback, None)
 
     def is_durable(self, offset: int) -> bool:
+        """Whether the record at `offset` is below the high watermark."""
         return self.log.high_watermark > offset
 
     def when_settled(self, offset: int, callback: Callable[[], None]) -> None:
@@ -118,6 +120,7 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
+        """Whether the broker alone writes it."""
         return self.name in INTERNAL_TOPICS
 
     @property
@@ -174,11 +177,20 @@ class NewTopic(NamedTuple):
 class Directory(Protocol):
     """What topics need of a data directory, on disk or in memory."""
 
-    def open_log(self, topic: str, partition: int, config: LogConfig) -> PartitionLog: ...
-    def load_topics(self) -> list[TopicRecord]: ...
-    def save_topics(self, topics: list[TopicRecord]) -> None: ...
-    def delete_topics(self, topics: Collection[str]) -> None: ...
-    def next_producer_id(self) -> int: ...
+    def open_log(self, topic: str, partition: int, config: LogConfig) -> PartitionLog:
+        """Opens the log of a partition, recovered where need be."""
+
+    def load_topics(self) -> list[TopicRecord]:
+        """The topics as they were last saved."""
+
+    def save_topics(self, topics: list[TopicRecord]) -> None:
+        """Replaces the list of topics, durably."""
+
+    def delete_topics(self, topics: Collection[str]) -> None:
+        """Removes the files of topics that are no longer saved."""
+
+    def next_producer_id(self) -> int:
+        """A producer id that was never given before."""
 
 
 class Topics:
@@ -212,15 +224,18 @@ class Topics:
         return min(SPARE_ELEMENTS + 4 * self.partition_count, MAX_ELEMENTS)
 
     def get(self, name: str) -> Topic | None:
+        """The topic of this name, or None."""
         return self._by_name.get(name)
 
     def require(self, name: str) -> Topic:
+        """The topic of this name, or UNKNOWN_TOPIC_OR_PARTITION."""
         found = self._by_name.get(name)
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return found
 
     def require_id(self, topic_id: bytes) -> Topic:
+        """The topic of this id, or UNKNOWN_TOPIC_ID."""
         found = self._by_id.get(topic_id)
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
@@ -231,6 +246,7 @@ class Topics:
         return self.require(key) if isinstance(key, str) else self.require_id(key)
 
     def name_of(self, topic_id: bytes) -> str | None:
+        """The name of the topic with this id, or None."""
         found = self._by_id.get(topic_id)
         return None if found is None else found.name
 
@@ -245,6 +261,7 @@ class Topics:
         return topic.partitions[index]
 
     def check_name(self, name: str) -> None:
+        """Raises INVALID_TOPIC_EXCEPTION for an illegal name (Topic.validate)."""
         if name in (".", "..") or not _LEGAL_NAME.fullmatch(name):
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -269,6 +286,7 @@ class Topics:
         return NewTopic(Topic(name, uuid.uuid4().bytes, configs, effective(self.defaults, configs)), count)
 
     def check_free(self, name: str) -> None:
+        """Raises where the name is taken, or collides with another in metrics (Topic.hasCollision)."""
         if name in self._records:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is already there")
         other = self._by_unified_name.get(unify_collision_chars(name))
@@ -336,6 +354,7 @@ class Topics:
                 partition.log.config = config
 
     def check_deletable(self, topic: Topic) -> None:
+        """Raises for a topic that belongs to the broker."""
         if topic.is_internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
 
@@ -375,6 +394,7 @@ class Topics:
         self.on_change()
 
     def next_producer_id(self) -> int:
+        """A producer id that was never given before, or KAFKA_STORAGE_ERROR."""
         try:
             return self.directory.next_producer_id()
         except OSError as error:

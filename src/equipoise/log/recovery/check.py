@@ -83,4 +83,5 @@ def _rebuilt(topic: str, names: list[str], known: RegisteredPartition | None) ->
 
 
 def describe(topics: list[TopicRecord]) -> str:
+    """Topics and their partition counts, in words."""
     return some([f"{topic.name} ({topic.partitions} partitions)" for topic in topics])

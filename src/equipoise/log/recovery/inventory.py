@@ -62,6 +62,7 @@ class Inventory:
 
 
 def topic_of(name: str) -> str:
+    """The topic in the name of a partition's directory."""
     return name.rpartition("-")[0]
 
 

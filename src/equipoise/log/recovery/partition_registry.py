@@ -73,6 +73,7 @@ class PartitionRegistry:
 
 
 def read_registry(directory: Path) -> set[RegisteredPartition]:
+    """Every line that is whole."""
     try:
         lines = (directory / REGISTRY).read_text(errors="replace").splitlines()
     except FileNotFoundError:

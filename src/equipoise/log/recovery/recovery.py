@@ -69,6 +69,7 @@ class Recovery:
         self._segments: list[LogSegment] = []
 
     def run(self) -> LoadedLog:
+        """Reads the directory, and mends it where `mend` allows (LogLoader.load)."""
         if not self._path.exists():
             return LoadedLog([], ProducerStateManager(), Checkpoint())
         checkpoint = _read_checkpoint(self._path)

@@ -46,6 +46,7 @@ def _new_cluster_id() -> str:
 
 
 def parse_meta(content: dict[str, Any]) -> tuple[int, int, str]:
+    """Format, node id and cluster id of meta.json."""
     return int(content["format"]), int(content["node_id"]), str(content["cluster_id"])
 
 

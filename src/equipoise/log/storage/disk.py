@@ -43,6 +43,7 @@ Content = TypeVar("Content")
 
 
 def as_it_is(content: dict[str, Any]) -> dict[str, Any]:
+    """For `read_json`, where the content needs no parsing."""
     return content
 
 
@@ -68,6 +69,7 @@ class _Descriptor:
 
 
 def open_file(path: Path, flags: int) -> int:
+    """A descriptor. Raises ShortageError where the system has none to lend."""
     try:
         return os.open(path, flags, 0o644)
     except OSError as error:
@@ -94,6 +96,7 @@ class FileStorage:
         self._read_through_map = 0
 
     def fileno(self) -> int:
+        """The descriptor, opened where need be."""
         self.used = True
         if self.descriptor is None:
             self._open()
@@ -148,6 +151,7 @@ class FileStorage:
             raise TailNotCutError(error.errno, error.strerror) from error
 
     def truncate(self, size: int) -> None:
+        """Cuts the file."""
         os.ftruncate(self.fileno(), size)
         self.size = size
 
@@ -191,6 +195,7 @@ class FileStorage:
         fdatasync(self.fileno())
 
     def settle(self) -> bool:
+        """Makes the bytes durable before another file takes the place of this one."""
         if self.unsynced and self.descriptor is not None and self.sync_error is None:
             try:
                 fdatasync(self.descriptor.number)
@@ -225,6 +230,7 @@ def _write_at(fd: int, position: int, parts: Sequence[Buffer]) -> int:
 
 
 def seal_path(log_path: Path) -> Path:
+    """Where the seal of a segment file stands."""
     return log_path.with_suffix(".seal")
 
 

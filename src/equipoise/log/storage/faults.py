@@ -63,6 +63,7 @@ def is_refusal(error: OSError) -> bool:
 
 
 def remedy(error: OSError) -> str:
+    """What the operator can do about the error."""
     return _KINDS.get(error.errno or 0, FaultKind.DISK).remedy
 
 

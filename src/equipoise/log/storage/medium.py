@@ -46,7 +46,8 @@ class Storage(Protocol):
     def close(self) -> None:
         """Returns resources to the system. A later use takes them again."""
 
-    def delete(self) -> None: ...
+    def delete(self) -> None:
+        """Removes the bytes."""
 
 
 class Replacement(NamedTuple):
@@ -91,9 +92,11 @@ class Files(Protocol):
     """Where they are, for messages."""
 
     @property
-    def faults(self) -> Faults: ...
+    def faults(self) -> Faults:
+        """Where faults of the system are reported."""
 
-    def storage(self, base_offset: int) -> Storage: ...
+    def storage(self, base_offset: int) -> Storage:
+        """The bytes of a new segment."""
 
     def cleaned_storage(self, base_offset: int) -> Storage:
         """The storage that compaction writes to, until `replace` puts it in place."""
@@ -110,4 +113,5 @@ class Files(Protocol):
     def make_room(self) -> None:
         """The system has refused a descriptor: returns those that are not in use."""
 
-    def delete(self) -> None: ...
+    def delete(self) -> None:
+        """Removes all files of the partition."""

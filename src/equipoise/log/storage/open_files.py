@@ -33,11 +33,13 @@ class OpenFiles:
         return len(self._files)
 
     def opened(self, file: Closable) -> None:
+        """A file is open; another is closed where there are too many."""
         self._files[file] = None
         if len(self._files) > self.limit:
             self._close(len(self._files) - self.limit, file)
 
     def closed(self, file: Closable) -> None:
+        """A file is closed."""
         self._files.pop(file, None)
 
     def make_room(self) -> bool:

@@ -35,6 +35,7 @@ _FLEXIBLE_FROM = _FlexibleFrom(
 
 
 def request_header_version(api_key: int, api_version: int) -> int:
+    """Which header a request has: 2 in flexible versions."""
     return 2 if api_version >= _FLEXIBLE_FROM[api_key] else 1
 
 
@@ -65,6 +66,7 @@ def decode_request_header(buf: bytes | bytearray, pos: int = 0) -> tuple[int, in
 
 
 def encode_request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """The header of a request, in the version that its API asks for."""
     name = b"" if client_id is None else client_id.encode()
     if len(name) > _INT16_MAX:
         raise UsageError(f"client id of {len(name)} bytes; at most {_INT16_MAX} fit into a request header")
@@ -88,6 +90,7 @@ def decode_response_header(buf: bytes | bytearray, api_key: int, api_version: in
 
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
+    """The header of a response, in the version that its API asks for."""
     return _CORRELATION_ID.pack(correlation_id) + _NO_TAGS * response_header_version(api_key, api_version)
 
 

@@ -68,6 +68,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
+        """The offset of the last record, even if compaction has removed it."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -77,6 +78,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
+        """The compression, by the low bits of the attributes."""
         try:
             return Codec(self.attributes & 0x07)
         except ValueError:
@@ -87,14 +89,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_log_append_time(self) -> bool:
+        """Whether the broker has stamped the records."""
         return bool(self.attributes & 0x08)
 
     @property
     def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
         return bool(self.attributes & 0x10)
 
     @property
     def is_control(self) -> bool:
+        """Whether the batch holds a marker of a transaction."""
         return bool(self.attributes & 0x20)
 
 
@@ -104,6 +109,7 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def write_header(buf: bytearray | memoryview, pos: int, header: BatchHeader) -> None:
+    """Writes the 61 bytes."""
     _HEADER.pack_into(buf, pos, *header)
 
 
@@ -165,6 +171,7 @@ def check_readable(header: BatchHeader) -> None:
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
+    """Raises CORRUPT_MESSAGE for a wrong CRC."""
     crc = crc_of(buf, pos, header.size)
     if crc != header.crc:
         raise corrupt(f"the batch carries CRC32C {header.crc:08x}, but its bytes give {crc:08x}")
