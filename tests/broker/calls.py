@@ -129,9 +129,14 @@ def fetch(client: RawClient, offset: int = 0, **options: Any) -> PartitionData:
     return fetched(client.call(fetch_request(offset, **options), BY_NAME))
 
 
-def records_in(partition: PartitionData) -> list[Record]:
+def stored(partition: PartitionData) -> bytes:
+    """The record batches as they lie in the log."""
     assert not isinstance(partition.records, list)
-    return read_all(partition.records or b"")
+    return bytes(partition.records or b"")
+
+
+def records_in(partition: PartitionData) -> list[Record]:
+    return read_all(stored(partition))
 
 
 def values_in(partition: PartitionData) -> list[bytes | None]:

@@ -107,7 +107,7 @@ def commit_stamps(server: Any) -> list[int]:
         for view in partition.log.read(0, 1 << 20, partition.log.log_end_offset)
         for position, header in iter_headers(view)
         for key, value in read_pairs(view, position, header)
-        if isinstance(found := decode_record(key, value), CoordinatorRecord)
+        if isinstance(found := decode_record(key or b"", value), CoordinatorRecord)
         and isinstance(found.value, OffsetCommitValue)
     ]
 
@@ -205,5 +205,10 @@ def owns_one(one: Consumer) -> bool:
 def read(reader: Consumer, writer: RawClient, value: bytes) -> None:
     append(writer, value)
     got: list[bytes | None] = []
-    eventually(lambda: got.extend(record.value for record in reader.poll(0.1)) or value in got, f"{value!r} is read")
+
+    def is_read() -> bool:
+        got.extend(record.value for record in reader.poll(0.1))
+        return value in got
+
+    eventually(is_read, f"{value!r} is read")
     reader.commit()

@@ -27,7 +27,7 @@ VALUE = bytes(1000)
 
 def fill(client: RawClient, topic: str = "t") -> list[int]:
     """Produces until the disk is full; the offsets that were acknowledged."""
-    acknowledged = []
+    acknowledged: list[int] = []
     for _ in range(10_000):
         answer = produce(client, batch_of(VALUE), topic=topic)
         if answer.error_code:

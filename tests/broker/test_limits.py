@@ -8,7 +8,8 @@ import logging
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.net.connection import MAX_ELEMENTS, Connection
+from equipoise.broker.net.connection import Connection
+from equipoise.broker.topics.topics import MAX_ELEMENTS
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
 from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest
 from equipoise.wire.errors import ErrorCode
@@ -21,6 +22,7 @@ from tests.broker.calls import (
     fetched,
     produce,
     served_apis,
+    stored,
 )
 from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually
 from tests.broker.rawclient import RawClient, request_frame, sized
@@ -72,7 +74,7 @@ def test_a_frame_larger_than_the_receive_buffer_arrives_whole(broker: Broker, co
     value = bytes(range(256)) * 12_000
     append(client, value)
     answer = fetched(client.call(fetch_request(max_bytes=1, partition_max_bytes=1), BY_NAME))
-    assert bytes(answer.records or b"").endswith(value + b"\0")
+    assert stored(answer).endswith(value + b"\0")
 
 
 UNKNOWN_API = sized(b"\x7f\xff\0\0\0\0\0\1\xff\xff")

@@ -172,7 +172,12 @@ def test_a_connection_whose_batches_wait_is_not_read_from(
     gate = held(BatchValidation, "run")
     batch = batch_of(bytes(400_000), key=b"k")
     flood = connect(broker)
-    thread = threading.Thread(target=lambda: [flood.send(produce_request(batch), BY_NAME) for _ in range(40)])
+
+    def send() -> None:
+        for _ in range(40):
+            flood.send(produce_request(batch), BY_NAME)
+
+    thread = threading.Thread(target=send)
     thread.start()
     assert gate.entered.wait(60)
 

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -32,6 +33,7 @@ from tests.broker.calls import (
     produced,
     read_partition,
     records_in,
+    stored,
 )
 from tests.broker.conftest import Connect, StandingClock, Start, eventually
 from tests.broker.rawclient import RawClient
@@ -55,7 +57,7 @@ def codecs(client: RawClient, topic: str = "t") -> list[Codec]:
 def test_batches_are_stored_in_the_topics_codec(client: RawClient, target: str, codec: Codec) -> None:
     create_topic(client, configs={"compression.type": target})
     producer_id, epoch = init_producer_id(client)
-    idempotent = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0}
+    idempotent: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0}
     sent = build_batch(RECORDS, codec=codec, **idempotent)
     assert produce(client, sent).base_offset == 0
     answer = fetch(client)
@@ -65,7 +67,7 @@ def test_batches_are_stored_in_the_topics_codec(client: RawClient, target: str, 
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (producer_id, epoch, 0)
     assert (header.base_timestamp, header.max_timestamp, header.record_count) == (NOW, NOW + 19, 20)
     if codec is TARGETS[target]:
-        assert bytes(answer.records or b"")[17:] == bytes(sent)[17:], "what is right already is stored as it came"
+        assert stored(answer)[17:] == bytes(sent)[17:], "what is right already is stored as it came"
 
 
 def test_a_batch_that_is_sent_again_is_stored_once(client: RawClient) -> None:

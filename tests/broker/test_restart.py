@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from equipoise.broker import Broker
-from equipoise.log.storage.directory import DataDirectory, TopicRecord
+from equipoise.log.recovery.inventory import TopicRecord
+from equipoise.log.storage.directory import DataDirectory
 from equipoise.wire.apis.k03_metadata import MetadataRequest
 from equipoise.wire.apis.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from equipoise.wire.errors import ErrorCode

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -181,7 +183,8 @@ def test_a_refused_change_changes_nothing(client: RawClient, row: tuple[str, int
 
 def test_altering_has_its_errors(client: RawClient) -> None:
     create_topic(client)
-    for way in (lambda **o: alter(client, {"retention.ms": "1"}, **o), lambda **o: change(client, **o)):
+    ways: tuple[Callable[..., Any], ...] = (partial(alter, client, {"retention.ms": "1"}), partial(change, client))
+    for way in ways:
         assert way(name="absent").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert way(name="1", resource_type=BROKER).error_code == ErrorCode.INVALID_REQUEST
     assert alter(client, {"retention.mss": "1"}).error_code == ErrorCode.INVALID_CONFIG

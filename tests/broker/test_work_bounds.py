@@ -10,6 +10,7 @@ import pytest
 from equipoise.broker import Broker
 from equipoise.broker.topics.topics import MAX_NEW_PARTITIONS
 from equipoise.log.storage import directory
+from equipoise.log.storage.disk import write_dumped
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from equipoise.wire.apis.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -26,7 +27,7 @@ from tests.broker.rawclient import RawClient
 def saves(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that are written, with a sync of the disk each."""
     written: list[str] = []
-    plain = directory.write_dumped
+    plain = write_dumped
 
     def write(path: Path, *args: Any, **options: Any) -> None:
         written.append(path.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Producer
@@ -75,7 +75,7 @@ def test_asking_for_a_topic_does_not_create_it(admin: Admin) -> None:
 
 def test_a_refusal_comes_in_the_brokers_words(admin: Admin) -> None:
     admin.create_topic("orders")
-    refused = {
+    refused: dict[ErrorCode, Callable[[], object]] = {
         ErrorCode.TOPIC_ALREADY_EXISTS: lambda: admin.create_topic("orders"),
         ErrorCode.INVALID_PARTITIONS: lambda: admin.add_partitions("orders", 1),
         ErrorCode.INVALID_CONFIG: lambda: admin.create_topic("other", 1, {"retention": "1"}),

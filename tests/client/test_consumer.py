@@ -428,7 +428,8 @@ def test_seeking(broker: Broker, topic: str, consumer: Callable[..., Consumer]) 
     assert one.beginning_offsets() == dict.fromkeys(places, 0)
     assert one.end_offsets(places[0]) == {places[0]: 10}
     assert one.offsets_for_times({places[0]: 1_000_003, places[1]: 9_000_000}) == {places[0]: 1, places[1]: None}
-    assert one.offsets_for_times({tuple(places[0]): 1_000_003}) == {places[0]: 1}
+    plain: Any = {tuple(places[0]): 1_000_003}
+    assert one.offsets_for_times(plain) == {places[0]: 1}
 
 
 def test_pausing_stops_one_partition(broker: Broker, topic: str, consumer: Callable[..., Consumer]) -> None:
@@ -566,13 +567,14 @@ def test_partitions_are_named_one_by_one_or_in_lists(
     read(mine, 9)
     mine.commit()
     first, second, third = places
-    for named in (
+    ways: list[Any] = [
         [first, second],
         (first, second),
         {first, second},
         [tuple(first), tuple(second)],
         iter((first, second)),
-    ):
+    ]
+    for named in ways:
         assert mine.committed(named).keys() == {first, second}
     assert mine.committed(first, [third]).keys() == {first, third}
     assert mine.committed((topic, 0)).keys() == {first}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 
 import pytest
 from hypothesis import given, settings
@@ -416,12 +417,13 @@ def test_room_is_told_once_when_a_chunk_is_gone() -> None:
 
 def test_positions_that_are_not_there_are_named() -> None:
     buffer = Buffer(A)
-    for attempt in (
+    attempts: tuple[Callable[[], object], ...] = (
         lambda: buffer.subscriptions.seek(B, 0),
         lambda: buffer.subscriptions.position(B),
         lambda: buffer.subscriptions.pause([B]),
         lambda: buffer.subscriptions.request_reset([B]),
-    ):
+    )
+    for attempt in attempts:
         with pytest.raises(UsageError, match=r"t-1 is not assigned to this consumer; it has t-0"):
             attempt()
     with pytest.raises(UsageError, match="offset -1 of t-0 is negative"):
@@ -507,8 +509,8 @@ def as_row(one: ConsumerRecord) -> dict[str, object]:
     return row
 
 
-def as_ms(moment: object) -> int:
-    return round(moment.timestamp() * 1000)  # type: ignore[attr-defined]
+def as_ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
 
 
 def test_a_thread_that_seeks_and_one_that_takes_lose_nothing_after_the_last_seek() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -48,7 +48,8 @@ def fetch(offset: int, topic_id: bytes = A, leader_epoch: int = 4) -> PartitionF
 
 
 def data(error: int = 0, **more: object) -> PartitionData:
-    return PartitionData(**{"partition_index": 0, "error_code": error, "high_watermark": 9, "records": None} | more)
+    usual: dict[str, Any] = {"partition_index": 0, "error_code": error, "high_watermark": 9, "records": None}
+    return PartitionData(**usual | more)
 
 
 def named(request: FetchRequest) -> dict[str, list[tuple[int, int]]]:

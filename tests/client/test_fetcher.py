@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,7 +185,8 @@ def test_a_partition_out_of_range_does_not_stop_the_others(broker: Broker) -> No
         async with reader(broker.bootstrap_servers, auto_offset_reset="none") as mine:
             bad, good = mine.assign("orders", [0, 1])
             mine.subscriptions.seek(bad, 999)
-            taken, failures = [], 0
+            taken: list[Any] = []
+            failures = 0
             while len(taken) < 500:
                 try:
                     taken += await mine.take(1)
@@ -231,7 +233,7 @@ def test_queued_bytes_are_bounded_and_taking_goes_on(broker: Broker) -> None:
             partitions = mine.assign("orders", range(6))
             await mine.until(lambda: mine.subscriptions.is_short_of_room)
             most = most_of_one = 0
-            taken = []
+            taken: list[Any] = []
             while len(taken) < 6 * 1500:
                 taken += await mine.take(100)
                 most = max(most, mine.subscriptions.queued_bytes)
@@ -393,7 +395,7 @@ def test_compaction_leaves_gaps_that_are_passed_over(tmp_path: Path) -> None:
         async with reader(broker.bootstrap_servers) as mine:
             (partition,) = mine.assign("orders", [0])
             await mine.until(lambda: mine.subscriptions.high_watermark(partition) == 2000)
-            taken = []
+            taken: list[Any] = []
             while mine.subscriptions.position(partition) != 2000:
                 taken += await mine.take(1)
             offsets = offsets_of(taken, partition)
@@ -453,7 +455,7 @@ def test_a_refusal_reaches_the_application_and_passes() -> None:
                 await mine.take(1)
             assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
             allowed.set()
-            taken = []
+            taken: list[Any] = []
             while len(taken) < 10:
                 try:
                     taken += await mine.take(1)

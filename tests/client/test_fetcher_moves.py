@@ -109,7 +109,7 @@ def test_an_unexpected_error_is_raised_and_passes() -> None:
         with pytest.raises(KafkaError, match=r"t-0 cannot be fetched \(CORRUPT_MESSAGE\)"):
             await mine.take(1)
         del fake.errors[1, 0]
-        taken = []
+        taken: list[Any] = []
         while len(taken) < RECORDS:
             try:
                 taken += await mine.take(1)
@@ -188,7 +188,7 @@ def test_a_session_that_the_broker_has_lost_begins_anew(error: ErrorCode) -> Non
 def test_lost_connections_are_made_again() -> None:
     async def main(fake: FakeCluster, mine: Reader) -> None:
         (partition,) = mine.assign(TOPIC, [0])
-        taken = []
+        taken: list[Any] = []
         for _ in range(RECORDS):
             taken += await mine.take(1)
             fake.disconnect()

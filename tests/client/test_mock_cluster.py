@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Producer
@@ -53,11 +53,12 @@ def test_a_topic_that_is_not_there(admin: Admin) -> None:
 
 
 def test_what_the_mock_cluster_does_not_serve_is_said(admin: Admin) -> None:
-    for name, attempt in {
+    attempts: dict[str, Callable[[], object]] = {
         "CreateTopics": lambda: admin.create_topic("orders"),
         "DeleteTopics": lambda: admin.delete_topic("orders"),
         "CreatePartitions": lambda: admin.add_partitions("orders", 2),
         "DescribeConfigs": lambda: admin.configs("orders"),
-    }.items():
+    }
+    for name, attempt in attempts.items():
         with pytest.raises(UsageError, match=f"does not serve {name}"):
             attempt()

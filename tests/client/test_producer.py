@@ -74,7 +74,7 @@ def test_the_future_tells_where_a_record_is_stored(producer: Producer) -> None:
 def test_a_record_has_key_value_headers_and_timestamp(producer: Producer, broker: Broker) -> None:
     producer.send("orders", "text", key="key", partition=0, timestamp=5, headers={"a": "1", "b": None})
     producer.send("orders", None, key=b"gone", partition=0, headers=[("h", b"1"), ("h", b"2")])
-    producer.send("orders", bytearray(b"bytes"), partition=0)
+    producer.send("orders", bytearray(b"bytes"), partition=0)  # type: ignore[arg-type]  # what is bytes-like will do
     producer.flush()
     first, second, third = read(broker)[0]
     assert (first.key, first.value, first.timestamp) == (b"key", b"text", 5)
@@ -258,13 +258,14 @@ def test_the_end_of_with_raises_what_was_not_stored(broker: Broker) -> None:
 
 
 def test_settings_that_cannot_be(broker: Broker) -> None:
-    for given, words in [
+    refused: list[tuple[dict[str, object], str]] = [
         ({}, "bootstrap.servers is missing"),
         ({"lingerms": 1}, "unknown setting 'lingerms'; did you mean 'linger.ms'"),
         ({"transactional.id": "x"}, "transactional.id cannot be set"),
         ({"acks": "2"}, "must be one of all, 1, 0"),
         ({"acks": "1", "enable.idempotence": "true"}, "enable.idempotence=true needs acks=all"),
-    ]:
+    ]
+    for given, words in refused:
         with pytest.raises(UsageError, match=words):
             Producer({"bootstrap.servers": "127.0.0.1:1"} | given if given else {})
 

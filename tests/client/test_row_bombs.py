@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ def play(kind: str) -> None:
         if kind == "records":
             rows = sum(len(fetch_buffer.take(500)) for _ in range(20))
         else:
-            rows = sum(fetch_buffer.take_arrow(100_000).num_rows for _ in range(20))
+            rows = sum(table.num_rows for _ in range(20) if (table := fetch_buffer.take_arrow(100_000)) is not None)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     print(rows, round(grown), round(time.process_time() - began, 2))
 
@@ -93,7 +94,7 @@ def test_slices_give_every_record_once_and_in_order(take: Take, monkeypatch: pyt
     buffer.add(A, numbered(250), numbered(30, 250), numbered(220, 280, Codec.NONE))
     buffer.add(A, numbered(10, 500))
     buffer.add(B, numbered(330))
-    taken = []
+    taken: list[Any] = []
     while len(taken) < 840:
         some = take(buffer.fetch_buffer, 70)
         assert 0 < len(some) <= 70
@@ -110,7 +111,7 @@ def test_a_slice_begins_where_the_position_is(take: Take, monkeypatch: pytest.Mo
     buffer = Buffer(A)
     buffer.subscriptions.seek(A, 333)
     buffer.add(A, numbered(1000))
-    taken = []
+    taken: list[Any] = []
     while len(taken) < 667:
         taken += take(buffer.fetch_buffer, 10_000)
     assert [at for _, at in taken] == list(range(333, 1000))
@@ -139,7 +140,7 @@ def test_what_is_broken_behind_millions_is_told_with_its_offset(take: Take, monk
     body = bytes(build_batch(records))[HEADER_SIZE:-1] + b"\x02"  # the last says that it has a header
     buffer = Buffer(A)
     buffer.add(A, packed(body, 361))
-    taken = []
+    taken: list[Any] = []
     while len(taken) < 360:
         some = take(buffer.fetch_buffer, 50)
         assert some

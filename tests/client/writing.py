@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from confluent_kafka import Producer
 
@@ -16,7 +16,7 @@ def produce(broker: Reachable, topic: str, count: int, *, partitions: int = 3, f
     """In turn to each partition; with timestamps that go up by one, if a first is given."""
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 1, "log_level": 0})
     for number in range(count):
-        extra = {"timestamp": first_timestamp + number} if first_timestamp else {}
+        extra: dict[str, Any] = {"timestamp": first_timestamp + number} if first_timestamp else {}
         producer.produce(topic, str(number).encode(), partition=number % partitions, **extra)
     assert producer.flush(120) == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from equipoise.assignors import Topic, assignor_named
@@ -73,6 +74,15 @@ class Solo:
         self.failure = self.member.take_failure()
         self.member.poll_ends(self.now, records=records)
 
+    def during(self, kind: str, act: Callable[[], None]) -> None:
+        """The listener acts when it is called for this."""
+
+        def listen(callback: Callback) -> None:
+            if callback.kind.value == kind:
+                act()
+
+        self.listener = listen
+
     def run_listener(self, callback: Callback) -> None:
         self.told.append((callback.kind.value, callback.partitions))
         self.member.poll_ends(self.now)
@@ -92,7 +102,7 @@ class Solo:
         """The request of that kind which waits for an answer, if there is one."""
         found = [request for request in self._open if type(request) is kind]
         assert len(found) <= 1, found
-        return found[0] if found else None  # type: ignore[return-value]
+        return found[0] if found else None
 
     @property
     def silent(self) -> bool:

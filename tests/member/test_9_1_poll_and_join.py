@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -198,7 +199,8 @@ def test_9_1_a_cooperative_assignor_must_not_give_what_another_member_owns(to: s
 
 def test_9_1_an_assignor_that_raises_is_named_by_poll_and_not_asked_again_before() -> None:
     solo = Solo()
-    solo.member.config.assignors[0].assign = lambda cluster, members: {}[TopicPartition("t", 0)]  # type: ignore[method-assign]
+    nothing: dict[TopicPartition, Any] = {}
+    solo.member.config.assignors[0].assign = lambda cluster, members: nothing[TopicPartition("t", 0)]  # type: ignore[method-assign]
     solo.joining()
     solo.join(members={ME: ["t"]})
     solo.advance(20_000)

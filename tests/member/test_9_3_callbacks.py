@@ -220,7 +220,7 @@ def test_9_4_expelled_while_on_revoked_runs_only_the_rest_is_lost() -> None:
     solo.told_to_rejoin()
     solo.join(2)
     solo.sync(1)
-    solo.listener = lambda callback: callback.kind.value == "on_revoked" and solo.beat(ErrorCode.UNKNOWN_MEMBER_ID)
+    solo.during("on_revoked", lambda: solo.beat(ErrorCode.UNKNOWN_MEMBER_ID))
     solo.poll()
     assert solo.told == [("on_revoked", places(0)), ("on_lost", places(1))]
 

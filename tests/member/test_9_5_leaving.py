@@ -124,7 +124,7 @@ def test_9_5_a_commit_that_waits_for_a_rebalance_fails_when_it_leaves() -> None:
 def test_9_5_unsubscribed_inside_on_assigned_it_gives_back_what_it_has_just_got() -> None:
     solo = Solo().completing()
     solo.sync(0)
-    solo.listener = lambda callback: callback.kind.value == "on_assigned" and leave(solo, "unsubscribe")
+    solo.during("on_assigned", lambda: leave(solo, "unsubscribe"))
     solo.poll()
     assert solo.told == [("on_assigned", places(0)), ("on_revoked", places(0))]
     assert solo.asked(LeaveGroupRequest) is not None
@@ -255,7 +255,7 @@ def test_9_6_the_next_poll_tells_of_the_loss_and_joins_as_nobody(instance: str |
 def test_9_6_a_callback_takes_its_own_time_too() -> None:
     solo = Solo(max_poll_interval_ms=10_000).stable(0)
     solo.told_to_rejoin()
-    solo.listener = lambda callback: callback.kind.value == "on_revoked" and solo.advance(10_000)
+    solo.during("on_revoked", lambda: solo.advance(10_000))
     solo.poll()
     assert solo.told == [("on_revoked", places(0))]
     assert solo.asked(LeaveGroupRequest) is not None

@@ -5,6 +5,8 @@ Meant otherwise than in Java: SyncGroup answered COORDINATOR_LOAD_IN_PROGRESS do
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from equipoise.member import FencedInstanceIdError, MemberState
@@ -187,7 +189,7 @@ def test_9_8_sync_23_30_come_out_of_poll(error: ErrorCode) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"protocol_type": "connect"}, {"protocol_name": "roundrobin"}])
-def test_9_8_sync_of_another_protocol(fields: dict[str, str]) -> None:
+def test_9_8_sync_of_another_protocol(fields: dict[str, Any]) -> None:
     solo = Solo().completing()
     solo.sync(0, **fields)
     raises(solo, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from equipoise.assignors import Topic
@@ -125,14 +127,14 @@ def test_9_9_the_first_reason_stands() -> None:
         ({"t": 3, "u": 2, "v": 1}, False),
     ],
 )
-def test_9_9_the_leader_watches_the_topics_of_all_members(change: dict[str, int], expected: bool) -> None:
+def test_9_9_the_leader_watches_the_topics_of_all_members(change: dict[str, Any], expected: bool) -> None:
     solo = leader(others=("u",))
     solo.learn(**change)
     assert rejoins(solo) is expected
 
 
 @pytest.mark.parametrize("change", [{"t": 4}, {}])
-def test_9_9_a_follower_does_not(change: dict[str, int]) -> None:
+def test_9_9_a_follower_does_not(change: dict[str, Any]) -> None:
     solo = Solo().stable(0)
     solo.learn(**change)
     assert not rejoins(solo)

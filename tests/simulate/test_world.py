@@ -52,7 +52,7 @@ def test_a_message_of_one_connection_does_not_overtake_another() -> None:
     world = World({"t": 1}, clock=clock, network=Network(clock, jitter_ms=500, seed=3))
     consumer = world.consumer("a")
     arrived: list[int] = []
-    consumer.connection._deliver = lambda exchange: arrived.append(exchange.node_id)  # type: ignore[method-assign]
+    consumer.connection._deliver = lambda exchange: arrived.append(exchange.node_id)
     for node_id in range(50):
         consumer.connection.send(world.client("a").heartbeat_request(), node_id, 30_000)
         clock.advance(1)

@@ -132,7 +132,9 @@ class Application:
     def _last_ends(self) -> dict[tuple[str, int], int]:
         last = self._last
         return (
-            {} if last is None else {tuple(one): at for one, at in SourceOffset.parse(self._planned[last]).to.items()}
+            {}
+            if last is None
+            else {(one.topic, one.partition): at for one, at in SourceOffset.parse(self._planned[last]).to.items()}
         )
 
     @property

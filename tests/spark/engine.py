@@ -31,13 +31,13 @@ def until(what: str, is_true: Callable[[], object], act: Callable[[], object] = 
 class Engine:
     """`log` and `commits` are Spark's checkpoint; a new Engine with them is the query started again."""
 
-    def __init__(self, bootstrap_servers: str, checkpoint: Engine | None = None, **options: str) -> None:
+    def __init__(self, bootstrap_servers: str, checkpoint: Engine | None = None, /, **options: str) -> None:
         given = {"kafka.bootstrap.servers": bootstrap_servers}
         given |= {} if {"subscribePattern", "assign"} & options.keys() else {"subscribe": "t"}
         given |= {name.replace("__", "."): value for name, value in options.items()}
         self.options = SourceOptions.parse(given, streaming=True)
         self.log: list[str] = [] if checkpoint is None else checkpoint.log
-        self.commits = 0 if checkpoint is None else checkpoint.commits
+        self.commits: int = 0 if checkpoint is None else checkpoint.commits
         self.read: list[Range] = []  # by batches of this run
         self.reader = OffsetReader(self.options.consumer)
         self.planner = self.reader.run(self._begin(), "the start")

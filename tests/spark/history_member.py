@@ -24,7 +24,7 @@ def main(settings: str, topic: str) -> None:
         message = consumer.poll(0.1)
         if message is not None and message.error() is None:
             with contextlib.suppress(KafkaException):  # in a rebalance; the next one will do
-                consumer.commit(message, asynchronous=False)
+                consumer.commit(message=message, asynchronous=False)
     consumer.close()
 
 

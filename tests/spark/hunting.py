@@ -251,7 +251,7 @@ class World:
     def _go_on(self) -> str | None:
         if not self._alive:
             return self._join()
-        query = self.random.strategy(self._alive)
+        query = self.random.choice(self._alive)
         return f"{query.name} {query.go_on()}"
 
     def _write(self) -> str:
@@ -277,7 +277,7 @@ class World:
         dead = [query for query in self._queries if query.engine is None]
         if not dead or len(self._alive) >= 3:
             return None
-        query = self.random.strategy(dead)
+        query = self.random.choice(dead)
         query.start()
         return f"{query.name} begins again"
 
@@ -290,14 +290,14 @@ class World:
     def _end(self, how: Callable[[Query], None], told: str) -> str | None:
         if not self._alive:
             return None
-        query = self.random.strategy(self._alive)
+        query = self.random.choice(self._alive)
         how(query)
         return f"{query.name} {told}"
 
     def _pause(self) -> str | None:
         if not self._alive:
             return None
-        query = self.random.strategy(self._alive)
+        query = self.random.choice(self._alive)
         assert query.engine is not None
         query.engine.pause(SESSION_MS / 1000 * 1.5)
         return f"{query.name} stands still"

@@ -81,7 +81,7 @@ def planning_held(engine: Engine) -> Iterator[tuple[Future[bool], threading.Even
             await asyncio.sleep(0.01)
         return found
 
-    engine.reader.ends = slow  # type: ignore[method-assign]
+    engine.reader.ends = slow  # type: ignore[method-assign, assignment]
     with ThreadPoolExecutor(1) as pool:
         planning = pool.submit(engine.plan)
         try:

@@ -15,7 +15,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 def main(servers: str, group: str, session_ms: str) -> None:
     is_ending = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.readline(), is_ending.set()), daemon=True).start()
+
+    def listen() -> None:
+        sys.stdin.readline()
+        is_ending.set()
+
+    threading.Thread(target=listen, daemon=True).start()
     consumer = Consumer(
         {
             "bootstrap.servers": servers,

@@ -14,8 +14,8 @@ from equipoise.client import Admin
 from equipoise.wire.errors import KafkaError, UsageError
 from tests.client.writing import produce
 from tests.spark.engine import Engine, Range, until
+from tests.spark.members import PARTITIONS, commit_as_other, committed, fill, offsets
 from tests.spark.test_member_edges import refuse_commits
-from tests.spark.test_member_mode import PARTITIONS, commit_as_other, committed, fill, offsets
 
 ALL = range(PARTITIONS)
 COMMIT = {"group__id": "g", "group__mode": "commit", "startingOffsets": "earliest"}
@@ -37,7 +37,7 @@ def broker(running: Broker) -> Broker:
     return running
 
 
-def to_the_end(broker: Broker, checkpoint: Engine | None = None, **options: str) -> list[Range]:
+def to_the_end(broker: Broker, checkpoint: Engine | None = None, /, **options: str) -> list[Range]:
     """What a query reads of what is there, from the start or from a checkpoint."""
     engine = Engine(broker.bootstrap_servers, checkpoint, **options)
     engine.reader.run(engine.planner.prepare_for_available_now(), "the goal")

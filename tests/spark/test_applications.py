@@ -16,7 +16,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from proving.brokers import free_port
+from equipoise.server_process import free_port
 from tests.client.writing import produce
 from tests.spark.applications import Application
 from tests.spark.streams import committed, departures, everything, members, until
@@ -104,7 +104,8 @@ def cluster(home: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     finally:
         for process in processes:
             family = psutil.Process(process.pid).children(recursive=True)
-            for one in [process, *family]:
+            process.kill()
+            for one in family:
                 one.kill()
             process.wait()
 

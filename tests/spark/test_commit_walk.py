@@ -50,7 +50,7 @@ def noted_calls() -> Iterator[list[Hop]]:
         yield calls
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
 
 
 def follows(walk: list[Hop], calls: list[Hop]) -> bool:

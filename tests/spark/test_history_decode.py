@@ -40,7 +40,11 @@ def commits(draw: st.DrawFn) -> Pair:
     key, version = draw(keys), draw(st.integers(-1, 4))
     if version < 0:
         return encode_key(key), None
-    fields = {"offset": draw(int64s), "metadata": draw(texts), "commit_timestamp": draw(st.integers(0, 2**42))}
+    fields: dict[str, Any] = {
+        "offset": draw(int64s),
+        "metadata": draw(texts),
+        "commit_timestamp": draw(st.integers(0, 2**42)),
+    }
     if version >= 3:
         fields["leader_epoch"] = draw(st.integers(-1, 5))
     if version >= 4 and draw(st.booleans()):
@@ -107,7 +111,8 @@ def test_columns_hold_what_record_by_record_finds(pairs: list[Pair]) -> None:
 
 def test_one_group_is_picked_out() -> None:
     value = encode_value(OffsetCommitValue(offset=1, metadata="", commit_timestamp=1))
-    pairs = [(encode_key(OffsetCommitKey(group=name, topic="t", partition=0)), value) for name in ("a", "b", "a")]
+    keys = [encode_key(OffsetCommitKey(group=name, topic="t", partition=0)) for name in ("a", "b", "a")]
+    pairs: list[Pair] = [(key, value) for key in keys]
     pairs += [(encode_key(GroupMetadataKey(group=name)), None) for name in ("a", "b")]
     assert [row["position"] for row in decoded(pairs, COMMIT, "a")] == [0, 2]
     assert [row["group"] for row in decoded(pairs, GROUP, "a")] == ["a"]

@@ -7,13 +7,13 @@ import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.spark.options import ConsumerStrategy, OffsetRangeLimit, SourceOptions
-from equipoise.spark.source import offset_ranges as ranges_module
 from equipoise.spark.source.offset_ranges import OffsetRange, plan
 
 OPTIONS = SourceOptions.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, streaming=False)
@@ -24,7 +24,7 @@ CORES = 2
 @pytest.fixture(autouse=True, scope="module")
 def _two_cores() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges_module.os, "sched_getaffinity", lambda _: set(range(CORES)), raising=False)
+        patch.setattr(os, "sched_getaffinity", lambda _: set(range(CORES)), raising=False)
         yield
 
 
@@ -32,7 +32,7 @@ def sized(*sizes: int, start: int = 100) -> list[OffsetRange]:
     return [OffsetRange("t", number, start, start + size) for number, size in enumerate(sizes)]
 
 
-def tasks_of(ranges: list[OffsetRange], **options: int) -> list[tuple[OffsetRange, ...]]:
+def tasks_of(ranges: list[OffsetRange], **options: Any) -> list[tuple[OffsetRange, ...]]:
     return [task.ranges for task in plan(ranges, replace(OPTIONS, **options), COLUMNS)]
 
 
@@ -98,7 +98,7 @@ def test_ranges_say_what_they_are() -> None:
 )
 def test_every_offset_once_whatever_is_asked(sizes: list[int], least: int | None, most: int | None) -> None:
     ranges = sized(*sizes)
-    shares = tasks_of(ranges, min_partitions=least, max_records_per_partition=most)  # type: ignore[arg-type]
+    shares = tasks_of(ranges, min_partitions=least, max_records_per_partition=most)
     pieces = sorted(piece for share in shares for piece in share)
     for one in ranges:
         mine = [piece for piece in pieces if piece.partition == one.partition]
@@ -110,6 +110,6 @@ def test_every_offset_once_whatever_is_asked(sizes: list[int], least: int | None
 
 
 def test_cores_are_counted_where_affinity_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(ranges_module.os, "sched_getaffinity", raising=False)
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     assert len(tasks_of(sized(*[6_000] * 16))) == 2

@@ -48,7 +48,8 @@ def nothing(orders: Any) -> None:
 
 
 def broken(orders: Any) -> Any:
-    return orders[{}["gone"]]
+    nothing: dict[str, str] = {}
+    return orders[nothing["gone"]]
 
 
 def failing_in_a_task(orders: Any) -> Any:

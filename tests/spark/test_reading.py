@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Generator
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from random import Random
@@ -17,13 +18,14 @@ from equipoise.broker import Broker
 from equipoise.client import Admin
 from equipoise.client.fetch import fetch_request
 from equipoise.client.fetch.completed_fetch import CompletedFetch
+from equipoise.server_process import free_port
 from equipoise.spark.executor import decoding
 from equipoise.spark.executor.reading import read
 from equipoise.spark.source.offset_ranges import OffsetRange
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import Codec
 from equipoise.wire.records.build import Record, build_batch
-from proving.brokers import EquipoiseBroker, free_port
+from proving.brokers import EquipoiseBroker
 from tests.client.records import TIME, fill, numbered, produce
 from tests.spark.conftest import create, delete_before
 from tests.spark.engine import until
@@ -182,6 +184,7 @@ def test_a_connection_with_an_answer_under_way_is_not_used_again(broker: Broker)
     options = {"kafka__max__partition__fetch__bytes": "60000"}
     abandoned = read(task(broker.bootstrap_servers, [OffsetRange("t", 0, 0, 5000)], **options))
     next(abandoned)
+    assert isinstance(abandoned, Generator)
     abandoned.close()
     found = table(broker.bootstrap_servers, [OffsetRange("t", 0, 0, 5000)], **options)
     assert found["offset"].to_pylist() == list(range(5000))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -64,7 +65,7 @@ def test_every_codec_and_many_partitions(kafka: KafkaBroker) -> None:
 
 def test_a_compacted_log(kafka: KafkaBroker) -> None:
     """Kafka compacts when it likes, and never the newest segment: whatever is left comes, and nobody waits."""
-    eager = {"segment_ms": "100", "min_cleanable_dirty_ratio": "0.01", "max_compaction_lag_ms": "100"}
+    eager: dict[str, Any] = {"segment_ms": "100", "min_cleanable_dirty_ratio": "0.01", "max_compaction_lag_ms": "100"}
     create(kafka.bootstrap_servers, "executor-compacted", cleanup_policy="compact", **eager)
     now = int(time.time() * 1000)  # segments are rolled by the time of their records
     records = [Record(0, now, b"%d" % (number % 5), b"%d" % number) for number in range(2000)]

@@ -136,7 +136,8 @@ Scripted = Callable[..., FakeLeaders]
 
 def read_offsets(*ranges: OffsetRange, **options: str) -> list[int]:
     batches = list(read(task("node:1", ranges, ("offset",), **options)))
-    return pa.Table.from_batches(batches, pa.schema([("offset", pa.int64())]))["offset"].to_pylist()
+    found: list[int] = pa.Table.from_batches(batches, pa.schema([("offset", pa.int64())]))["offset"].to_pylist()
+    return found
 
 
 COMMITTED = {"kafka__isolation__level": "read_committed"}

@@ -166,15 +166,15 @@ class Sharing:
         return all(one.is_running for one in those)
 
     def step(self) -> None:
-        one = self.random.strategy(self.all)
+        one = self.random.choice(self.all)
         if not one.is_running:
             one.start()
         elif len([each for each in self.all if each.is_running]) > 1:
             ends: list[Callable[[], None]] = [one.stop, one.kill]
             if isinstance(one, Application):
                 ends.append(partial(self.stand_still, one))
-            self.random.strategy(ends)()
-        self.until_all_read(self.random.strategy([each for each in self.all if each.is_running]))
+            self.random.choice(ends)()
+        self.until_all_read(self.random.choice([each for each in self.all if each.is_running]))
 
     def stand_still(self, one: Application) -> None:
         """Until it is put out of the group."""

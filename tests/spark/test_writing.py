@@ -18,6 +18,7 @@ from equipoise.spark.sink.writing import write
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.arrow import SCHEMA
 from proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
+from proving.members.confluent_kafka_member import row_of
 from tests.client.writing import Reachable
 from tests.interop.lossy import LossyProxy
 
@@ -64,20 +65,20 @@ def read(broker: Reachable, topic: str = "orders", partitions: int = 3) -> dict[
         while any(len(found[number]) < end for number, end in ends.items()):
             for message in consumer.consume(1000, 0.05):
                 assert not message.error(), message.error()
-                found[message.partition()].append(message)
+                found[row_of(message)[1]].append(message)
     finally:
         consumer.close()
     return found
 
 
 def numbers(found: dict[int, list[Message]]) -> list[int]:
-    return sorted(int(message.value()) for messages in found.values() for message in messages)
+    return sorted(int(message.value() or b"") for messages in found.values() for message in messages)
 
 
 def assert_once_and_in_order(found: dict[int, list[Message]], rows: int) -> None:
     assert numbers(found) == list(range(rows))
     for messages in found.values():
-        values = [int(message.value()) for message in messages]
+        values = [int(message.value() or b"") for message in messages]
         assert values == sorted(values)
 
 

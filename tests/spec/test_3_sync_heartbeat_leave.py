@@ -15,6 +15,7 @@ from tests.spec.context import (
     DELAY,
     REBALANCE,
     SESSION,
+    Client,
     Context,
     assignment,
     partitions_in,
@@ -132,7 +133,8 @@ def test_3_1_11_members_missing_from_the_assignment_get_empty_bytes_and_stranger
     ctx = Context()
     a, b = ctx.completing("a", "b")
     call = b.sync()
-    a.sync({a: assignment(0), "stranger": assignment(1)})
+    shares: dict[Client | str, bytes] = {a: assignment(0), "stranger": assignment(1)}
+    a.sync(shares)
     assert (call.error, call.reply.assignment) == (ErrorCode.NONE, b"")
     value: Any = ctx.records[-1].value
     assert [(row.member_id, row.assignment) for row in value.members] == [(a.member_id, assignment(0)), ("b-2", b"")]

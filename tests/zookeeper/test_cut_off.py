@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -218,7 +219,9 @@ def test_an_answer_that_cannot_be_read_does_not_end_the_reading(
     town.create_topic("orders", 2)
     one = town.join("c1", {"orders": 1}, mode=mode)
     town.wait_settled(town.places("orders", 2), one)
-    reader, failures = one.consumer.connector.fetchers._reader, []
+    reader = one.consumer.connector.fetchers._reader
+    assert reader is not None
+    failures: list[Any] = []
     poll = reader.poll
 
     def fail(timeout: float) -> object:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import uuid
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,7 +120,7 @@ def test_an_ensemble_that_loses_its_leader(zookeeper_ensemble: Ensemble) -> None
         for mode, town in towns.items():
             rows = town.produce("orders", 4, 10)
             town.wait_until("the rest serves", lambda: any(one.is_leader for one in zookeeper_ensemble.servers))
-            town.wait_until("the town is back", lambda one=town: bool(one.zk.connected))
+            town.wait_until("the town is back", partial(_is_connected, town))
             two = town.join("c2", {"orders": 1}, mode=mode)
             town.wait_settled(town.places("orders", 4), readers[mode], two)
             town.wait_read(rows | town.produce("orders", 4, 10))
@@ -250,7 +252,7 @@ def test_a_group_goes_on_under_a_coordinator_where_it_stopped(town: Town, mode: 
     settings = {"bootstrap.servers": town.broker.bootstrap_servers, "group.id": town.group}
     with Consumer(settings, auto_offset_reset="none") as consumer:
         consumer.subscribe(["orders"])
-        found = set()
+        found: set[Row] = set()
         while found != rest:
             rows = {(record.topic, record.partition, record.offset) for record in consumer.poll(30)}
             assert rows
@@ -268,7 +270,7 @@ def test_offsets_in_kafka_alone(town: Town, mode: str) -> None:
     assert set(town.ledger.read().values()) == {1}
 
 
-def _read(town: Town, name: str, **settings: object) -> object:
+def _read(town: Town, name: str, **settings: Any) -> Reader:
     reader = town.join(name, {"orders": 1}, **settings)
     town.wait_settled(town.places("orders", 2), reader)
     town.wait_read(town.produce("orders", 2, 10))
@@ -331,3 +333,7 @@ def test_a_full_stream_does_not_stand_in_the_way_of_a_rebalance(town: Town, mode
     town.leave(one)
     town.wait_settled(town.places("orders", 2), two)
     town.wait_read(rows)
+
+
+def _is_connected(town: Town) -> bool:
+    return bool(town.zk.connected)

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -35,7 +37,7 @@ def settle(town: Town, *readers: Reader) -> None:
         connector = reader.consumer.connector
         before = connector.policy.attempts
         connector.rebalance_event_triggered()
-        town.wait_until("it has rebalanced", lambda one=connector, was=before: one.policy.attempts > was)
+        town.wait_until("it has rebalanced", partial(_has_attempted, connector, before))
     town.wait_until("it has ended", lambda: all(_is_idle(reader) for reader in readers))
 
 
@@ -261,3 +263,7 @@ def test_explain_of_a_group_that_is_not_there(town: Town) -> None:
     ended = explain(town, "nobody")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.count("\n") == 1
+
+
+def _has_attempted(connector: Any, before: int) -> bool:
+    return bool(connector.policy.attempts > before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import socket
 import subprocess
@@ -16,7 +17,6 @@ from kazoo.retry import KazooRetry
 from equipoise.console.main import run
 from equipoise.server_process import free_port
 from equipoise.wire.errors import EquipoiseError, UsageError
-from equipoise.zookeeper import server as servers
 from equipoise.zookeeper.server import ZooKeeperServer, ZooKeeperUnavailable
 from equipoise.zookeeper.session import open_client
 from tests.zookeeper.town import connected
@@ -156,6 +156,6 @@ def test_with_a_java_that_is_too_old_it_says_so(
 
 
 def test_without_pyspark_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(ZooKeeperUnavailable, match=r"pip install 'equipoise\[spark\]'"):
         ZooKeeperServer()

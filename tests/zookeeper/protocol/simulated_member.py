@@ -167,6 +167,9 @@ class Member:
 
     # -- ZooKeeper
 
+    def _has_lost_more_than(self, before: int) -> bool:
+        return self.losses != before
+
     def _ask(self, operation: Callable[[], T]) -> Generator[Until, None, T]:
         """The request is under way, then its answer. The client of old asks again, in the next session if need be."""
         while True:
@@ -177,7 +180,7 @@ class Member:
                 yield Until()
                 if self.is_connected and losses == self.losses:
                     return outcome
-            yield Until(lambda before=losses: self.losses != before)  # nobody knows before it is noticed
+            yield Until(partial(self._has_lost_more_than, losses))  # nobody knows before it is noticed
             if self.config.is_safe:
                 raise ZooKeeperError("ConnectionLoss()")
 
@@ -209,7 +212,10 @@ class Member:
 
     def _wait(self, action: Any) -> Performing:
         until = self.world.now + action.ms
-        closing = lambda: self.policy.is_closing  # noqa: E731
+
+        def closing() -> bool:
+            return self.policy.is_closing
+
         match action:
             case actions.Sleep():
                 yield Until(closing, until)
@@ -219,7 +225,10 @@ class Member:
                 return Event.REBALANCE not in self.pending
             case actions.AwaitRelease(path):
                 before = self.world.tree.get(path) if path else None
-                is_released = lambda: bool(path) and (before is None or self.world.tree.get(path) != before)  # noqa: E731
+
+                def is_released() -> bool:
+                    return bool(path) and (before is None or self.world.tree.get(path) != before)
+
                 yield Until(lambda: is_released() or bool(self.pending - {Event.TOPICS}) or closing(), until)
                 self.pending.discard(Event.REBALANCE)
         return None

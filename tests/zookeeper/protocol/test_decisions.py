@@ -17,7 +17,7 @@ from equipoise.zookeeper.protocol.faithful import FaithfulPolicy
 from equipoise.zookeeper.protocol.fencing import FencedNodes
 from equipoise.zookeeper.protocol.group import GroupNodes
 from equipoise.zookeeper.protocol.layout import Registration
-from equipoise.zookeeper.protocol.nodes import CreateMissing, EnsurePath, Transaction
+from equipoise.zookeeper.protocol.nodes import CreateMissing, EnsurePath, Exists, Transaction
 from equipoise.zookeeper.protocol.policy import RebalancePolicy
 from equipoise.zookeeper.protocol.safe import SafePolicy
 from equipoise.zookeeper.protocol.steps import Steps, Synchronized
@@ -134,6 +134,7 @@ def test_the_gate_stays_shut_if_the_connection_was_lost_again_since_the_look() -
     locked = answered(safe.handle_new_session())
     assert isinstance(locked, Synchronized)
     look = next(locked.steps)
+    assert isinstance(look, Exists)
     assert look.paths == ("/consumers/billing/ids/c1",)
     stat = Tree()
     session = stat.new_session()
@@ -161,7 +162,8 @@ def test_who_is_not_registered_is_refused_by_the_claim_itself() -> None:
 def _carried_out(tree: Tree, action: object) -> object:
     match action:
         case EnsurePath(path):
-            return tree.ensure_path(path)
+            tree.ensure_path(path)
+            return None
         case CreateMissing(paths):
             return [tree.create(path, b"") for path in paths]
         case Transaction(operations):

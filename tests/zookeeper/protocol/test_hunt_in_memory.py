@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.zookeeper.protocol.simulated import SESSION_MS, Member, World
+from tests.zookeeper.protocol.simulated import SESSION_MS, World
+from tests.zookeeper.protocol.simulated_member import Member
 
 STEPS, MOST_MEMBERS, MOST_PARTITIONS = 12, 4, 8
 SEEDS = [*range(60), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(60, 600))]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 
 from equipoise.member.partitions import TopicPartition
@@ -13,7 +16,8 @@ from equipoise.zookeeper.protocol.errors import (
 )
 from equipoise.zookeeper.protocol.faithful import FaithfulPolicy
 from equipoise.zookeeper.protocol.safe import SafePolicy
-from tests.zookeeper.protocol.simulated import SESSION_MS, Member, World, places
+from tests.zookeeper.protocol.simulated import SESSION_MS, World, places
+from tests.zookeeper.protocol.simulated_member import Member
 
 both = pytest.mark.parametrize("mode", ["faithful", "safe"])
 ORDERS = {"orders": 1}
@@ -54,7 +58,7 @@ def test_early_offsets(mode: str) -> None:
         world.produce(5)
         world.read(5)
         one = world.join("c1", ORDERS, mode=mode)
-        assert world.run_until(lambda there=world, new=one: there.is_settled() and bool(new.fetching))
+        assert world.run_until(partial(_is_taken_up, world, one))
         world.run(10)
         found |= world.read_twice()
         assert world.violations == set()
@@ -298,3 +302,7 @@ def test_an_offset_that_was_deleted_meanwhile_is_written_again(leaves_by: str) -
     assert world.run_until(lambda: world.is_settled() and one.fetching[ORDERS_0].consumed == 5)
     one.commit()
     assert world.run_until(lambda: world.offset(ORDERS_0) == 5, 1_000)
+
+
+def _is_taken_up(world: World, by: Any) -> bool:
+    return world.is_settled() and bool(by.fetching)
