@@ -53,6 +53,8 @@ class Committer(Protocol):
 
 
 class OffsetAndMetadata(NamedTuple):
+    """What is committed for a partition."""
+
     offset: int  # of the next record to read
     metadata: str = ""
     leader_epoch: int = -1
@@ -73,6 +75,7 @@ class Commit:
         self.lost: Owned = NOTHING  # those of which that makes the commit void
 
     def finish(self, error: KafkaError | None) -> None:
+        """The outcome; called once."""
         self.is_done, self.error = True, error
         if self.on_done is not None:
             self.on_done(self)
@@ -97,6 +100,7 @@ class Commits:
 
     @property
     def are_waiting(self) -> bool:
+        """Whether there are commits without outcome."""
         return bool(self._queue)
 
     @property
@@ -275,6 +279,7 @@ class Commits:
     # -- time
 
     def next_deadline(self, *, can_send: bool) -> int:
+        """The next deadline of a commit, or the end of a pause."""
         earliest = min((commit.deadline for commit in self._queue), default=NEVER)
         return min(earliest, self._retry_at) if self._retry_at and can_send else earliest
 

@@ -9,6 +9,8 @@ from equipoise.assignors import Assignor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberConfig:
+    """Settings under Kafka's names, with the defaults of the Java consumer."""
+
     group_id: str
     group_instance_id: str | None = None
     assignors: tuple[Assignor, ...] = field(default=())
@@ -24,4 +26,5 @@ class MemberConfig:
 
     @property
     def is_static(self) -> bool:
+        """A member with a group.instance.id (KIP-345)."""
         return self.group_instance_id is not None

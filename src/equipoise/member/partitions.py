@@ -10,6 +10,8 @@ from equipoise.wire.text import printable
 
 
 class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
     topic: str
     partition: int
 
@@ -22,6 +24,7 @@ NOTHING: Owned = frozenset()
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Partitions:
+    """Partitions as a payload lists them."""
     found: Partitions = {}
     for topic, partition in sorted(partitions):
         found.setdefault(topic, []).append(partition)
@@ -29,6 +32,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> Partitions:
 
 
 def flatten(partitions: Mapping[str, Sequence[int]]) -> Owned:
+    """Partitions of a payload, one by one."""
     return frozenset(TopicPartition(topic, number) for topic, numbers in partitions.items() for number in numbers)
 
 

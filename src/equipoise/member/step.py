@@ -35,10 +35,13 @@ class Send(NamedTuple):
 
 
 class Step:
+    """The requests that follow from one input, in their order."""
+
     __slots__ = ("sends",)
 
     def __init__(self) -> None:
         self.sends: list[Send] = []
 
     def send(self, request: Message, timeout_ms: int) -> None:
+        """Adds a request."""
         self.sends.append(Send(request, timeout_ms))

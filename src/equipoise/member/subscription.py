@@ -25,18 +25,22 @@ class Subscription:
 
     @property
     def is_active(self) -> bool:
+        """Whether there is anything to subscribe to, or a pattern."""
         return bool(self.topics) or self.pattern is not None
 
     @property
     def wanted(self) -> TopicsOfInterest:
+        """Topics whose metadata the member needs; EVERYTHING: all of the cluster."""
         return EVERYTHING if self.pattern is not None else self.topics | self._group_topics
 
     def to(self, topics: Iterable[str], pattern: re.Pattern[str] | None) -> None:
+        """Other topics, or another pattern."""
         self.pattern = pattern
         self.topics = frozenset(topics)
         self._match()
 
     def clear(self) -> None:
+        """No topics and no pattern."""
         self.to((), None)
         self.forget()
 
@@ -78,9 +82,11 @@ class Subscription:
     # -- the leader
 
     def lead(self, group_topics: frozenset[str]) -> None:
+        """The member leads: it has to know the topics of all members (ConsumerCoordinator.onLeaderElected)."""
         self._group_topics = group_topics
 
     def group_metadata(self) -> dict[str, Topic]:
+        """What the leader assigns from."""
         return {name: self.metadata[name] for name in sorted(self._group_topics) if name in self.metadata}
 
     def remember(self) -> None:
@@ -93,4 +99,5 @@ class Subscription:
 
     @property
     def has_changed(self) -> bool:
+        """Whether the leader would assign from other metadata now (ConsumerCoordinator.rejoinNeededOrPending)."""
         return self._seen is not None and self.is_known and self._seen != self._snapshot()

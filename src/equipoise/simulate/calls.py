@@ -29,6 +29,7 @@ class Call:
 
     @property
     def api(self) -> str:
+        """The name of the API, as in JoinGroup."""
         return type(self.request).__name__.removesuffix("Request")
 
     def answer(self, response: Message) -> None:
@@ -39,10 +40,12 @@ class Call:
 
     @property
     def is_parked(self) -> bool:
+        """Not answered yet."""
         return self._reply is None
 
     @property
     def reply(self) -> Any:
+        """The answer, as a client of this version reads it."""
         assert self._reply is not None, f"{self.api} of {self.client_id} is still parked"
         return self._reply
 

@@ -67,6 +67,7 @@ class Client:
         return sender.send(sender.join_request(reason), self.version if version is None else version)
 
     def join_request(self, reason: str | None = None) -> JoinGroupRequest:
+        """JoinGroup as this client builds it."""
         return JoinGroupRequest(
             **self._identity(),
             session_timeout_ms=self.session_timeout_ms,
@@ -104,6 +105,7 @@ class Client:
         return sender.send(sender.heartbeat_request(), version, hold_ms=hold_ms)
 
     def heartbeat_request(self) -> HeartbeatRequest:
+        """Heartbeat as this client builds it."""
         return HeartbeatRequest(**self._identity(), generation_id=self.generation_id)
 
     def leave(self, *, version: int = 5, reason: str | None = None, **other: Any) -> Call:
@@ -212,4 +214,5 @@ class Client:
 
     @property
     def member(self) -> Member:
+        """The coordinator's data of this member; KeyError if there is none."""
         return self.coordinator.group(self.group_id).members[self.member_id]

@@ -40,6 +40,7 @@ class Clock:
         heapq.heappush(self._actions, (max(when, self.now), next(self._order), action))
 
     def after(self, ms: int, action: Callable[[], None]) -> None:
+        """Plans an action for so many milliseconds from now."""
         self.at(self.now + ms, action)
 
     def next_event(self) -> int:

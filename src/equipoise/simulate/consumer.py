@@ -69,20 +69,24 @@ class Consumer:
 
     @property
     def is_living(self) -> bool:
+        """Subscribed, and not fenced."""
         return self.member.subscription.is_active and not self.member.is_fenced
 
     @property
     def is_settled(self) -> bool:
+        """Stable, with nothing left to be told and no wish to join."""
         member = self.member
         return member.state is MemberState.STABLE and not member.callbacks and not member.joining.is_wanted
 
     @property
     def is_frozen(self) -> bool:
+        """Whether its process is stopped."""
         return self._clock.now < self._frozen_until
 
     # -- the application
 
     def subscribe(self, *topics: str, pattern: str | None = None) -> Consumer:
+        """By names or by a pattern."""
         compiled = None if pattern is None else re.compile(pattern)
         self.do(lambda member: member.subscribe(topics, compiled, self._clock.now))
         return self
@@ -92,6 +96,7 @@ class Consumer:
         self.do(lambda member: member.learn(metadata, None, self._clock.now))
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> Commit:
+        """The outcome stands in the Commit."""
         wanted = {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
         commit, step = self.member.commit(wanted, self._clock.now)
         self.commits.append(commit)
@@ -99,12 +104,15 @@ class Consumer:
         return commit
 
     def unsubscribe(self) -> None:
+        """Gives back all partitions and leaves."""
         self.do(lambda member: member.unsubscribe(self._clock.now))
 
     def enforce_rebalance(self, reason: str) -> None:
+        """The application wants a rebalance."""
         self.do(lambda member: member.enforce_rebalance(reason, self._clock.now))
 
     def close(self, *, leave: bool | None = None) -> None:
+        """Gives back all partitions and leaves; `leave` as for `Member.close`."""
         self.do(lambda member: member.close(self._clock.now, leave=leave))
 
     def poll(self) -> None:

@@ -87,9 +87,11 @@ class Coordinator:
     # -- time
 
     def next_deadline(self) -> int | None:
+        """Of the shard."""
         return self.shard.next_deadline()
 
     def tick(self) -> None:
+        """The deadlines of the shard that are over fire."""
         self.run(self.shard.tick(self.clock.now))
 
     # -- requests
@@ -183,6 +185,7 @@ class Coordinator:
         return list(journal.entries)
 
     def group(self, group_id: str) -> Group:
+        """KeyError if there is none."""
         return self.shard.groups[group_id]
 
 

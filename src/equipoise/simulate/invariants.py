@@ -12,6 +12,7 @@ class Invariants(Observer):
     """Raises AssertionError at the step after which the data of a group are not consistent."""
 
     def stepped(self, shard: Shard) -> None:
+        """All groups, and all their members."""
         for group in shard.groups.values():
             _check_group(group)
             for member in group.members.values():

@@ -24,18 +24,22 @@ from equipoise.wire.text import partitions as listed
 
 
 def api(message: Message) -> str:
+    """The name of the API of a request or response."""
     return type(message).__name__.removesuffix("Request").removesuffix("Response")
 
 
 def code(number: int) -> str:
+    """The name of an error."""
     return ErrorCode(number).name
 
 
 def partitions(found: Iterable[tuple[str, int]]) -> str:
+    """As in "orders:0,1 payments:7"."""
     return listed(found) or "nothing"
 
 
 def by_topic(found: Partitions) -> str:
+    """The same, of partitions by topic."""
     return partitions((topic, number) for topic, numbers in found.items() for number in numbers)
 
 

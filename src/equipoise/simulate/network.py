@@ -33,9 +33,11 @@ class Network:
         self._random = Random(seed)
 
     def delay_ms(self) -> int:
+        """How long the next message takes."""
         return self.latency_ms + (self._random.randint(0, self.jitter_ms) if self.jitter_ms else 0)
 
     def loses(self) -> bool:
+        """Whether the next message is lost."""
         return self.loss > 0 and self._random.random() < self.loss
 
 
@@ -64,12 +66,14 @@ class Connection:
         self._last_arrival: dict[Way, int] = {"request": 0, "reply": 0}
 
     def send(self, request: Message, node_id: int, timeout_ms: int) -> None:
+        """A request to a broker. It fails after `timeout_ms` without answer."""
         exchange = Exchange(self, self._client_id, request, node_id)
         self._open.append(exchange)
         self._carry("request", lambda: self._arrive(exchange))
         self._network.clock.after(timeout_ms, lambda: self._time_out(exchange))
 
     def reply(self, exchange: Exchange, response: Message) -> None:
+        """The answer to a request leaves the broker."""
         self._carry("reply", lambda: self._take(exchange, response))
 
     def cut(self) -> None:

@@ -77,10 +77,12 @@ class World:
 
     @property
     def now(self) -> int:
+        """Milliseconds since the world began."""
         return self.clock.now
 
     @property
     def shard(self) -> Shard:
+        """The coordinator's shard; another one after each load."""
         return self.coordinator.shard
 
     def group(self, group_id: str = GROUP) -> Group:
@@ -143,6 +145,7 @@ class World:
     # -- time
 
     def advance(self, ms: int) -> None:
+        """Time goes on, and everything that is due happens."""
         self.clock.advance(ms)
 
     def settle(self, within_ms: int = 30_000, calm_ms: int = 10) -> None:
@@ -156,6 +159,7 @@ class World:
             self.advance(1 if is_settled else max(1, min(100, self.clock.next_event() - self.now)))
 
     def is_settled(self) -> bool:
+        """Whether each partition of each subscribed topic has one reader in a Stable group."""
         living = [consumer for consumer in self.consumers.values() if consumer.is_living]
         owned = [partition for consumer in living for partition in consumer.member.readable]
         wanted = {topic for consumer in living for topic in consumer.member.subscription.topics}

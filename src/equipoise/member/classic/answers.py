@@ -34,6 +34,7 @@ class ErrorTable:
         self._verdicts = dict(verdicts)
 
     def verdict(self, error: ErrorCode) -> Verdict:
+        """What the member does about this error."""
         return self._verdicts.get(error, Verdict.FAIL)
 
     def failure(self, error: ErrorCode) -> KafkaError:

@@ -46,6 +46,7 @@ class Heartbeats:
             self._due = at
 
     def is_due(self, now: int) -> bool:
+        """Whether one may leave now (Heartbeat.shouldHeartbeat)."""
         return self.in_flight is None and now >= self._due
 
     def session_has_ended(self, now: int) -> bool:
@@ -85,6 +86,7 @@ class Polls:
         self.is_waited_for = True
 
     def is_late(self, now: int) -> bool:
+        """Whether the application should have polled by now (Heartbeat.pollTimeoutExpired)."""
         return now >= self._deadline
 
     def overrun(self) -> None:

@@ -57,6 +57,7 @@ class Joining:
         self.is_wanted = True
 
     def cancel(self) -> None:
+        """The member leaves: it wants no generation any more."""
         self.is_wanted = False
         self.interrupt()
 
@@ -65,6 +66,7 @@ class Joining:
         self.in_flight = self.to_assign = None
 
     def failed(self, request: Message) -> bool:
+        """JoinGroup or SyncGroup has no answer: the member joins again. Whether the request was one of them."""
         if request is not self.in_flight:
             return False
         self.interrupt()

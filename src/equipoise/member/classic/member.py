@@ -86,14 +86,17 @@ class Member:
 
     @property
     def is_part_of_generation(self) -> bool:
+        """In these states heartbeats are due (AbstractCoordinator.MemberState)."""
         return self.state in (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
 
     @property
     def is_rebalancing(self) -> bool:
+        """On its way from one generation to the next (AbstractCoordinator.rebalanceInProgress)."""
         return self.state in (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
 
     @property
     def is_stable(self) -> bool:
+        """It has its assignment."""
         return self.state is MemberState.STABLE
 
     @property
@@ -109,6 +112,7 @@ class Member:
 
     @property
     def is_fenced(self) -> bool:
+        """Another process has its group.instance.id, and this member is out for good (KIP-345)."""
         return isinstance(self.failure, FencedInstanceIdError)
 
     @property
