@@ -15,7 +15,7 @@ from equipoise.wire.errors import EquipoiseError
 
 OLDEST = 17
 _INSTALL = "install a JRE (for instance openjdk-17-jre-headless) and set JAVA_HOME"
-_BRINGER = Path(__file__).parents[2] / "tools" / "java-home"  # in a checkout; who installed a wheel has no Makefile
+_BRINGER = Path(__file__).parents[2] / "tools" / "java-home"  # in a checkout; a wheel has no Makefile
 _PATIENCE_S = 30.0
 
 

@@ -1,9 +1,9 @@
-"""Child processes that end with this one, even if it is killed outright.
+"""Child processes that end with this process, even if it is killed outright.
 
-A SIGKILL leaves no time to stop children. So a small process of its own, the guard, holds one end of a pipe and knows
-the children by their ids. When this process ends, however it ends, the system closes the other end of the pipe; the
-guard reads that, and kills whoever is left. PR_SET_PDEATHSIG would not do: it follows the thread that has started the
-child, which may end much earlier than the process.
+A SIGKILL leaves no time to stop children. A small separate process, the guard, therefore holds one end of a pipe and
+knows the children by their ids. When this process ends, however it ends, the system closes the other end of the pipe.
+The guard notices, and kills the servers that are left. PR_SET_PDEATHSIG would not do: it follows the thread that
+started the child, which may end much earlier than the process.
 
 This file is also the guard's program. It runs without the package, so that it starts at once.
 """
@@ -47,7 +47,7 @@ class ProcessGuard:
             self._start()
         assert self._guard is not None
         assert self._guard.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # somebody has killed the guard: then there is none
+        with contextlib.suppress(BrokenPipeError):  # the guard was killed: then there is none
             self._guard.stdin.write(f"{what}{pid}\n")
             self._guard.stdin.flush()
 
@@ -72,7 +72,7 @@ def _dismiss(guard: subprocess.Popen[str]) -> None:
 
 
 def main() -> None:
-    """The guard: ids come in line by line, until nobody is left who could send one."""
+    """The guard: reads ids line by line, until no process is left that could send one."""
     children: set[int] = set()
     for line in sys.stdin:
         (children.add if line[0] == _BEGIN else children.discard)(int(line[1:]))

@@ -43,7 +43,7 @@ async def run_server(
     try:
         server = Server(config, directory, LoopClock(asyncio.get_running_loop()))
     except BaseException:
-        directory.close()  # whoever mends it starts again, perhaps in this process
+        directory.close()  # the directory can be mended and opened again, perhaps in this process
         raise
     try:
         await server.listen(*address)

@@ -119,7 +119,7 @@ class Server:
         return self.topics.partition(topic, index)
 
     def find_topic(self, call: Call, operation: AclOperation, key: str | bytes) -> Topic:
-        """Who may not is not told whether there is such a topic, unless it knows the id."""
+        """An unauthorized client does not learn whether the topic exists, unless it knows the id."""
         if not self.allows_all:
             name = key if isinstance(key, str) else self.topics.require_id(key).name
             self.authorize(call, operation, Resource(ResourceType.TOPIC, name))
@@ -149,7 +149,7 @@ class Server:
         *,
         keyed: bool = False,
     ) -> LogAppendInfo:
-        """Appends; who watches the partition is woken when the records can be read."""
+        """Appends. Watchers of the partition are woken when the records can be read."""
         appended = partition.log.append(data, batches, wall_time, LEADER_EPOCH, keyed=keyed)
         if partition.log.unsynced:
             self.flusher.dirty(partition.log)

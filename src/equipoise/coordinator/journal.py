@@ -121,7 +121,7 @@ class Journal:
     # -- facts, noted as they come
 
     def loaded(self, assignments: dict[str, bytes]) -> None:
-        """After a restart: who owned what."""
+        """After a restart: the owners of partitions."""
         self._assignments = assignments
 
     def begin(self, cause: Cause, generation: int, now: int) -> None:

@@ -29,7 +29,7 @@ class Caller(NamedTuple):
 
 
 class Write(NamedTuple):
-    """Records to append in one batch. Whoever appends them gives this to `Shard.written` when that is decided."""
+    """Records to append in one batch. Give this to `Shard.written` when they are durable, or have failed."""
 
     records: list[CoordinatorRecord]
     outcome: Outcome | None = None

@@ -17,7 +17,7 @@ class TimerKind(IntEnum):
     HOLD = auto()  # of a member's held heartbeat
     JOIN = auto()  # of a group: the initial delay, or the rebalance timeout of the join phase
     DEBOUNCE = auto()  # of a group
-    SYNC = auto()  # of a group: the rebalance timeout for those who have not asked for their assignment
+    SYNC = auto()  # of a group: the rebalance timeout for members that have not sent SyncGroup
     EXPIRY = auto()  # of the shard: the next sweep of expired offsets
 
 

@@ -355,7 +355,7 @@ class PartitionLog:
     def delete(self) -> None:
         """Removes the log and its files."""
         self._shut("deleted")
-        # Memory and maps go now: whoever still holds the log may be part of a cycle, and live until that is collected.
+        # Frees memory and maps now: a holder of the log may be part of a cycle, and live until garbage collection.
         self._segments = [self._new_segment(self.log_end_offset)]
         self._files.delete()
 

@@ -83,7 +83,7 @@ class Connection:
             self.on_failure(exchange.request)
 
     def close(self) -> None:
-        """Ends without a word: there is nobody left to hear of it."""
+        """Ends the connection without an event: its owner is gone."""
         self.is_up = False
         self._open.clear()
 

@@ -73,7 +73,7 @@ class World:
         self._elsewhere.close()
         self.coordinator.activate()
 
-    # -- who is there
+    # -- members and clients
 
     @property
     def now(self) -> int:

@@ -112,7 +112,7 @@ class ZooKeeperConsumerConfig:
             "max.partition.fetch.bytes": self.fetch_message_max_bytes,
             "fetch.min.bytes": self.fetch_min_bytes,
             "fetch.max.wait.ms": self.fetch_wait_max_ms,
-            "allow.auto.create.topics": not self.is_safe,  # as it was, who asked for a deleted topic made it anew
+            "allow.auto.create.topics": not self.is_safe,  # faithful: asking for a deleted topic creates it
         }
 
 

@@ -81,7 +81,7 @@ class ZooKeeperConsumer:
         try:
             self._connector.start()
         except BaseException:
-            if config.is_safe:  # who stays registered without reading is counted by the others all the same
+            if config.is_safe:  # a registered consumer that does not read still counts for the others
                 self.close()
             raise
 

@@ -49,7 +49,7 @@ class BrokerRegistration:
         self._thread.start()
 
     def announce(self, identity: Identity, topics: Mapping[str, int]) -> None:
-        """Who the broker is, and how many partitions its topics have."""
+        """Registers the broker, and the number of partitions of its topics."""
         self._identity = identity
         self.publish(topics)
 

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 Pair = tuple[bytes, bytes | None]  # a key and its value, as they are written
 OFFSETS_TOPIC = "__consumer_offsets"
-_PORTION = 50  # replies in one turn of the loop; those who get them come back at once with more work
+_PORTION = 50  # replies in one turn of the loop: their clients come back at once with more work
 _RECORD_OVERHEAD = 21  # lengths, deltas and attributes of a record, at most (DefaultRecord.MAX_RECORD_OVERHEAD)
 _LOAD_BYTES = 1 << 18  # some 10 ms of work between two turns for the other clients, while a shard is loaded
 

@@ -188,7 +188,7 @@ class _Appending:
         by_id = self.call.version >= _FIRST_VERSION_WITH_IDS
         key = topic.topic_id if by_id else topic.name
         partition = self.server.find_partition(self.call, AclOperation.WRITE, key, index)
-        # Kafka makes an exception for whoever gives `__admin_client` as its name: anybody can.
+        # Kafka makes an exception for the client id `__admin_client`, which any client can use.
         if partition.topic.is_internal:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic.name} is written by the broker alone"

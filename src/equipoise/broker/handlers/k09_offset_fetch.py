@@ -86,7 +86,7 @@ def _without_the_denied(
 
 
 def _by_name(server: Server, topics: list[OffsetFetchRequestTopic], call: Call) -> list[OffsetFetchRequestTopic]:
-    """Topics asked for by id get their names; an id that nobody has keeps none."""
+    """Resolves topic ids to names; an unknown id has none."""
     if call.version >= _FIRST_VERSION_WITH_IDS:
         for topic in topics:
             topic.name = server.topics.name_of(topic.topic_id) or ""

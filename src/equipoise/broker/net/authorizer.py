@@ -54,7 +54,7 @@ def _bits(*operations: AclOperation) -> int:
 
 
 # "Authorized operations" as bit fields: all that Kafka knows for the kind of resource.
-NO_OPERATIONS = -(2**31)  # nobody has asked, or the caller may not know
+NO_OPERATIONS = -(2**31)  # not asked for, or the caller may not know
 TOPIC_OPERATIONS = _bits(
     AclOperation.READ,
     AclOperation.WRITE,

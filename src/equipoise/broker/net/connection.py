@@ -67,7 +67,7 @@ class Call:
         """The one way out for every reply; it leaves when those before it have left."""
         try:
             self.pieces = self._encode(response)
-        except Exception:  # noqa: BLE001  not the fault of whoever released this reply, often another client
+        except Exception:  # noqa: BLE001  not the fault of the caller, often another client's request
             self.connection.fail()
         else:
             self.connection.drain()
@@ -411,7 +411,7 @@ class Connection(asyncio.BufferedProtocol):
         self.close()
 
     def fail(self) -> None:
-        """For an exception that nobody expected: the log gets it, the client an end."""
+        """Handles an unexpected exception: logs it, and closes the connection."""
         log.exception("%s: a request failed; its connection is closed", self.peer)
         self.close()
 

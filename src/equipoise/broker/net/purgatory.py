@@ -22,7 +22,7 @@ class Completion(Enum):
 
     SATISFIED = auto()  # what it waited for has come
     EXPIRED = auto()
-    DISCONNECTED = auto()  # nobody is there to read the answer
+    DISCONNECTED = auto()  # the client is gone
     SHUTDOWN = auto()
 
 
@@ -51,7 +51,7 @@ class DelayedOperation:
         self.call.delayed = None
         try:
             response = on_complete(reason)
-        except Exception:  # noqa: BLE001  not the fault of whoever completed this, often another client
+        except Exception:  # noqa: BLE001  not the fault of the caller, often another client's request
             self.call.connection.fail()
             return
         if reason is not Completion.DISCONNECTED:

@@ -75,7 +75,7 @@ class Receiving:
             self._timer = self._clock.call_later(_CHECK_MS, self._relieve)
 
     def _relieve(self) -> None:
-        """While others wait, whoever is slow to finish its frame is closed sooner."""
+        """While others wait, a connection that is slow to finish its frame is closed sooner."""
         self._timer = None
         now = self._clock.now()
         for connection in list(self._holders):

@@ -80,7 +80,7 @@ class Turns:
 
     @property
     def is_busy(self) -> bool:
-        """Whether this turn of the loop has lasted long: who can wait should."""
+        """Whether this turn of the loop has lasted long: work that can wait should."""
         return self._spent >= _BUSY_S
 
     def run(self, call: Call, work: Iterator[object], answer: Callable[[], Message] | None) -> None:

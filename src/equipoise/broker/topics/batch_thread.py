@@ -40,7 +40,7 @@ class BatchThread:
             raise UsageError(f"{error}: raise the limit of processes (ulimit -u), or free memory") from None
 
     async def run(self, work: Callable[[Pause], Result], is_wanted: Callable[[], bool] = lambda: True) -> Result:
-        """`work(pause)` on the thread. It calls `pause` every millisecond or two, which ends it if nobody wants it."""
+        """Runs `work(pause)` on the thread. It calls `pause` every millisecond or two, which ends cancelled work."""
 
         def pause() -> None:
             if self._closed or not is_wanted():

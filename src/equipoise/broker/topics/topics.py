@@ -36,7 +36,7 @@ def check_leader_epoch(epoch: int) -> None:
 
 
 class Partition:
-    """A partition's log, and who waits for it: for data to read, or for written records to be durable."""
+    """A partition's log, and its waiters: for data to read, or for written records to be durable."""
 
     __slots__ = ("_unsettled", "_watchers", "index", "log", "topic")
 
@@ -303,7 +303,7 @@ class Topics:
         return (step for topic, count in planned for step in self._add(topic, count))
 
     def create_at_once(self, name: str, count: int) -> None:
-        """For who starts the broker: nobody else waits for the loop yet."""
+        """Only at the start of the broker, when no client waits for the loop yet."""
         _do(self.create([self.plan(name, count, {}, {})]))
 
     def create_internal(self, name: str, count: int, configs: dict[str, str]) -> Topic:

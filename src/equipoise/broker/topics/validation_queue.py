@@ -30,7 +30,7 @@ _MOST_WAITING = 256 << 20  # bytes, of all connections, also of those that have 
 
 
 class AppendOutcome(Protocol):
-    """Who is told what became of a batch."""
+    """Receives the result of a batch."""
 
     def appended(self, info: LogAppendInfo) -> None:
         """It is in the log, not yet durable."""
@@ -40,7 +40,7 @@ class AppendOutcome(Protocol):
 
 
 class QueuedBatch(NamedTuple):
-    """A batch, what is to be done with it, the connection it came on, and who is told of its end."""
+    """A batch, the work on it, its connection, and the receiver of its result."""
 
     validation: BatchValidation | None
     records: memoryview

@@ -67,7 +67,7 @@ class AsyncConsumer(BaseConsumer):
         deadline, found = self._loop.time() + timeout, None
         with self._alone():
             self._begin_poll()
-            await asyncio.sleep(0)  # one who polls again after each error must not starve the loop that mends it
+            await asyncio.sleep(0)  # an application that polls again after each error must not starve the loop
             try:
                 while not found:
                     self._news.clear()
@@ -132,7 +132,7 @@ class AsyncConsumer(BaseConsumer):
         done: asyncio.Future[Commit] = self._loop.create_future()
 
         def finished(commit: Commit) -> None:
-            if not done.done():  # the one who waits may have been cancelled
+            if not done.done():  # the caller may have been cancelled
                 done.set_result(commit)
 
         self._engine.commit(self._to_commit(offsets), finished)

@@ -81,7 +81,7 @@ def _address(view: memoryview) -> int:
 
 
 def _readable(data: memoryview) -> list[tuple[int, BatchHeader]]:
-    """The complete batches, up to the first that nobody can read; it is met again as the first of the next fetch."""
+    """The complete batches, up to the first unreadable one, which will be the first of the next fetch."""
     batches: list[tuple[int, BatchHeader]] = []
     for pos, header in iter_headers(data):
         try:

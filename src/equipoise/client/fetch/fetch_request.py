@@ -88,7 +88,7 @@ def newest_version(fetches: Iterable[PartitionFetch]) -> int | None:
 
 
 def answered(answer: FetchResponse, asked: Mapping[TopicPartition, Asked]) -> Iterator[tuple[Asked, PartitionData]]:
-    """Each partition of the answer with what was asked of it. Partitions that nobody asked for are left out."""
+    """Each partition of the answer with its request. Partitions that were not requested are left out."""
     names = {one.fetch.topic_id: partition.topic for partition, one in asked.items()}  # version 13+ has ids alone
     for topic in answer.responses:
         name = topic.topic or names.get(topic.topic_id, "")

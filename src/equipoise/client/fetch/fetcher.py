@@ -55,7 +55,7 @@ from equipoise.wire.schema import ZERO_UUID
 log = logging.getLogger(__name__)
 
 _ASIDE_WAIT_MS = 25  # of a short fetch for partitions that had nothing: the next long one takes them in
-_OVERDUE_S = 1.5  # of silence behind fetch.max.wait.ms, before others are asked who leads
+_OVERDUE_S = 1.5  # of silence after fetch.max.wait.ms, before others are asked for the leader
 _AHEAD = 2  # fetches of a partition that may be queued before the next is sent
 
 Plan = dict[int, list[TopicPartitionState]]  # by broker
@@ -201,7 +201,7 @@ class Fetcher:
     # -- brokers that do not answer
 
     async def _watch_flights(self) -> None:
-        """A broker that hangs answers nothing, but others know by and by who leads in its place."""
+        """A broker that hangs answers nothing; the others learn of the new leader in time."""
         while True:
             await asyncio.sleep(_OVERDUE_S)
             if any(self._is_overdue(flight) for node in self._nodes.values() for flight in node.flights):

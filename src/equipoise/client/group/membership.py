@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 NEWEST_WITH_NAMES = 9  # of OffsetCommit and OffsetFetch: from 10 on topics go by id, which a new topic may not have yet
 _OFFSET_APIS = (8, 9)
-_SUSPICIOUS_S = 3.0  # of silence, before others are asked who the coordinator is
+_SUSPICIOUS_S = 3.0  # of silence, before others are asked for the coordinator
 
 
 def now_ms() -> int:
@@ -166,7 +166,7 @@ class Membership:
             newest = NEWEST_WITH_NAMES if of_offsets else None
             return await connection.send(request, response, timeout, newest=newest)
 
-        # A heartbeat may be held for an interval, and a join for the whole rebalance: others know who is in charge.
+        # A heartbeat may be held for an interval, and a join for the whole rebalance: others know the coordinator.
         suspicious = max(_SUSPICIOUS_S, 1.5 * self.member.config.heartbeat_interval_ms / 1000)
         return await while_in_charge(ask(), partial(self._has_moved, coordinator), suspicious, _SUSPICIOUS_S)
 
@@ -187,7 +187,7 @@ class Membership:
         return f"{before} does not answer, and {now} is the coordinator by now"
 
     def learn(self, topics: Snapshot, wanted: TopicsOfInterest) -> None:
-        """The cluster's news. Internal topics are for those who name them."""
+        """Passes new metadata on. Internal topics must be subscribed by name."""
         hide = self._cluster.config.exclude_internal_topics and wanted is None
         known = {
             name: Topic(topic.partitions, topic.racks)

@@ -100,7 +100,7 @@ class Cluster:
             self._make_urgent()
 
     def know_also(self, topics: Iterable[str]) -> None:
-        """Besides those subscribed to, for good: somebody asks for offsets."""
+        """Adds topics beside the subscribed ones, for good: offsets of them are looked up."""
         also = self._also.union(topics)
         if also != self._also:
             self._also = also

@@ -141,7 +141,7 @@ class Metadata:
         return found if found is not None and found.node_id in self.nodes else None
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
-        """None: those of which nobody knows who leads them."""
+        """None: partitions without a known leader."""
         found: dict[int | None, list[TopicPartition]] = {}
         for partition in partitions:
             leader = self.leader(partition)

@@ -39,7 +39,7 @@ class ResponseFrame(NamedTuple):
 
     data: bytes | bytearray
     pos: int
-    view: memoryview  # while it lives, nobody fills the buffer anew
+    view: memoryview  # while it lives, the buffer is not reused
 
 
 class ApiVersions:

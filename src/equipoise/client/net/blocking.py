@@ -53,7 +53,7 @@ class Connection:
         self._api_versions = ApiVersions(self.address, client_id)
         self.timeout = timeout
         self._reader = FrameReader(MAX_RESPONSE)
-        self._received: deque[Frame] = deque()  # answers that nobody has taken yet
+        self._received: deque[Frame] = deque()  # answers that are not taken yet
         self._socket = self._connect(host, port)
         try:
             self._handshake()

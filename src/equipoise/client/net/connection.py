@@ -33,7 +33,7 @@ _LOOK_AGAIN_S = 0.002
 
 
 class _Buffers:
-    """Large buffers, filled again once nobody has a view of them: fresh memory costs more than what is read into it.
+    """Large buffers, reused when no view of them is left: fresh memory costs more than reading into it.
 
     A bytearray refuses to change its size while a view of it lives, so the test for that is the change itself.
     """
@@ -154,7 +154,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             raise KafkaConnectionError(f"{self.address}: the connection is closed; connect again")
         correlation_id, data = self._api_versions.encode(request, version)
         answer: asyncio.Future[ResponseFrame] = self._loop.create_future()
-        # It stands also when the one who asked loses interest: who comes behind would wait for ever.
+        # It stays even if its caller is cancelled: later requests would wait for ever.
         deadline = self._loop.call_later(timeout, self._give_up, type(request), timeout)
         self._in_flight.append(_InFlightRequest(type(request), version, correlation_id, answer, deadline))
         self._transport.write(data)
@@ -203,7 +203,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         frame = self._api_versions.open(data, request.api_key, version, correlation_id)
         self._in_flight.popleft()
         deadline.cancel()
-        if not answer.done():  # the one who asked may have lost interest
+        if not answer.done():  # the caller may have been cancelled
             answer.set_result(frame)
 
     def _break(self, error: EquipoiseError) -> None:

@@ -67,7 +67,7 @@ async def while_in_charge(
 
 
 def _begin(work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-    """Whose failure may interest nobody: another was quicker."""
+    """Its failure may not matter: another broker was quicker."""
     task = asyncio.create_task(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task

@@ -28,7 +28,7 @@ class LoopThread:
             raise UsageError(f"{error}: raise the limit of processes (ulimit -u), or free memory") from None
 
     def _serve(self) -> None:
-        """A loop ends with a SystemExit or KeyboardInterrupt of any task. Heartbeats and whoever waits depend on it."""
+        """A SystemExit or KeyboardInterrupt of a task would end the loop, on which heartbeats and callers depend."""
         while not self._is_ending:
             try:
                 self.loop.run_forever()

@@ -28,7 +28,7 @@ class Purpose(Enum):
 
 
 class PooledConnection:
-    """At most one connection to an address, shared by all who ask."""
+    """At most one connection to an address, shared by all callers."""
 
     def __init__(self, address: Address, config: ConsumerConfig) -> None:
         self.address = address
@@ -47,7 +47,7 @@ class PooledConnection:
 
     @property
     def trust(self) -> tuple[bool, bool, float]:
-        """The least comes first where it is the same who answers: not one that owes an answer, perhaps for ever."""
+        """The order of brokers when any can answer: a broker that owes an answer comes last, for it may hang."""
         return self.open is not None and self.open.is_waiting, self.open is None, self.ready_at
 
     async def connection(self) -> AsyncConnection:
@@ -99,7 +99,7 @@ class ConnectionPool:
         return found
 
     def close_idle(self, since: float) -> None:
-        """Closes what nobody has used since then, on the loop's clock."""
+        """Closes connections that were not used since then, on the loop's clock."""
         for key, pooled in list(self._connections.items()):
             connection = pooled.open
             if connection is not None and not connection.is_waiting and connection.last_used < since:

@@ -222,7 +222,7 @@ class Rebalancer:
         self.complete_join(group, step)
 
     def maybe_complete_join(self, group: Group, step: Step) -> None:
-        """Completes if nobody is missing. The initial delay is waited for, unless all who were here are back.
+        """Ends the join phase if no member is missing. The initial delay counts, unless all former members are back.
 
         Rules 2.8.3 and 7.1. Kafka: GroupMetadataManager.maybeCompleteJoinPhase.
         """
@@ -241,7 +241,7 @@ class Rebalancer:
         return bool(group.last_static_members) and group.last_static_members <= group.static_members.keys()
 
     def complete_join(self, group: Group, step: Step) -> None:
-        """Everybody has joined, or time is up. Static members that have not rejoined stay (KIP-345).
+        """All members have joined, or time is up. Static members that have not rejoined stay (KIP-345).
 
         Rules 2.8.5, 2.8.6 and 2.8.7. Kafka: GroupMetadataManager.completeClassicGroupJoin.
         """
@@ -274,7 +274,7 @@ class Rebalancer:
             group.leader = next((one for one in group.members if one in group.parked.joins), None)
 
     def _become_empty(self, group: Group, step: Step) -> None:
-        """Nobody has joined: the generation counts all the same, and is written. Rule 2.8.6.
+        """No member has joined: the generation still counts, and is written. Rule 2.8.6.
 
         Kafka: GroupMetadataManager.completeClassicGroupJoin.
         """

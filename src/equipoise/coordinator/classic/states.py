@@ -6,7 +6,7 @@ A classic group agrees on an assignment in two rounds, and all its members take 
 looks into the assignment: one member, the leader, computes it. The coordinator decides who is a member, which
 generation counts, and when a round is over.
 
-Empty. The group has no members, and perhaps offsets. It waits for nobody. The first JoinGroup ends this state; the
+Empty. The group has no members, and perhaps offsets. It waits for no member. The first JoinGroup ends this state; the
     last offset that expires, or DeleteGroups, ends the group.
 PreparingRebalance, the join phase. Every JoinGroup is parked. The coordinator waits for the members: all of them
     have to rejoin, and hear that from their heartbeats. The members wait for each other. The phase ends when every

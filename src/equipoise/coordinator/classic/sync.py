@@ -64,7 +64,7 @@ def _drop_pending(shard: Shard, group: Group, member: Member) -> None:
 
 
 def on_sync_timer(shard: Shard, group: Group, step: Step) -> None:
-    """Members that joined and never asked for their assignment would own partitions that nobody reads: they go.
+    """Removes members that joined and never asked for their assignment: they would own partitions without reading.
 
     Static ones too. Rule 3.2. Kafka: GroupMetadataManager.expirePendingSync.
     """

@@ -57,7 +57,7 @@ def _row(topic: OffsetDeleteRequestTopic, error: ErrorCode) -> OffsetDeleteRespo
 
 
 def _error(group: Group | None) -> ErrorCode:
-    """Of members that are no consumers nobody knows the topics. Kafka: ClassicGroup.validateOffsetDelete."""
+    """The topics of members that are no consumers are unknown. Kafka: ClassicGroup.validateOffsetDelete."""
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
     if group.state is not State.EMPTY and group.protocol_type != PROTOCOL_TYPE:

@@ -16,7 +16,10 @@ from equipoise.wire.errors import UsageError
 
 _OFFSETS = "__consumer_offsets"
 _OFFSETS_PARTITIONS = 50  # the default of offsets.topic.num.partitions: a group's partition depends on it
-_KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}  # until somebody says otherwise: nothing may expire unseen
+_KEEP_ALL = {
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+}  # until an administrator sets them: nothing may expire unseen
 
 
 def check(path: Path, tell: Callable[[str], None], *, deep: bool = False) -> int:

@@ -89,7 +89,7 @@ class Flusher:
         for log, task in tasks:
             if self._threads:
                 self._to_do.put((log, task))
-            else:  # slow, but nobody waits for ever
+            else:  # slow, but every request gets an answer
                 self._done.put((log, task, _failure_here(log, task)))
         if tasks and not self._threads:
             self._call_on_loop(self._collect)

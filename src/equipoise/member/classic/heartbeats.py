@@ -95,7 +95,7 @@ class Polls:
         self.is_waited_for = True
 
     def overrun_at(self, now: int) -> Overrun:
-        """The last overrun as it stands now: it grows until somebody asks."""
+        """The last overrun so far: it grows until the next poll."""
         return Overrun(late_ms=now - self._passed, records=self._records)
 
     def next_deadline(self) -> int:

@@ -41,7 +41,7 @@ _OUT = {
     CommitFailure.EXPELLED: "the coordinator did not know the member any more",
     CommitFailure.OLD_GENERATION: "the group had gone on without the member",
 }
-_LEAVE_TIMEOUT_MS = 5_000  # nobody waits long for the answer to a farewell
+_LEAVE_TIMEOUT_MS = 5_000  # the answer to LeaveGroup is not worth a long wait
 
 
 class Node(NamedTuple):

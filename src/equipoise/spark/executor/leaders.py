@@ -51,7 +51,7 @@ class Leaders:
         self._in_vain: dict[Address, int] = {}  # attempts to connect since the last that did not fail
 
     def leader(self, partition: TopicPartition) -> LeaderEndpoint:
-        """KafkaError: nobody leads it at the moment, or there is no such partition. KafkaConnectionError: who knows."""
+        """KafkaError: the partition has no leader now, or does not exist. KafkaConnectionError: no broker answers."""
         age = time.monotonic() - self._asked_at.get(partition.topic, -float("inf"))
         if age * 1000 > self.config.metadata_max_age_ms:
             self.refresh([partition.topic])
@@ -70,14 +70,14 @@ class Leaders:
         return LeaderEndpoint(address, leader.epoch, topic.topic_id)
 
     def refresh(self, topics: Iterable[str]) -> None:
-        """Asks whoever answers. KafkaConnectionError: nobody does."""
+        """Asks any broker that answers. KafkaConnectionError: none does."""
         wanted = set(topics)
         request = metadata_request(wanted, allow_auto_create=self.config.allow_auto_create_topics)
         self._metadata.merge(self.ask_anyone(request, MetadataResponse))
         self._asked_at |= dict.fromkeys(wanted, time.monotonic())
 
     def ask_anyone(self, request: Message, response: type[Response]) -> Response:
-        """KafkaConnectionError: nobody answers.
+        """KafkaConnectionError: no broker answers.
 
         A broker that hangs takes connections and requests, and says nothing: each is given a short while first, and
         those that were silent lately come last. Where all are slow, they get more time in the next rounds.
@@ -111,7 +111,7 @@ class Leaders:
     # -- connections
 
     def connection(self, address: Address, patience: float | None = None) -> Connection:
-        """One that waits for use, or a new one. Whoever has an answer to all he asked gives it back.
+        """An idle connection, or a new one. A connection returns to the pool when all its requests are answered.
 
         `patience`: how long it waits for answers, in seconds; request.timeout.ms if not given."""
         timeout = self.config.request_timeout_ms / 1000 if patience is None else patience

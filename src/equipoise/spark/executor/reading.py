@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 _MOST_RANGES = 32  # in one fetch: to name more costs more than it brings
 _MARGIN, _MARGIN_BYTES = 1.25, 16_384  # asked for above what the records wanted should take, as they may be larger
-_SLOW_S = 2.0  # beyond what the broker was allowed to wait, before others are asked who leads
+_SLOW_S = 2.0  # beyond the broker's own wait, before others are asked for the leader
 _frozen = False
 
 
@@ -108,7 +108,7 @@ class _RangeReader:
                 self._ahead = self._send_ahead()
                 yield from decode(parts, self._columns)
         finally:
-            if self._ahead is not None:  # nobody waits for its answer any more
+            if self._ahead is not None:  # its answer is no longer needed
                 self._ahead.connection.close()
 
     # -- asking
@@ -287,7 +287,7 @@ class _RangeReader:
         cursor.position = go_on
 
     def _wait(self, error: EquipoiseError) -> None:
-        """A pause, and news of who leads; or the end, if nothing has moved for default.api.timeout.ms."""
+        """Pauses and refreshes the leader; raises if nothing has moved for default.api.timeout.ms."""
         if (time.monotonic() - self._moved_at) * 1000 >= self._config.default_api_timeout_ms:
             self._give_up(error)
             return

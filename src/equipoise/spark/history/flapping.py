@@ -40,7 +40,7 @@ def _partition(rows: Sequence[Row], hours: float) -> Row:
 
 
 def _owners(rows: Iterable[Row]) -> list[str]:
-    """One after another; whoever only stood still for a while is still the same."""
+    """The owners one after another. A gap between two spans of the same owner does not count."""
     owners: list[str] = []
     for row in rows:
         owner = row.get("member_id")

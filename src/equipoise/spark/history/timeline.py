@@ -15,7 +15,7 @@ Row = dict[str, Any]
 TopicPartition = tuple[str, int]
 Owners = dict[TopicPartition, str]
 
-JOURNAL, METADATA = "journal", "metadata"  # who has told of a rebalance
+JOURNAL, METADATA = "journal", "metadata"  # the source of a rebalance
 POLL_OVERRUN = "poll_overrun"
 _SAME_EVENT_MS = 1_000  # between the record of a generation and the journal's word of it
 
@@ -243,7 +243,7 @@ class _Ownership:
         self.rows: list[Row] = []
         self._clients = _clients(generations, journal)
         self._open: dict[TopicPartition, Row] = {}
-        self._closed: dict[TopicPartition, Row] = {}  # the last span of each partition that nobody has now
+        self._closed: dict[TopicPartition, Row] = {}  # the last span of each partition without an owner now
         self._empty: set[TopicPartition] = set()  # those of them whose group has had no members since
         for step in sorted(steps, key=lambda one: one.at):
             self._take(step)

@@ -26,7 +26,7 @@ _OUR_MODULE = "pyspark_equipoise"
 
 
 def named(given: str, known: Collection[str]) -> str:
-    """Spark takes Parquet for parquet; so must we, who treat files in a way of their own."""
+    """Spark takes Parquet for parquet. So must `run`, which treats file formats specially."""
     return given.lower() if given.lower() in known else given
 
 

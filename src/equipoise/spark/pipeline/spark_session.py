@@ -161,7 +161,7 @@ def _heard(tell: Tell) -> Iterator[None]:
     def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
         process: subprocess.Popen[bytes] = subprocess.Popen(*arguments, **(options | {"stderr": subprocess.PIPE}))
         started.append(process)
-        if is_over.is_set():  # by a thread that nobody waits for any more
+        if is_over.is_set():  # by an abandoned thread
             process.kill()
         threading.Thread(target=_read, args=(process.stderr, tell), name="spark-says", daemon=True).start()
         return process

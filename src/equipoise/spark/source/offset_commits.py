@@ -94,7 +94,7 @@ class OffsetCommits:
         return not self.under_way
 
     async def abandon(self) -> None:
-        """Those that nobody will answer any more, since the group is left."""
+        """Drops the commits that will not be answered, because the member has left."""
         under_way = list(self.under_way)
         for task in under_way:
             task.cancel()
