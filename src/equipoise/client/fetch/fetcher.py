@@ -36,7 +36,7 @@ from equipoise.client.fetch.subscription_state import (
     SubscriptionState,
     TopicPartitionState,
 )
-from equipoise.client.fetch.validation import Unvalidated, Unvalidateds, Validation
+from equipoise.client.fetch.validation import UnvalidatedPosition, UnvalidatedPositions, Validation
 from equipoise.client.metadata.cluster import Cluster
 from equipoise.client.metadata.leader_epochs import NO_EPOCH, EpochAnswers, LogPosition, Truncation
 from equipoise.client.metadata.list_offsets import Timestamps
@@ -285,7 +285,7 @@ class Fetcher:
 
     # -- positions to validate
 
-    def _begin_validation(self, plan: Sequence[TopicPartitionState]) -> Unvalidateds:
+    def _begin_validation(self, plan: Sequence[TopicPartitionState]) -> UnvalidatedPositions:
         """From here on these are under way, as with fetches."""
         found = {}
         with self._subscriptions.lock:
@@ -294,11 +294,11 @@ class Fetcher:
                 if leader is not None:
                     state.in_flight, state.preferred = next(self._numbers), -1
                     position = state.fetch_position
-                    asked = Unvalidated(state, state.in_flight, state.epoch, position, leader)
+                    asked = UnvalidatedPosition(state, state.in_flight, state.epoch, position, leader)
                     found[state.partition] = asked
         return found
 
-    async def _validate(self, node_id: int, unvalidated: Unvalidateds) -> None:
+    async def _validate(self, node_id: int, unvalidated: UnvalidatedPositions) -> None:
         answers: EpochAnswers = {}
         try:
             answers = await self._validation.ask(node_id, unvalidated)

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 _STALE_LOOKS = 12  # at metadata older than what was read, before a leader is asked all the same
 
 
-class Unvalidated(NamedTuple):
+class UnvalidatedPosition(NamedTuple):
     """A position that a leader is asked about, for which epoch of its reader. `number` is that of the request."""
 
     state: TopicPartitionState
@@ -54,7 +54,7 @@ class Unvalidated(NamedTuple):
         return self.state.epoch == self.epoch and self.state.fetch_position == self.position
 
 
-Unvalidateds = Mapping[TopicPartition, Unvalidated]
+UnvalidatedPositions = Mapping[TopicPartition, UnvalidatedPosition]
 
 
 class Validation:
@@ -78,12 +78,12 @@ class Validation:
         Metadata that stays so is believed in the end: the epochs of a topic made anew begin at 0."""
         return leader.epoch < state.fetch_position.leader_epoch and state.failures < _STALE_LOOKS
 
-    async def ask(self, node_id: int, unvalidated: Unvalidateds) -> EpochAnswers:
+    async def ask(self, node_id: int, unvalidated: UnvalidatedPositions) -> EpochAnswers:
         """What the leader says of these positions. KafkaConnectionError: it says nothing."""
         questions = {key: EpochQuestion(one.leader.epoch, one.position) for key, one in unvalidated.items()}
         return await ask_epoch_ends(self._cluster, node_id, questions)
 
-    def complete(self, asked: Unvalidated, answer: EpochEnd | KafkaError) -> bool:
+    def complete(self, asked: UnvalidatedPosition, answer: EpochEnd | KafkaError) -> bool:
         """True if the application has something to hear (SubscriptionState.maybeCompleteValidation)."""
         if isinstance(answer, KafkaError):
             return self._fail(asked.state, Failure(answer, passes=True))
