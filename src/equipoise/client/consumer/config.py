@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-from equipoise.settings import INT_MAX, Rows, kafka_name, parse_values, rows_of, security_protocol, setting
+from equipoise.client.config import ClientConfig, check_servers, client_rows, named_settings
+from equipoise.settings import INT_MAX, Rows, parse_values, setting
 from equipoise.wire.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -35,12 +36,9 @@ Strategy = tuple[str | object, ...]  # names of assignors, or assignors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerConfig:
+class ConsumerConfig(ClientConfig):
     """Made by `parse` or `from_keywords`, which check it."""
 
-    bootstrap_servers: str = setting("", "Brokers for the first connection: HOST:PORT, separated by commas. Required.")
-    client_id: str = setting("equipoise", "The client's name in the broker's log, and in descriptions of the group.")
-    security_protocol: str = security_protocol()
     client_rack: str = setting("", "Rack of this client. It prefers replicas and partitions in the same rack.")
     group_id: str | None = setting(
         None, "The group. Without it the consumer commits nothing, and takes partitions by assign()."
@@ -90,36 +88,22 @@ class ConsumerConfig:
         True, "Whether a subscription may create a topic, if the broker allows it."
     )
     exclude_internal_topics: bool = setting(True, "Whether a pattern leaves out internal topics.")
-    metadata_max_age_ms: int = setting(300_000, "Age at which the client refreshes its metadata.", 0)
-    request_timeout_ms: int = setting(30_000, "Time limit of a request; after it the client closes the connection.", 1)
     default_api_timeout_ms: int = setting(60_000, "Time limit of a blocking call that has no timeout argument.", 0)
-    socket_connection_setup_timeout_ms: int = setting(10_000, "Time limit of connecting.", 1)
-    retry_backoff_ms: int = setting(100, "Pause after the first failure of a request; it doubles each time.", 0)
-    retry_backoff_max_ms: int = setting(1_000, "Longest pause between two attempts of a request.", 0)
-    reconnect_backoff_ms: int = setting(50, "Pause after the first failure to connect; it doubles each time.", 0)
-    reconnect_backoff_max_ms: int = setting(1_000, "Longest pause between two attempts to connect.", 0)
-    connections_max_idle_ms: int = setting(
-        540_000, "Idle time after which the client closes a connection; -1: never.", -1
-    )
-    receive_buffer_bytes: int = setting(-1, "Size of a socket's receive buffer; -1: the system's default.", -1, INT_MAX)
 
     @classmethod
     def parse(cls, settings: Mapping[str, object]) -> Self:
         """Settings by name, as text or values. UsageError names the one at fault, and the nearest match."""
-        given = {_ALIASES.get(name, name): value for name, value in settings.items()}
+        given = named_settings(settings, _ALIASES)
         strategy = given.pop("partition.assignment.strategy", None)
-        servers = given.get("bootstrap.servers")
-        if isinstance(servers, list | tuple):
-            given["bootstrap.servers"] = ",".join(map(str, servers))
         config = cls(**parse_values(given, rows(), _ALIASES, DOCUMENT))
         if strategy is not None:
             config = replace(config, partition_assignment_strategy=_parse_strategy(strategy))
         return config._checked()
 
-    @classmethod
-    def from_keywords(cls, **settings: object) -> Self:
-        """The same with underscores for dots: `group_id="billing"`."""
-        return cls.parse({kafka_name(name): value for name, value in settings.items()})
+    @property
+    def may_create_topics(self) -> bool:
+        """As allow.auto.create.topics says."""
+        return self.allow_auto_create_topics
 
     @property
     def commits(self) -> bool:
@@ -141,8 +125,7 @@ class ConsumerConfig:
         return {"latest": LATEST, "earliest": EARLIEST}.get(self.auto_offset_reset)
 
     def _checked(self) -> Self:
-        if not self.bootstrap_servers:
-            raise UsageError("bootstrap.servers is missing: name one or more brokers, for instance 127.0.0.1:9092")
+        check_servers(self)
         if self.auto_offset_reset not in ("latest", "earliest", "none"):
             _duration_ms(self.auto_offset_reset)
         self._check_group()
@@ -179,7 +162,7 @@ class ConsumerConfig:
 
 def rows() -> Rows:
     """Every setting by its name, in the order of the table."""
-    return rows_of(ConsumerConfig)
+    return client_rows(ConsumerConfig)
 
 
 def _check_pairs(config: ConsumerConfig, smaller: str, larger: str) -> None:

@@ -14,7 +14,7 @@ from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.client.fetch.fetcher import Fetcher
 from equipoise.client.fetch.subscription_state import SubscriptionState
 from equipoise.client.group.committed_offsets import CommittedOffsets, Found
-from equipoise.client.group.membership import Membership, new_member, now_ms
+from equipoise.client.group.membership import Membership, now_ms
 from equipoise.client.metadata.cluster import Cluster, Snapshot
 from equipoise.client.metadata.leader_epochs import LogPosition
 from equipoise.client.net.backoff import Backoff
@@ -44,7 +44,7 @@ class ConsumerEngine:
         self.membership: Membership | None = None
         self.committed: CommittedOffsets | None = None
         if config.group_id is not None:
-            self.membership = Membership(new_member(config), self.cluster, self._follow_member)
+            self.membership = Membership(config, self.cluster, self._follow_member)
             self.committed = CommittedOffsets(self.membership)
         self.failure: KafkaError | None = None  # of looking for positions
         self._wake = wake

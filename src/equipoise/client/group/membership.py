@@ -39,7 +39,7 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def new_member(config: ConsumerConfig) -> Member:
+def _new_member(config: ConsumerConfig) -> Member:
     """UsageError if an assignor is not known."""
     assert config.group_id is not None
     return Member(
@@ -66,10 +66,13 @@ def _assignor(given: object) -> Assignor:
 
 
 class Membership:
-    """`changed` is called, on either thread, whenever the member may have something for the application."""
+    """`changed` is called, on either thread, whenever the member may have something for the application.
 
-    def __init__(self, member: Member, cluster: Cluster, changed: Callable[[], None]) -> None:
-        self.member = member
+    UsageError: an assignor is not known."""
+
+    def __init__(self, config: ConsumerConfig, cluster: Cluster, changed: Callable[[], None]) -> None:
+        self.member = _new_member(config)
+        self._hides_internal_topics = config.exclude_internal_topics
         self.lock = threading.RLock()
         self._cluster = cluster
         self._changed = changed
@@ -188,7 +191,7 @@ class Membership:
 
     def learn(self, topics: Snapshot, wanted: TopicsOfInterest) -> None:
         """Passes new metadata on. Internal topics must be subscribed by name."""
-        hide = self._cluster.config.exclude_internal_topics and wanted is None
+        hide = self._hides_internal_topics and wanted is None
         known = {
             name: Topic(topic.partitions, topic.racks)
             for name, topic in topics.items()

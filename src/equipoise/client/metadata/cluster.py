@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from equipoise.client.consumer.config import ConsumerConfig
+from equipoise.client.config import ClientConfig
 from equipoise.client.metadata.metadata import (
     LASTING_ERRORS,
     Metadata,
@@ -45,7 +45,7 @@ class Cluster:
     `start()` begins the work, on the running loop; `close()` ends it.
     """
 
-    def __init__(self, config: ConsumerConfig, on_metadata: OnMetadata = lambda topics, wanted: None) -> None:
+    def __init__(self, config: ClientConfig, on_metadata: OnMetadata = lambda topics, wanted: None) -> None:
         self.config = config
         self.on_metadata = on_metadata
         self.watchers: list[Callable[[], None]] = []  # called when leaders may have changed
@@ -183,7 +183,7 @@ class Cluster:
         )
 
     def _tell_missing(self, topic: str, seconds: float) -> str:
-        why = ", and the broker does not create it by itself" if self.config.allow_auto_create_topics else ""
+        why = ", and the broker does not create it by itself" if self.config.may_create_topics else ""
         return (
             f"topic {topic!r} does not exist at {self.config.bootstrap_servers}{why}: create it, or check its name; "
             f"it has been waited for {seconds:.0f} s, and is waited for"
@@ -231,7 +231,7 @@ class Cluster:
         self._schedule.begin(asyncio.get_running_loop().time())
         wanted = self._wanted
         names = None if wanted is None else wanted | self._also
-        request = metadata_request(names, allow_auto_create=self.config.allow_auto_create_topics)
+        request = metadata_request(names, allow_auto_create=self.config.may_create_topics)
         answer = await self.ask(request, MetadataResponse)
         if not answer.brokers:
             raise KafkaConnectionError("the cluster has no brokers yet")

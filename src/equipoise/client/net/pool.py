@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from enum import Enum
 
-from equipoise.client.consumer.config import ConsumerConfig
+from equipoise.client.config import ClientConfig
 from equipoise.client.net.api_versions import KafkaConnectionError, address_of
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.connection import AsyncConnection
@@ -30,7 +30,7 @@ class Purpose(Enum):
 class PooledConnection:
     """At most one connection to an address, shared by all callers."""
 
-    def __init__(self, address: Address, config: ConsumerConfig) -> None:
+    def __init__(self, address: Address, config: ClientConfig) -> None:
         self.address = address
         self.ready_at = 0.0  # on the loop's clock: no attempt before
         self._config = config
@@ -88,7 +88,7 @@ class PooledConnection:
 
 
 class ConnectionPool:
-    def __init__(self, config: ConsumerConfig) -> None:
+    def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._connections: dict[tuple[Purpose, Address], PooledConnection] = {}
 

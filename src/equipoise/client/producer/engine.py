@@ -61,7 +61,7 @@ class ProducerEngine:
 
     def __init__(self, config: ProducerConfig) -> None:
         self.config = config
-        self.cluster = Cluster(config.client)
+        self.cluster = Cluster(config)
         self.sender = Sender(self.cluster, config)
         self.accumulator = self.sender.accumulator
         self.topics: dict[str, ProducerTopic] = {}

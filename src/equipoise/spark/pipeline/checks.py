@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from equipoise.client.config import shared_settings
 from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.options import ConsumerStrategy, SourceOptions
@@ -36,7 +37,8 @@ def check(pipeline: Pipeline, members: int) -> None:
             where = options.consumer.bootstrap_servers
             raise PipelineError(f"no topic matches {options.strategy.pattern!r} at {where}: create one first")
     if pipeline.sink_format in (OURS, TOPIC):
-        _listing(SinkOptions.parse(pipeline.sink_options).producer.client, ConsumerStrategy(pattern=".*"))
+        producer = SinkOptions.parse(pipeline.sink_options).producer
+        _listing(ConsumerConfig(**shared_settings(producer)), ConsumerStrategy(pattern=".*"))
     for number in range(members):
         places = paths_of(pipeline, number)
         if places.are_local:  # else it takes a Spark to look there

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 
 from equipoise.client.group.committed_offsets import CommittedOffsets, Found
-from equipoise.client.group.membership import Membership, new_member, now_ms
+from equipoise.client.group.membership import Membership, now_ms
 from equipoise.member import Callback, Kind, Member, MemberState, Step, TopicPartition
 from equipoise.member.partitions import NOTHING, Owned, listed
 from equipoise.spark.options import ConsumerStrategy
@@ -39,7 +39,7 @@ class GroupMember:
         self.news = asyncio.Event()
         self._last_call: int | None = None  # when it ended; None: it goes on, or there was none
         self._is_leaving = False
-        self.membership = Membership(new_member(config), reader.cluster, self._changed)
+        self.membership = Membership(config, reader.cluster, self._changed)
         self._committed = CommittedOffsets(self.membership)
         self._loop = asyncio.get_running_loop()
         reader.cluster.on_metadata = self.membership.learn
