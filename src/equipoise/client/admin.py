@@ -46,6 +46,8 @@ _LOOK_AGAIN_S = 0.02
 
 
 class BrokerDescription(NamedTuple):
+    """A broker, and where clients reach it."""
+
     node_id: int
     host: str
     port: int
@@ -53,12 +55,16 @@ class BrokerDescription(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
+    """A cluster's brokers, and the one in charge of topics."""
+
     cluster_id: str | None
     controller_id: int
     brokers: list[BrokerDescription]
 
 
 class PartitionDescription(NamedTuple):
+    """A partition's leader and replicas."""
+
     partition: int
     leader_id: int  # -1: there is none at the moment
     replica_nodes: list[int]
@@ -66,6 +72,8 @@ class PartitionDescription(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
+    """A topic and its partitions."""
+
     name: str
     topic_id: bytes
     is_internal: bool
@@ -102,6 +110,7 @@ class Admin:
         self._bootstrap = self._reach(parse_bootstrap_servers(bootstrap_servers))
 
     def close(self) -> None:
+        """Closes all connections."""
         self._open.close()
 
     def __enter__(self) -> Self:
@@ -111,6 +120,7 @@ class Admin:
         self.close()
 
     def cluster(self) -> ClusterDescription:
+        """The cluster's id, controller and brokers."""
         return _cluster(self._metadata([]))
 
     def topics(self) -> list[TopicDescription]:
@@ -118,6 +128,7 @@ class Admin:
         return sorted(_describe(topic) for topic in self._metadata(None).topics)
 
     def topic(self, name: str) -> TopicDescription:
+        """The topic and its partitions. KafkaError: it does not exist."""
         return _describe(self._find(name)[1])
 
     def create_topic(
@@ -142,6 +153,7 @@ class Admin:
         self._wait_for_leaders(name, max(partitions, 1))
 
     def delete_topic(self, name: str) -> None:
+        """Deletes the topic with all its records."""
         controller = self._controller()
         request = DeleteTopicsRequest(timeout_ms=self._timeout_ms)
         if controller.version(DeleteTopicsRequest) < _FIRST_DELETE_WITH_IDS:

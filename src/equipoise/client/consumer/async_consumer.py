@@ -171,9 +171,11 @@ class AsyncConsumer(BaseConsumer):
     async def beginning_offsets(
         self, *partitions: Place | Places, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
         return await self._wait_for(self._engine.beginnings(self._named(partitions)), timeout, "beginning_offsets()")
 
     async def end_offsets(self, *partitions: Place | Places, timeout: float | None = None) -> dict[TopicPartition, int]:
+        """The offset behind the last record of each partition."""
         return await self._wait_for(self._engine.ends(self._named(partitions)), timeout, "end_offsets()")
 
     async def _wait_for(self, work: Coroutine[Any, Any, Result], timeout: float | None, what: str) -> Result:

@@ -36,6 +36,7 @@ ARROW_RECORDS = 100_000  # in one table, unless more are asked for
 
 
 def parse(config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> ConsumerConfig:
+    """Settings given as a mapping or as keywords, checked."""
     return ConsumerConfig.parse({**(config or {}), **{kafka_name(name): value for name, value in keywords.items()}})
 
 
@@ -123,6 +124,7 @@ class BaseConsumer:
         self._engine.subscriptions.request_reset(self._named(partitions), EARLIEST)
 
     def seek_to_end(self, *partitions: Place | Places) -> None:
+        """The next poll() reads what is written from now on. Without partitions: of all."""
         self._engine.subscriptions.request_reset(self._named(partitions), LATEST)
 
     def seek_to_time(self, timestamp: int | datetime, *partitions: Place | Places) -> None:
@@ -137,9 +139,11 @@ class BaseConsumer:
         self._engine.subscriptions.pause(self._named(partitions))
 
     def resume(self, *partitions: Place | Places) -> None:
+        """Ends what `pause` began."""
         self._engine.subscriptions.resume(self._named(partitions))
 
     def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
         return self._engine.subscriptions.paused()
 
     def lag(self) -> dict[TopicPartition, int | None]:
@@ -226,6 +230,7 @@ class BaseConsumer:
 
 
 def as_partition(place: object) -> TopicPartition:
+    """A partition that may be given as a plain tuple."""
     match place:
         case (str(topic), int(number)):
             return TopicPartition(topic, number)
@@ -239,6 +244,7 @@ def _listed(given: Place | Places) -> Iterable[object]:
 
 
 def log_failure(error: KafkaError | None) -> None:
+    """The outcome of a commit that nobody waits for."""
     if error is not None:
         log.warning("offsets could not be committed: %s", error)
 

@@ -107,6 +107,7 @@ class ConsumerConfig(ClientConfig):
 
     @property
     def commits(self) -> bool:
+        """Whether there is a group to commit to."""
         return self.group_id is not None
 
     @property
@@ -116,6 +117,7 @@ class ConsumerConfig(ClientConfig):
 
     @property
     def queued_max_bytes(self) -> int:
+        """Most bytes fetched ahead of poll()."""
         return self.queued_max_messages_kbytes * 1024
 
     def reset_timestamp(self, now_ms: int) -> int | None:

@@ -162,9 +162,11 @@ class Consumer(BaseConsumer):
         return self._wait_for(self._engine.offsets_for_times(wanted), timeout, "offsets_for_times()")
 
     def beginning_offsets(self, *partitions: Place | Places, timeout: float | None = None) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
         return self._wait_for(self._engine.beginnings(self._named(partitions)), timeout, "beginning_offsets()")
 
     def end_offsets(self, *partitions: Place | Places, timeout: float | None = None) -> dict[TopicPartition, int]:
+        """The offset behind the last record of each partition."""
         return self._wait_for(self._engine.ends(self._named(partitions)), timeout, "end_offsets()")
 
     def _wait_for(self, work: Coroutine[Any, Any, Result], timeout: float | None, what: str) -> Result:

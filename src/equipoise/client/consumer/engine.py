@@ -58,11 +58,13 @@ class ConsumerEngine:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        """Begins the work, on the running loop."""
         self.cluster.start()
         self.fetcher.start()
         self._task = asyncio.create_task(self._keep_positions())
 
     async def close(self) -> None:
+        """Ends it. The group hears of it by `leave` alone."""
         self._unmatched.end()
         self._absent.keep(set())
         if self.membership is not None:
@@ -105,22 +107,27 @@ class ConsumerEngine:
 
     @property
     def group(self) -> Membership:
+        """UsageError: there is none."""
         if self.membership is None:
             raise UsageError("this consumer has no group: set group.id, or use assign() and keep offsets yourself")
         return self.membership
 
     @property
     def member(self) -> Member:
+        """The pure member, for use under the lock of `group`."""
         return self.group.member
 
     def subscribe(self, topics: Iterable[str], pattern: re.Pattern[str] | None) -> None:
+        """Topics by name, or by a pattern."""
         self.group.act(lambda member, now: member.subscribe(topics, pattern, now))
 
     def begin_poll(self) -> None:
+        """The application polls: its time begins anew."""
         if self.membership is not None:
             self.membership.act(lambda member, now: member.poll_begins(now))
 
     def end_poll(self, records: int) -> None:
+        """The poll has returned so many records."""
         if self.membership is not None:
             with self.membership.lock:
                 self.membership.member.poll_ends(now_ms(), records=records)
@@ -140,6 +147,8 @@ class ConsumerEngine:
         return callback
 
     def callback_done(self) -> None:
+        """The application has heard what `begin_callback` returned."""
+
         def act(member: Member, now: int) -> Step:
             self._being_told = NOTHING
             return member.callback_done(now)
@@ -181,6 +190,7 @@ class ConsumerEngine:
     # -- assigned by hand
 
     def assign(self, partitions: frozenset[TopicPartition]) -> None:
+        """Exactly these partitions, without a group."""
         self.subscriptions.revoke(self.subscriptions.assigned() - partitions)
         self.subscriptions.assign(partitions)
         self._loop.call_soon_threadsafe(self._want, frozenset(one.topic for one in partitions))
@@ -227,17 +237,21 @@ class ConsumerEngine:
         return known
 
     async def fetch_committed(self, partitions: Iterable[TopicPartition]) -> Found:
+        """What the group has committed of these partitions. Tries for ever."""
         self.group  # noqa: B018  raises where there is none
         assert self.committed is not None
         return await self.committed.fetch(partitions)
 
     async def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset at or behind each time; None: no record is as young."""
         return await self.fetcher.list_offsets(timestamps)
 
     async def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
         return await self._ends(partitions, EARLIEST)
 
     async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset behind the last record of each partition."""
         return await self._ends(partitions, LATEST)
 
     async def _ends(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
@@ -262,6 +276,7 @@ class ConsumerEngine:
     # -- leaving
 
     def unsubscribe(self) -> None:
+        """Nothing is assigned any more, and the group goes on without the member."""
         self.assign(frozenset())
         self._loop.call_soon_threadsafe(self._unmatched.end)
         if self.membership is not None:
@@ -274,6 +289,7 @@ class ConsumerEngine:
 
     @property
     def has_left(self) -> bool:
+        """Whether the coordinator has answered, or there is nobody to leave."""
         if self.membership is None:
             return True
         with self.membership.lock:
@@ -291,4 +307,5 @@ def _is_absent(partition: TopicPartition, topics: Snapshot) -> bool:
 
 
 def too_late(what: str, seconds: float, engine: ConsumerEngine) -> KafkaError:
+    """The error of a call whose time is up."""
     return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{what} had no answer within {seconds:g} s: {engine.trouble}")

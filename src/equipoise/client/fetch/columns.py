@@ -73,6 +73,8 @@ class _Part(NamedTuple):
 
 
 class Columns:
+    """Takes completed fetches from a buffer as Arrow tables."""
+
     def __init__(self, fetch_buffer: FetchBuffer, check_crcs: bool) -> None:
         self._fetch_buffer = fetch_buffer
         self._check_crcs = check_crcs
@@ -80,6 +82,7 @@ class Columns:
         self._topic_index: dict[str, int] = {}
 
     def take(self, max_records: int) -> pa.Table | None:
+        """Up to so many records as one table; None: there are none."""
         parts: list[_Part] = []
         left, load = max_records, Load()
         while left > 0 and not load.is_full:

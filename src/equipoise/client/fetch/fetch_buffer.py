@@ -43,13 +43,16 @@ class Load:
         self._size = 0
 
     def add(self, size: int) -> None:
+        """So many bytes more."""
         self._size += size
 
     @property
     def is_full(self) -> bool:
+        """Whether this poll has taken enough."""
         return self._size >= _MOST_TAKEN
 
     def takes(self, turn: Turn) -> bool:
+        """Whether there is room, and nothing before it of its partition is unfinished."""
         return not self.is_full and (not self.unfinished or turn.state not in self.unfinished)
 
 

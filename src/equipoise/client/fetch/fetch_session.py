@@ -19,6 +19,7 @@ class FetchSessionHandler:
         self._known: dict[TopicPartition, PartitionFetch] = {}
 
     def reset(self) -> None:
+        """The next fetch names everything, and asks for a new session."""
         self.session_id, self.epoch = 0, _FULL
         self._known = {}
 
@@ -36,6 +37,7 @@ class FetchSessionHandler:
         return request
 
     def answered(self, session_id: int) -> None:
+        """The id that the broker has given the session; 0: it keeps none."""
         if not session_id:  # the broker has no room for a session
             self.reset()
             return

@@ -132,6 +132,7 @@ class Fetcher:
         self._is_running = self._is_woken = False
 
     def start(self) -> None:
+        """Begins to fetch."""
         self._is_running = True
         self._subscriptions.on_change = self._wake
         self._cluster.watchers.append(self._follow_metadata)
@@ -139,6 +140,7 @@ class Fetcher:
         self._pump()
 
     async def close(self) -> None:
+        """Ends all that is under way."""
         self._is_running = False
         if self._timer is not None:
             self._timer.cancel()

@@ -47,6 +47,7 @@ class OffsetResets:
             task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
+        """Ends all that is under way."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -23,6 +23,8 @@ _RECORD_BYTES = 200  # that a record takes besides its key and value
 
 
 class ConsumerRecord(NamedTuple):
+    """A record as poll() returns it."""
+
     topic: str
     partition: int
     offset: int

@@ -142,6 +142,7 @@ class TopicPartitionState:
 
     @property
     def fetch_position(self) -> LogPosition:
+        """Where the next fetch begins: behind what is queued."""
         return LogPosition(
             self.fetch_offset, self.completed_fetches[-1].last_epoch if self.completed_fetches else self.offset_epoch
         )
@@ -153,6 +154,7 @@ class TopicPartitionState:
 
     @property
     def is_fetchable(self) -> bool:
+        """Whether a fetch may ask for it now."""
         return (
             self.position is not None
             and not self.is_paused
@@ -183,6 +185,7 @@ class SubscriptionState:
     # -- assignment
 
     def assigned(self) -> frozenset[TopicPartition]:
+        """All that is assigned."""
         with self.lock:
             return frozenset(self.assignment)
 
@@ -319,10 +322,12 @@ class SubscriptionState:
         self._set_paused(partitions, True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Ends what `pause` began."""
         self._set_paused(partitions, False)
         self.on_change()
 
     def paused(self) -> frozenset[TopicPartition]:
+        """Those that are paused."""
         with self.lock:
             return frozenset(key for key, one in self.assignment.items() if one.is_paused)
 
@@ -335,6 +340,7 @@ class SubscriptionState:
     # -- what the broker says of them
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
+        """As of the last fetch; None: not known yet."""
         with self.lock:
             known = self._find(partition).high_watermark
             return None if known < 0 else known
@@ -354,6 +360,7 @@ class SubscriptionState:
         return self.queued_bytes - lying
 
     def add_completed_fetch(self, state: TopicPartitionState, fetch: CompletedFetch) -> None:
+        """Queues what a fetch has brought: the next begins behind it."""
         state.completed_fetches.append(fetch)
         state.fetch_offset = fetch.next_offset
         state.queued_bytes += fetch.size
@@ -382,9 +389,11 @@ class SubscriptionState:
         self._move(state, *at)
 
     def go_back(self, state: TopicPartitionState, to: LogPosition) -> None:
+        """Reading goes on there."""
         self._move(state, *to)
 
     def look_up(self, state: TopicPartitionState, timestamp: int) -> None:
+        """The position is to be looked up by this timestamp."""
         self._move(state, None)
         state.reset = timestamp
 

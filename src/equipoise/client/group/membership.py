@@ -36,6 +36,7 @@ _SUSPICIOUS_S = 3.0  # of silence, before others are asked for the coordinator
 
 
 def now_ms() -> int:
+    """The member's clock."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -200,6 +201,7 @@ class Membership:
         self.act(lambda member, now: member.learn(known, wanted, now))
 
     def close(self) -> None:
+        """Ends its work. A member that is to leave has done so before."""
         self._is_closed = True
         self._lost.end()
         self._arm(None)

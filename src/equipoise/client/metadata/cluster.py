@@ -68,10 +68,12 @@ class Cluster:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
+        """Begins to keep metadata fresh, on the running loop."""
         self._make_urgent()
         self._tasks = [asyncio.create_task(self._keep_fresh()), asyncio.create_task(self._close_idle())]
 
     async def close(self) -> None:
+        """Ends it, and closes all connections."""
         for task in self._tasks:
             task.cancel()
         self._unreachable.end()
@@ -86,10 +88,12 @@ class Cluster:
 
     @property
     def nodes(self) -> Mapping[int, Node]:
+        """Brokers that are known, by id."""
         return self.metadata.nodes
 
     @property
     def topics(self) -> Mapping[str, TopicInfo]:
+        """Topics of interest that exist."""
         return self.metadata.topics
 
     def subscribe_topics(self, topics: Iterable[str] | None) -> None:

@@ -30,6 +30,8 @@ _LASTING = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATIO
 
 
 class LogPosition(NamedTuple):
+    """A place in a partition's log, and the epoch by which it can be checked."""
+
     offset: int  # of the next record to read
     leader_epoch: int = NO_EPOCH  # of the last record before it; NO_EPOCH: not known, so that nothing can be checked
 

@@ -36,6 +36,8 @@ PASSING = {
 
 
 class OffsetAndTimestamp(NamedTuple):
+    """The first record at or behind a time."""
+
     offset: int  # -1: there is none
     timestamp: int
     leader_epoch: int

@@ -38,6 +38,8 @@ class Leader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
+    """What assignors and readers need to know of a topic."""
+
     partitions: int
     racks: tuple[frozenset[str], ...]  # of each partition's replicas, offline ones too
     is_internal: bool
@@ -149,10 +151,12 @@ class Metadata:
         return found
 
     def topic_name(self, topic_id: bytes) -> str | None:
+        """None: no topic of interest has this id."""
         return self._names.get(topic_id)
 
     @property
     def controller(self) -> Node | None:
+        """None: the cluster names none that it knows."""
         return self.nodes.get(self.controller_id)
 
     @property
@@ -199,6 +203,7 @@ class RefreshSchedule:
         self._is_asked = True
 
     def make_urgent(self) -> None:
+        """It is due at once."""
         self._is_urgent = True
 
     def due_in(self, now: float) -> float:
@@ -214,6 +219,7 @@ class RefreshSchedule:
         self._last_attempt = now
 
     def end(self, *, is_settled: bool) -> None:
+        """The attempt is over, in vain or not."""
         self._unsettled = 0 if is_settled else self._unsettled + 1
         self._draw_pauses()
 

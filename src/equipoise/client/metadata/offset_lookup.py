@@ -60,10 +60,12 @@ class OffsetLookup:
         return outcomes
 
     async def pause(self, failures: int) -> None:
+        """Before the next round, which asks by newer metadata."""
         self._cluster.request_refresh()
         await asyncio.sleep(self._backoff.pause(failures))
 
     async def ask_leader(self, node_id: int, wanted: Timestamps) -> Outcomes:
+        """One question to one leader. What it does not answer is left out."""
         request = list_offsets_request(
             wanted,
             self._cluster.leader,

@@ -71,6 +71,7 @@ class Connection:
         return self._ask(request, version if newest is None else min(version, newest))
 
     def answer(self, asked: InFlightRequest, response: type[Response]) -> Response:
+        """Waits for the answer to the oldest request."""
         return decode_answer(response, asked.version, self._receive_answer(asked))
 
     @property
@@ -100,6 +101,7 @@ class Connection:
         return self._api_versions.version(request)
 
     def close(self) -> None:
+        """Closes the socket."""
         self._socket.close()
 
     def __enter__(self) -> Self:

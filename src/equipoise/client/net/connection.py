@@ -139,9 +139,11 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     @property
     def is_waiting(self) -> bool:
+        """Whether a request has no answer yet."""
         return bool(self._in_flight)
 
     def close(self) -> None:
+        """Every request under way fails."""
         self._break(KafkaConnectionError(f"{self.address}: the connection is closed"))
 
     async def _handshake(self, timeout: float) -> None:
@@ -170,20 +172,25 @@ class AsyncConnection(asyncio.BufferedProtocol):
     # -- the transport's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop."""
         why = getattr(exc, "strerror", None) or exc or "the broker closed the connection"
         under_way = f" while {APIS[self._in_flight[0].request.api_key].name} was under way" if self._in_flight else ""
         self._break(KafkaConnectionError(f"{self.address}: {why}{under_way}; connect again"))
 
     def eof_received(self) -> bool:
+        """Called by the loop: the transport closes itself."""
         return False
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by the loop: where the next bytes go."""
         return self._reader.buffer()
 
     def buffer_updated(self, count: int) -> None:
+        """Called by the loop: so many bytes have come."""
         frames: list[Frame] = []
         try:
             try:

@@ -26,6 +26,7 @@ class LastingWarning:
 
     @property
     def is_open(self) -> bool:
+        """Whether it is amiss at the moment."""
         return self._timer is not None
 
     def begin(self) -> None:
@@ -36,11 +37,13 @@ class LastingWarning:
             self._timer = loop.call_later(self._first, self._speak)
 
     def end(self) -> None:
+        """It is not amiss any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def set(self, is_amiss: bool) -> None:
+        """Begins or ends it."""
         if is_amiss:
             self.begin()
         else:

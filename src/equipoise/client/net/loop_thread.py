@@ -17,6 +17,8 @@ Result = TypeVar("Result")
 
 
 class LoopThread:
+    """Begins at once; `end` waits for it."""
+
     def __init__(self, name: str) -> None:
         self.loop = _new_loop()
         self._is_ending = False
@@ -36,6 +38,7 @@ class LoopThread:
                 log.exception("%s: a task has tried to end its loop, which goes on", self._thread.name)
 
     def begin(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Runs `work` on the loop, and returns at once."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, Result], timeout: float | None = None) -> Result:
@@ -48,6 +51,7 @@ class LoopThread:
             future.cancel()
 
     def end(self) -> None:
+        """Stops the loop when what it is doing is done."""
         self._is_ending = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()

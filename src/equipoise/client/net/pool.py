@@ -19,6 +19,8 @@ Address = tuple[str, int]
 
 
 class Purpose(Enum):
+    """What a connection is for: purposes do not wait for each other."""
+
     QUESTIONS = "questions"  # answered at once: metadata, offsets
     FETCH = "fetch"  # one long fetch
     FETCH_ASIDE = "fetch aside"  # short fetches while the long one waits
@@ -82,17 +84,21 @@ class PooledConnection:
             raise KafkaConnectionError(f"{address_of(*self.address)}: this consumer is closed")
 
     def close(self) -> None:
+        """For good."""
         self._is_closed = True
         if self._connection is not None:
             self._connection.close()
 
 
 class ConnectionPool:
+    """The connections of one client."""
+
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._connections: dict[tuple[Purpose, Address], PooledConnection] = {}
 
     def get(self, purpose: Purpose, address: Address) -> PooledConnection:
+        """The connection's place in the pool; nothing is opened yet."""
         found = self._connections.get((purpose, address))
         if found is None:
             found = self._connections[purpose, address] = PooledConnection(address, self._config)
@@ -107,5 +113,6 @@ class ConnectionPool:
                 del self._connections[key]
 
     def close(self) -> None:
+        """Closes all, for good."""
         for pooled in self._connections.values():
             pooled.close()

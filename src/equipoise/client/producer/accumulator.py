@@ -39,6 +39,7 @@ class PartitionQueue:
 
     @property
     def is_empty(self) -> bool:
+        """Whether nothing is on its way."""
         return not (self.waiting or self.under_way or self.failed)
 
 
@@ -100,6 +101,7 @@ class RecordAccumulator:
         return queue
 
     def has_room(self, size: int) -> bool:
+        """Whether so many bytes more fit into buffer.memory."""
         return not self._used or self._used + size <= self._most
 
     def make_room(self) -> None:
@@ -120,6 +122,7 @@ class RecordAccumulator:
             raise self.no_room(size)
 
     def no_room(self, size: int) -> KafkaError:
+        """The error of a send() whose time is up."""
         return KafkaError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"{self._used} bytes of records wait to be stored, and buffer.memory is {self._config.buffer_memory}: no "
@@ -150,12 +153,14 @@ class RecordAccumulator:
             return queue.waiting.popleft()
 
     def release(self, batch: ProducerBatch) -> None:
+        """The batch is done: its room is free."""
         with self._room:
             self._used -= batch.size
             self._room.notify_all()
         self.on_room()
 
     def busy(self) -> Iterator[PartitionQueue]:
+        """The queues of partitions that have something on its way."""
         return (queue for queue in list(self.queues.values()) if not queue.is_empty)
 
 

@@ -35,6 +35,7 @@ class Target(Protocol):
 
 
 def name_of_row(row: int) -> str:
+    """How errors name a row."""
     return f"row {row + 1}"
 
 
@@ -61,6 +62,7 @@ class ArrowRows:
         self.rows = 0  # sent so far
 
     def send(self, rows: pa.RecordBatch) -> None:
+        """Hands the rows of one batch to the producer."""
         columns = RecordColumns(_column(rows, "key"), rows.column("value"), _column(rows, "headers"))
         order: list[Ints] = []
         ends: list[int] = []

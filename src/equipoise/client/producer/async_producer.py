@@ -29,6 +29,7 @@ class AsyncProducer:
         self._is_closed = False
 
     async def start(self) -> Self:
+        """Begins the work, on the running loop."""
         if self._is_closed:
             raise UsageError("this producer is closed: make a new one")
         if self._opened is None:
@@ -85,6 +86,7 @@ class AsyncProducer:
         await _flush(self._engine, timeout)
 
     async def close(self, timeout: float = _CLOSE_S) -> None:
+        """Stores what was sent, for so many seconds at most, and ends. Raises as `flush` does."""
         engine, self._is_closed = self._opened, True
         self._opened = None
         if engine is None:

@@ -77,6 +77,7 @@ class ProducerConfig(ClientConfig):
 
     @property
     def codec(self) -> Codec:
+        """compression.type as batches write it."""
         return CODECS[self.compression_type]
 
 

@@ -87,6 +87,7 @@ class ProducerBatch:
 
     @property
     def is_done(self) -> bool:
+        """Whether its fate is known."""
         return self._done
 
     def report(self, index: int, report: Report) -> None:
@@ -95,6 +96,7 @@ class ProducerBatch:
         self.when_done(index, report)
 
     def when_done(self, index: int, report: Report) -> None:
+        """As `report`, for those who do not tell the application."""
         with _lock:
             if not self._done:
                 self._reports.append((index, report))
@@ -102,6 +104,7 @@ class ProducerBatch:
         self._tell(index, report)
 
     def metadata(self, index: int) -> RecordMetadata:
+        """Where the record is stored."""
         offset = UNKNOWN_OFFSET if self.base_offset < 0 else self.base_offset + index
         timestamp = self.append_time
         if timestamp < 0 and index < len(self.rows):
@@ -139,6 +142,7 @@ class Delivery:
         self._batch.report(self._index, report)
 
     def done(self) -> bool:
+        """Whether the record's fate is known."""
         return self._batch.is_done
 
     def exception(self, timeout: float | None = None) -> EquipoiseError | None:

@@ -41,9 +41,11 @@ class ProducerTopic:
         self.grow(count)
 
     def grow(self, count: int) -> None:
+        """The topic has so many partitions now."""
         self.partitions += [TopicPartition(self.name, number) for number in range(len(self.partitions), count)]
 
     def choose(self, partition: int | None, key: bytes | None, size: int) -> TopicPartition:
+        """The partition of a record: the one given, that of its key, or the sticky one."""
         partitions = self.partitions
         if partition is not None:
             if not 0 <= partition < len(partitions):
@@ -69,10 +71,12 @@ class ProducerEngine:
         self.cluster.watchers.append(self._learn)
 
     def start(self) -> None:
+        """Begins the work, on the running loop."""
         self.cluster.start()
         self.sender.start()
 
     async def close(self) -> None:
+        """Ends it. What is under way may or may not be stored."""
         await self.sender.close()
         await self.cluster.close()
 

@@ -18,6 +18,7 @@ _random = random.Random()  # the module's own belongs to the application, which 
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
+    """BuiltInPartitioner.partitionForKey."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
@@ -46,6 +47,7 @@ class StickyPartitioner:
         self._left = 0
 
     def take(self, size: int, partitions: int, batch_size: int) -> int:
+        """The partition of a record of so many bytes."""
         if self._left <= 0 or self._partition >= partitions:
             self._partition = self._other(partitions)
             self._left = batch_size

@@ -152,6 +152,7 @@ class Producer:
 
 
 def parse(config: Mapping[str, object] | ProducerConfig | None, settings: Mapping[str, object]) -> ProducerConfig:
+    """Settings given as a mapping or as keywords, checked."""
     if isinstance(config, ProducerConfig):
         return config
     if config is not None and settings:
@@ -160,6 +161,7 @@ def parse(config: Mapping[str, object] | ProducerConfig | None, settings: Mappin
 
 
 async def open_engine(config: ProducerConfig) -> ProducerEngine:
+    """Made and started on the running loop."""
     engine = ProducerEngine(config)
     engine.start()
     return engine

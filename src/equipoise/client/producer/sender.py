@@ -102,6 +102,7 @@ class Sender:
         cluster.watchers.append(self._news.set)
 
     def start(self) -> None:
+        """Begins to send, on the running loop."""
         self._main = asyncio.create_task(self._run())
 
     async def close(self) -> None:
