@@ -14,7 +14,7 @@ from bench.figures import Figure
 from bench.machine import check_machine, progress
 from bench.results import Results
 from equipoise.client import Admin
-from equipoise.client.net.api_versions import parse_bootstrap_servers
+from equipoise.client.net.addresses import parse_bootstrap_servers
 from equipoise.client.net.blocking import Connection, error_from
 from equipoise.wire.apis.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

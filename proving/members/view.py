@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeVar
 
 from equipoise.client.admin import Admin
-from equipoise.client.net.api_versions import parse_bootstrap_servers
+from equipoise.client.net.addresses import parse_bootstrap_servers
 from equipoise.client.net.blocking import Connection
 from equipoise.coordinator.placement import partition_for
 from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

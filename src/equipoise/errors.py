@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         OffsetOutOfRangeError,
         TopicReplacedError,
     )
-    from equipoise.client.net.api_versions import KafkaConnectionError
+    from equipoise.client.net.errors import KafkaConnectionError
     from equipoise.member.errors import (
         CommitFailedError,
         FencedInstanceIdError,
@@ -71,7 +71,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "equipoise.client.net.api_versions": ["KafkaConnectionError"],
+    "equipoise.client.net.errors": ["KafkaConnectionError"],
     "equipoise.client.fetch.subscription_state": [
         "LogTruncationError",
         "NoOffsetForPartitionError",

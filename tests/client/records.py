@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.client.net.api_versions import parse_bootstrap_servers
+from equipoise.client.net.addresses import parse_bootstrap_servers
 from equipoise.client.net.blocking import Connection
 from equipoise.wire.apis.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from equipoise.wire.errors import ErrorCode

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from equipoise.broker import Broker
 from equipoise.client import Admin, KafkaConnectionError
 from equipoise.client.admin import PartitionOffsets
-from equipoise.client.net.api_versions import parse_bootstrap_servers
+from equipoise.client.net.addresses import parse_bootstrap_servers
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 

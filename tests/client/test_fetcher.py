@@ -14,7 +14,7 @@ from equipoise.broker import Broker
 from equipoise.client import Admin
 from equipoise.client.consumer.config import EARLIEST, LATEST
 from equipoise.client.fetch.subscription_state import BY_POLICY, NoOffsetForPartitionError, OffsetOutOfRangeError
-from equipoise.client.net.api_versions import parse_bootstrap_servers
+from equipoise.client.net.addresses import parse_bootstrap_servers
 from equipoise.client.net.blocking import Connection
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k21_delete_records import (

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from equipoise.client import AsyncConsumer
-from equipoise.client.net.api_versions import KafkaConnectionError
+from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.client.net.hedging import first_answer, while_in_charge
 from equipoise.wire.errors import EquipoiseError, UsageError
 from tests.client.fakes import RECORDS, TOPIC, FakeCluster

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.client.net.api_versions import KafkaConnectionError, parse_bootstrap_servers
+from equipoise.client.net.addresses import parse_bootstrap_servers
 from equipoise.client.net.blocking import Connection
 from equipoise.client.net.connection import AsyncConnection
+from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.server_process import free_port
 from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.client.net.api_versions import error_from
+from equipoise.client.net.errors import error_from
 from equipoise.console import edge
 from equipoise.console.tables import print_table
 from equipoise.console.zookeeper_words import print_words

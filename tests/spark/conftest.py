@@ -15,7 +15,7 @@ from rich.console import Console
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from equipoise.client.net.api_versions import parse_bootstrap_servers
+from equipoise.client.net.addresses import parse_bootstrap_servers
 from equipoise.client.net.blocking import Connection
 from equipoise.spark.pipeline.config import Pipeline
 from equipoise.wire.apis.k21_delete_records import (

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from equipoise.client.net.api_versions import KafkaConnectionError
+from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.executor.leaders import Leaders
 from equipoise.spark.options import SourceOptions

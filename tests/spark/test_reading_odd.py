@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from equipoise.client.net.api_versions import KafkaConnectionError
 from equipoise.client.net.blocking import InFlightRequest
+from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.executor import reading
 from equipoise.spark.executor.leaders import LeaderEndpoint

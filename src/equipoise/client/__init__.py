@@ -19,8 +19,8 @@ if TYPE_CHECKING:
         TopicReplacedError,
     )
     from equipoise.client.group.listener import RebalanceListener
-    from equipoise.client.net.api_versions import KafkaConnectionError
     from equipoise.client.net.blocking import Connection
+    from equipoise.client.net.errors import KafkaConnectionError
     from equipoise.client.producer.async_producer import AsyncProducer
     from equipoise.client.producer.delivery import RecordMetadata
     from equipoise.client.producer.producer import Producer
@@ -61,7 +61,7 @@ _HOMES = {
     "Connection": "equipoise.client.net.blocking",
     "Consumer": "equipoise.client.consumer.consumer",
     "ConsumerRecord": "equipoise.client.fetch.records",
-    "KafkaConnectionError": "equipoise.client.net.api_versions",
+    "KafkaConnectionError": "equipoise.client.net.errors",
     "LogTruncationError": "equipoise.client.fetch.subscription_state",
     "NoOffsetForPartitionError": "equipoise.client.fetch.subscription_state",
     "OffsetOutOfRangeError": "equipoise.client.fetch.subscription_state",

@@ -12,9 +12,10 @@ from typing import NamedTuple, Self
 
 from equipoise.client.consumer.config import EARLIEST, LATEST, rows
 from equipoise.client.metadata.list_offsets import list_offsets_request, listed_offsets
-from equipoise.client.metadata.metadata import Address, Metadata, metadata_request, patience_rounds
-from equipoise.client.net.api_versions import KafkaConnectionError, error_from, parse_bootstrap_servers
+from equipoise.client.metadata.metadata import Metadata, metadata_request, patience_rounds
+from equipoise.client.net.addresses import Address, parse_bootstrap_servers
 from equipoise.client.net.blocking import Connection
+from equipoise.client.net.errors import KafkaConnectionError, error_from
 from equipoise.member.partitions import TopicPartition, listed
 from equipoise.settings import parse_value
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsResponse

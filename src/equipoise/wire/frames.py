@@ -22,10 +22,10 @@ _COPY_UP_TO = 4096  # a small read is cut up faster as bytes than as views
 
 
 class FrameSizeError(ProtocolError):
-    """A frame is announced that is smaller or larger than any may be. `size`: the number that was announced."""
+    """A frame is announced that is smaller or larger than any may be. `size` was announced, `max_size` is the most."""
 
     def __init__(self, size: int, max_size: int) -> None:
-        self.size = size
+        self.size, self.max_size = size, max_size
         super().__init__(f"a frame of {size} bytes was announced, {max_size} is the most")
 
 

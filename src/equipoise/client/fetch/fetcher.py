@@ -42,9 +42,9 @@ from equipoise.client.metadata.leader_epochs import NO_EPOCH, EpochAnswers, LogP
 from equipoise.client.metadata.list_offsets import Timestamps
 from equipoise.client.metadata.metadata import Leader
 from equipoise.client.metadata.offset_lookup import OffsetLookup
-from equipoise.client.net.api_versions import KafkaConnectionError, error_from
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.connection import AsyncConnection
+from equipoise.client.net.errors import KafkaConnectionError, error_from
 from equipoise.client.net.pool import Purpose
 from equipoise.member import Node
 from equipoise.member.partitions import TopicPartition

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable
 
 from equipoise.client.group.membership import Membership
-from equipoise.client.net.api_versions import error_from
 from equipoise.client.net.backoff import Backoff
+from equipoise.client.net.errors import error_from
 from equipoise.member import Node, OffsetAndMetadata, TopicPartition
 from equipoise.member.partitions import by_topic
 from equipoise.wire.apis.k09_offset_fetch import (

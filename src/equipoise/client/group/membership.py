@@ -16,8 +16,9 @@ from functools import partial
 from equipoise.assignors import Assignor, Topic, assignor_named
 from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.client.metadata.cluster import Cluster, Snapshot
-from equipoise.client.net.api_versions import address_of, error_from
+from equipoise.client.net.addresses import address_of
 from equipoise.client.net.backoff import jitter
+from equipoise.client.net.errors import error_from
 from equipoise.client.net.hedging import while_in_charge
 from equipoise.client.net.lasting_warnings import LastingWarning
 from equipoise.client.net.pool import Purpose

@@ -20,9 +20,11 @@ from equipoise.client.metadata.metadata import (
     TopicInfo,
     metadata_request,
 )
-from equipoise.client.net.api_versions import KafkaConnectionError, Response, error_from, parse_bootstrap_servers
+from equipoise.client.net.addresses import parse_bootstrap_servers
+from equipoise.client.net.api_versions import Response
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.connection import AsyncConnection
+from equipoise.client.net.errors import KafkaConnectionError, error_from
 from equipoise.client.net.hedging import PATIENCE_S, first_answer, while_in_charge
 from equipoise.client.net.lasting_warnings import LastingWarning, LastingWarnings
 from equipoise.client.net.pool import ConnectionPool, PooledConnection, Purpose

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from equipoise.client.net.api_versions import error_from
+from equipoise.client.net.errors import error_from
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k23_offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from equipoise.client.metadata.leader_epochs import NO_EPOCH
 from equipoise.client.metadata.metadata import Leader
-from equipoise.client.net.api_versions import error_from
+from equipoise.client.net.errors import error_from
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k02_list_offsets import (
     ListOffsetsPartition,

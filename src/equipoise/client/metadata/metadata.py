@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from equipoise.client.net.addresses import Address
 from equipoise.client.net.backoff import Backoff
 from equipoise.member import Node
 from equipoise.member.partitions import TopicPartition
@@ -22,7 +23,6 @@ from equipoise.wire.apis.k03_metadata import (
 )
 from equipoise.wire.errors import ErrorCode
 
-Address = tuple[str, int]
 NO_LEADER = -1
 _FIRST_PATIENCE_S = 1.0  # with a broker that may hang, while there are others
 # These do not pass by waiting: the application has to know.

@@ -1,4 +1,4 @@
-"""The common part of both kinds of connection: versions from ApiVersions, requests and responses, errors.
+"""The common part of both kinds of connection: versions from ApiVersions, frames of requests and responses.
 
 Nothing here touches a socket.
 """
@@ -10,15 +10,14 @@ from importlib.metadata import version as installed_version
 from struct import Struct
 from typing import NamedTuple, TypeVar
 
-from equipoise.settings import is_host
+from equipoise.client.net.errors import error_from
 from equipoise.wire.apis import APIS
 from equipoise.wire.apis.headers import decode_response_header, encode_request_header
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from equipoise.wire.compiler import decoder
-from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, ProtocolError, UsageError
-from equipoise.wire.frames import FrameSizeError, framed
+from equipoise.wire.errors import ErrorCode, ProtocolError, UsageError
+from equipoise.wire.frames import framed
 from equipoise.wire.schema import TRUSTED, Message, VersionRange
-from equipoise.wire.text import printable
 
 Response = TypeVar("Response", bound=Message)
 
@@ -28,10 +27,6 @@ _MAX_CORRELATION_ID = 2**31 - 1
 # 3 is the last without which the client's name is lost. The range that comes with a refusal is not used, because
 # librdkafka's mock cluster sends one that cannot be read.
 _HANDSHAKE_VERSIONS = (4, 3, 0)
-
-
-class KafkaConnectionError(EquipoiseError):
-    """A broker cannot be reached, does not answer, or has gone."""
 
 
 class ResponseFrame(NamedTuple):
@@ -101,51 +96,10 @@ class ApiVersions:
         return True
 
 
-def address_of(host: str, port: int) -> str:
-    """For messages: a host may be what a broker says of another."""
-    host = printable(host)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def cannot_connect(address: str, error: OSError | ValueError) -> KafkaConnectionError:
-    """ValueError: the host is none that could be looked for, as a label of 64 letters."""
-    why = (error.strerror or error) if isinstance(error, OSError) else "this is no name of a host"
-    return KafkaConnectionError(f"cannot connect to {address}: {why}; is a broker listening there?")
-
-
-def no_kafka_broker(address: str, error: FrameSizeError) -> ProtocolError:
-    """The error for a frame that no broker announces."""
-    return ProtocolError(
-        f"{address} announced a frame of {error.size} bytes, {MAX_RESPONSE} is the most: "
-        "it speaks TLS or is no Kafka broker"
-    )
-
-
-def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
-    """HOST:PORT, one or more with commas; an IPv6 host in brackets."""
-    addresses = []
-    for part in text.split(","):
-        host, separator, port = part.strip().rpartition(":")
-        if not separator or not is_host(host) or not port.isdigit() or not 0 < int(port) < 65536:
-            raise UsageError(f"{part!r} is no server: write HOST:PORT, for instance 127.0.0.1:9092")
-        addresses.append((host.strip("[]"), int(port)))
-    return addresses
-
-
 def decode_answer(response: type[Response], version: int, frame: ResponseFrame) -> Response:
     """Bytes behind the answer are ignored, as all clients do: librdkafka's mock cluster sends one too many."""
     answer: Response = decoder(response, version, exact=False)(frame.data, frame.pos, TRUSTED)
     return answer
-
-
-def error_from(code: int, message: str) -> KafkaError:
-    """A broker's error as an exception, also for the codes that have no name here. What it says may be logged."""
-    message = printable(message)
-    try:
-        known = ErrorCode(code)
-    except ValueError:
-        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{message} (Kafka's error code {code})")
-    return KafkaError(known, f"{message} ({known.name})")
 
 
 def _error_code(frame: ResponseFrame) -> int:

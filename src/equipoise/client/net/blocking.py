@@ -17,18 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Self
 
-from equipoise.client.net.api_versions import (
-    MAX_RESPONSE,
-    ApiVersions,
-    KafkaConnectionError,
-    Response,
-    ResponseFrame,
-    address_of,
-    cannot_connect,
-    decode_answer,
-    error_from,
-    no_kafka_broker,
-)
+from equipoise.client.net.addresses import address_of
+from equipoise.client.net.api_versions import MAX_RESPONSE, ApiVersions, Response, ResponseFrame, decode_answer
+from equipoise.client.net.errors import KafkaConnectionError, cannot_connect, error_from, no_kafka_broker
 from equipoise.wire.apis import APIS
 from equipoise.wire.errors import ProtocolError
 from equipoise.wire.frames import Frame, FrameReader, FrameSizeError

@@ -11,17 +11,9 @@ import socket
 from collections import deque
 from typing import NamedTuple, Self, cast
 
-from equipoise.client.net.api_versions import (
-    MAX_RESPONSE,
-    ApiVersions,
-    KafkaConnectionError,
-    Response,
-    ResponseFrame,
-    address_of,
-    cannot_connect,
-    decode_answer,
-    no_kafka_broker,
-)
+from equipoise.client.net.addresses import address_of
+from equipoise.client.net.api_versions import MAX_RESPONSE, ApiVersions, Response, ResponseFrame, decode_answer
+from equipoise.client.net.errors import KafkaConnectionError, cannot_connect, no_kafka_broker
 from equipoise.wire.apis import APIS
 from equipoise.wire.errors import EquipoiseError, ProtocolError
 from equipoise.wire.frames import Frame, FrameReader, FrameSizeError

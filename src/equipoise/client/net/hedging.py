@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from equipoise.client.net.api_versions import KafkaConnectionError
+from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.wire.errors import EquipoiseError
 
 Result = TypeVar("Result")

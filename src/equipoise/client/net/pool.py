@@ -10,12 +10,11 @@ import asyncio
 from enum import Enum
 
 from equipoise.client.config import ClientConfig
-from equipoise.client.net.api_versions import KafkaConnectionError, address_of
+from equipoise.client.net.addresses import Address, address_of
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.connection import AsyncConnection
+from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.wire.errors import EquipoiseError
-
-Address = tuple[str, int]
 
 
 class Purpose(Enum):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 
 from equipoise.client.metadata.cluster import Cluster
-from equipoise.client.net.api_versions import KafkaConnectionError
+from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.client.producer.accumulator import RECORD_OVERHEAD
 from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.partitioner import StickyPartitioner, partition_for_key

@@ -26,9 +26,9 @@ from functools import partial
 from equipoise.client.metadata.cluster import Cluster
 from equipoise.client.metadata.list_offsets import PASSING
 from equipoise.client.metadata.metadata import Leader
-from equipoise.client.net.api_versions import error_from
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.connection import AsyncConnection
+from equipoise.client.net.errors import error_from
 from equipoise.client.net.pool import Purpose
 from equipoise.client.producer.accumulator import PartitionQueue, RecordAccumulator
 from equipoise.client.producer.config import ACKS, ProducerConfig

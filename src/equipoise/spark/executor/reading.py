@@ -24,10 +24,10 @@ from equipoise.client.fetch.fetch_request import (
     newest_version,
 )
 from equipoise.client.metadata.list_offsets import PASSING
-from equipoise.client.metadata.metadata import Address
-from equipoise.client.net.api_versions import KafkaConnectionError, error_from
+from equipoise.client.net.addresses import Address
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.blocking import Connection, InFlightRequest
+from equipoise.client.net.errors import KafkaConnectionError, error_from
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.executor.decoding import FetchedRange, decode
 from equipoise.spark.executor.leaders import Leaders, leaders_of

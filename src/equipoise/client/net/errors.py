@@ -1,0 +1,35 @@
+"""Errors of a client: brokers that cannot be reached, and brokers that refuse."""
+
+from __future__ import annotations
+
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, ProtocolError
+from equipoise.wire.frames import FrameSizeError
+from equipoise.wire.text import printable
+
+
+class KafkaConnectionError(EquipoiseError):
+    """A broker cannot be reached, does not answer, or has gone."""
+
+
+def cannot_connect(address: str, error: OSError | ValueError) -> KafkaConnectionError:
+    """ValueError: the host is none that could be looked for, as a label of 64 letters."""
+    why = (error.strerror or error) if isinstance(error, OSError) else "this is no name of a host"
+    return KafkaConnectionError(f"cannot connect to {address}: {why}; is a broker listening there?")
+
+
+def no_kafka_broker(address: str, error: FrameSizeError) -> ProtocolError:
+    """The error for a frame that no broker announces."""
+    return ProtocolError(
+        f"{address} announced a frame of {error.size} bytes, {error.max_size} is the most: "
+        "it speaks TLS or is no Kafka broker"
+    )
+
+
+def error_from(code: int, message: str) -> KafkaError:
+    """A broker's error as an exception, also for the codes that have no name here. What it says may be logged."""
+    message = printable(message)
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{message} (Kafka's error code {code})")
+    return KafkaError(known, f"{message} ({known.name})")
