@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from equipoise.client.consumer.base import (
     ARROW_RECORDS,
     BaseConsumer,
-    OffsetCommitCallback,
     OffsetsToCommit,
     Place,
     Places,
     as_partition,
-    log_failure,
     parse,
 )
 from equipoise.client.consumer.engine import ConsumerEngine, too_late
@@ -144,11 +142,6 @@ class AsyncConsumer(BaseConsumer):
             raise too_late("commit()", patience or 0.0, self._engine) from None
         if error is not None:
             raise error
-
-    def commit_async(self, offsets: OffsetsToCommit | None = None, on_done: OffsetCommitCallback | None = None) -> None:
-        """Commits without waiting. `on_done` gets the error, or None."""
-        tell = on_done or log_failure
-        self._engine.commit(self._to_commit(offsets), lambda commit: tell(commit.error))
 
     async def committed(
         self, *partitions: Place | Places, timeout: float | None = None

@@ -194,6 +194,11 @@ class BaseConsumer:
         """Seconds that a commit may take; None: default.api.timeout.ms, which the member counts."""
         return None if self._leaves_at is None else round(max(self._leaves_at - now, 0.0), 1)
 
+    def commit_async(self, offsets: OffsetsToCommit | None = None, on_done: OffsetCommitCallback | None = None) -> None:
+        """Commits without waiting. `on_done` gets the error, or None; a blocking consumer's thread calls it."""
+        tell = on_done or _log_failure
+        self._engine.commit(self._to_commit(offsets), lambda commit: tell(commit.error))
+
     def _auto_commit(self) -> None:
         """Commits what earlier polls have returned and is not committed yet."""
         changed = self._uncommitted()
@@ -243,7 +248,7 @@ def _listed(given: Place | Places) -> Iterable[object]:
     return (given,) if is_one or (isinstance(given, tuple) and given and isinstance(given[0], str)) else given
 
 
-def log_failure(error: KafkaError | None) -> None:
+def _log_failure(error: KafkaError | None) -> None:
     """The outcome of a commit that nobody waits for."""
     if error is not None:
         log.warning("offsets could not be committed: %s", error)

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from equipoise.client.consumer.base import (
     ARROW_RECORDS,
     BaseConsumer,
-    OffsetCommitCallback,
     OffsetsToCommit,
     Place,
     Places,
     as_partition,
-    log_failure,
     parse,
 )
 from equipoise.client.consumer.config import ConsumerConfig
@@ -137,11 +135,6 @@ class Consumer(BaseConsumer):
             raise too_late("commit()", patience or 0.0, self._engine)
         if commits[0].error is not None:
             raise commits[0].error
-
-    def commit_async(self, offsets: OffsetsToCommit | None = None, on_done: OffsetCommitCallback | None = None) -> None:
-        """Commits without waiting. `on_done` gets the error, or None; a thread of the consumer calls it."""
-        tell = on_done or log_failure
-        self._engine.commit(self._to_commit(offsets), lambda commit: tell(commit.error))
 
     def committed(
         self, *partitions: Place | Places, timeout: float | None = None
