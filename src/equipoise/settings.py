@@ -36,6 +36,7 @@ _OF_SECURED = ("sasl.", "ssl.")
 
 
 def kafka_name(attribute: str) -> str:
+    """The Kafka name of an attribute."""
     return attribute.replace("_", ".")
 
 
@@ -96,6 +97,7 @@ def _words(name: str, text: str, allowed: tuple[str, ...]) -> str:
 
 
 def convert(name: str, value: object, kind: type) -> Any:
+    """Converts text to a type. UsageError names the setting."""
     text = str(value).strip()
     if kind is bool:
         if text.lower() not in ("true", "false"):

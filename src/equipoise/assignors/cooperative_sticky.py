@@ -13,6 +13,8 @@ _GENERATION = struct.Struct(">i")
 
 
 class CooperativeStickyAssignor(Assignor):
+    """The assignor `cooperative-sticky`."""
+
     name = "cooperative-sticky"
     protocols = frozenset(RebalanceProtocol)
 

@@ -16,6 +16,8 @@ from equipoise.wire.consumer_protocol import Partitions, StickyUserData
 
 
 class Plan(NamedTuple):
+    """An assignment in numbers, with the names to read it."""
+
     subscribers: Subscribers
     numbering: Numbering
     claimed: Ints  # the previous owner of each partition

@@ -15,6 +15,8 @@ from equipoise.wire.consumer_protocol import Assignment, Partitions
 
 
 class RangeAssignor(Assignor):
+    """The assignor `range`."""
+
     name = "range"
 
     def assign(self, cluster: Cluster, members: Members) -> Assignments:

@@ -10,6 +10,8 @@ from equipoise.wire.consumer_protocol import Assignment, Partitions
 
 
 class RoundRobinAssignor(Assignor):
+    """The assignor `roundrobin`."""
+
     name = "roundrobin"
 
     def assign(self, cluster: Cluster, members: Members) -> Assignments:

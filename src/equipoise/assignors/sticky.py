@@ -18,6 +18,8 @@ _KAFKA_PYTHON = b"\x00\x01"  # kafka-python 3 puts a version before its user dat
 
 
 class StickyAssignor(Assignor):
+    """The assignor `sticky`."""
+
     name = "sticky"
 
     def __init__(self) -> None:

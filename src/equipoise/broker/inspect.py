@@ -25,6 +25,8 @@ _LOOK_AGAIN_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class MemberSnapshot:
+    """A member at this moment."""
+
     member_id: str
     client_id: str
     host: str
@@ -34,6 +36,8 @@ class MemberSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
+    """A group at this moment."""
+
     group_id: str
     state: str  # as DescribeGroups says it: Empty, PreparingRebalance, CompletingRebalance, Stable
     generation_id: int
@@ -49,6 +53,8 @@ class GroupSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
+    """A topic at this moment."""
+
     name: str
     partitions: int
     configs: dict[str, str]

@@ -59,6 +59,7 @@ def file_option(*names: str, **more: Any) -> Callable[[Decorated], Decorated]:
 
 
 def parse_pairs(option: str, pairs: tuple[str, ...], example: str | None = None) -> dict[str, str]:
+    """Parses NAME=VALUE options. The error names the option."""
     settings: dict[str, str] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")

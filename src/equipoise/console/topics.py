@@ -12,6 +12,7 @@ from equipoise.wire.text import printable
 
 
 def list_topics(bootstrap_servers: str) -> None:
+    """Prints all topics as a table."""
     with Admin(bootstrap_servers) as admin:
         topics = admin.topics()
     if not topics:
@@ -26,6 +27,7 @@ def list_topics(bootstrap_servers: str) -> None:
 def create_topic(
     bootstrap_servers: str, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
 ) -> None:
+    """Creates a topic, and prints a line."""
     with Admin(bootstrap_servers) as admin:
         admin.create_topic(name, partitions, configs, replication_factor=replication_factor)
         count = len(admin.topic(name).partitions)
@@ -33,6 +35,7 @@ def create_topic(
 
 
 def describe_topic(bootstrap_servers: str, name: str) -> None:
+    """Prints a topic's configs and partitions."""
     with Admin(bootstrap_servers) as admin:
         topic, offsets, configs = admin.topic(name), admin.offsets(name), admin.configs(name)
     records = sum(one.latest - one.earliest for one in offsets.values())
@@ -47,6 +50,7 @@ def describe_topic(bootstrap_servers: str, name: str) -> None:
 
 
 def delete_topics(bootstrap_servers: str, names: Sequence[str]) -> None:
+    """Deletes topics, and prints a line for each."""
     with Admin(bootstrap_servers) as admin:
         for name in names:
             admin.delete_topic(name)

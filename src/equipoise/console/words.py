@@ -71,6 +71,7 @@ def member(member_id: str) -> str:
 
 
 def name(who: Who) -> str:
+    """The member's id, or its client id."""
     return member(who.member_id) or _named(who.client_id) or "a client without a name"
 
 
@@ -112,6 +113,7 @@ def cause(why: Cause, called: Callable[[Who], str] = name) -> str:
 
 
 def departure(left: MemberLeft) -> str:
+    """The reason why a member left, as a clause."""
     return _reason(_DEPARTURES[left.departure], name(left.who), left)
 
 

@@ -93,6 +93,7 @@ class ZooKeeperConsumer:
         return self._running.policy.consumer_id
 
     def owned(self) -> frozenset[TopicPartition]:
+        """The partitions that this consumer owns."""
         return frozenset(self._running.topic_registry)
 
     def commit_offsets(self) -> None:

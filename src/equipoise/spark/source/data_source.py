@@ -19,6 +19,8 @@ from equipoise.spark.source.stream_reader import StreamReader
 
 
 class EquipoiseSource(DataSource):
+    """`format("equipoise")` for Spark: readers and writers by their options."""
+
     @classmethod
     def name(cls) -> str:
         return "equipoise"
