@@ -16,7 +16,7 @@ class Network:
         self._step: list[int] = []  # cost first, then the number of arcs
         self._distance: list[int] = []
 
-    def add(self, tail: int, head: int, room: int, cost: int = 0, flow: int = 0) -> int:
+    def add(self, tail: int, head: int, room: int, cost: int = 0, *, flow: int = 0) -> int:
         """Adds an arc and returns its number. The flow so far must be of least cost already."""
         arc = len(self._head)
         weight = cost * (len(self._arcs) + 1)

@@ -145,18 +145,20 @@ def _shares(terms: _Terms, owner: Ints, kept: Ints) -> Ints:
     arcs = []
     for bundle, number in np.argwhere(terms.open).tolist():
         ends, cost = (2 + bundle, first_class + number), 0 if terms.near[bundle, number] else far
-        arcs.append(network.add(*ends, int(terms.supply[bundle]), cost + 1))
-        network.add(*ends, int(can_stay[bundle, number]), cost, int(begun[bundle, number]))  # its number is 2 more
-    _add_quotas(network, terms, kept, first_class, first_layer)
+        arcs.append(network.add(*ends, int(terms.supply[bundle]), cost=cost + 1))
+        flow = int(begun[bundle, number])
+        network.add(*ends, int(can_stay[bundle, number]), cost=cost, flow=flow)  # its number is 2 more
+    _add_quotas(network, terms, kept, first_class)
     network.fill(_SOURCE, _SINK)
     shares = np.zeros_like(begun)
     shares[terms.open] = [network.flow(arc) + network.flow(arc + 2) for arc in arcs]
     return shares
 
 
-def _add_quotas(network: Network, terms: _Terms, kept: Ints, first_class: int, first_layer: int) -> None:
+def _add_quotas(network: Network, terms: _Terms, kept: Ints, first_class: int) -> None:
     """Arcs from classes to the sink: the least load directly, the extra partition of some members through the layer.
     A class of several members that loses such an extra again releases one partition more than the flow can see."""
+    first_layer = first_class + len(terms.size)
     held = holdings(kept, len(terms.class_of))
     more = np.bincount(terms.class_of, held > terms.least[terms.class_of], len(terms.size)).astype(np.int64)
     unseen = int(terms.size.max() > 1)
@@ -166,7 +168,7 @@ def _add_quotas(network: Network, terms: _Terms, kept: Ints, first_class: int, f
         least = int(terms.least[number] * terms.size[number])
         network.add(node, _SINK, least, flow=int(held_by_class[number]) - plus)
         network.add(node, first_layer + layer, plus, flow=plus)
-        network.add(node, first_layer + layer, int(terms.size[number]) - plus, unseen)
+        network.add(node, first_layer + layer, int(terms.size[number]) - plus, cost=unseen)
     for layer, larger in enumerate(terms.larger.tolist()):
         network.add(first_layer + layer, _SINK, larger, flow=int(more[terms.layer_of == layer].sum()))
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from equipoise.wire.errors import ProtocolError, UsageError
 from equipoise.wire.primitives import Fault, check_null, long_string, long_uvarint, skip_tags, uvarint, write_uvarint
@@ -109,6 +109,20 @@ def _check_version(cls: type[Message], version: int) -> None:
         raise UsageError(f"{cls.__name__} has versions {cls.versions}, not {version}")
 
 
+class _Place(NamedTuple):
+    """Where the value of a field stands in the compiled function and in the message."""
+
+    name: str  # the expression that is read or set
+    depth: int  # of the struct around it
+    path: str  # for messages
+    nullable: bool
+    null: int = _NULL  # how a struct that is missing is written
+
+    def item(self, name: str, depth: int) -> _Place:
+        """An element of the array that stands here."""
+        return _Place(name, depth, self.path + "[]", nullable=False)
+
+
 class _Source:
     """Lines of a function under construction, and the run of fixed-size fields not yet written out."""
 
@@ -135,6 +149,9 @@ class _Source:
         """The fields of `cls` in this version: those in order, and those in the tagged section."""
         here = [(name, row) for name, row in cls.fields.items() if self.version in row.versions]
         return [f for f in here if f[1].tag is None], [f for f in here if f[1].tag is not None]
+
+    def place(self, row: Field, name: str, depth: int, path: str) -> _Place:
+        return _Place(f"o{depth}.{name}", depth, _join(path, name), self.version in row.nullable)
 
     def build(self, head: str, tail: list[str]) -> Any:
         name = f"{self.cls.__name__} v{self.version}"
@@ -198,7 +215,7 @@ class _Decoding(_Source):
             if name not in carried:
                 self.emit(f"o{depth}.{name} = {self.default(row)}")
         for name, row in ordered:
-            self.field(row.type, self.version in row.nullable, f"o{depth}.{name}", depth, _join(path, name))
+            self.field(row.type, self.place(row, name, depth, path))
         if self.flexible:
             self.note(_join(path, "tagged fields"))
             self.tags(tagged, depth, path)
@@ -207,16 +224,16 @@ class _Decoding(_Source):
     def default(self, row: Field) -> str:
         return "[]" if row.default == [] else self.constant(row.default)
 
-    def field(self, type: WireType, nullable: bool, target: str, depth: int, path: str, null: int = _NULL) -> None:
-        self.note(path)
+    def field(self, type: WireType, place: _Place) -> None:
+        self.note(place.path)
         if isinstance(type, list):
-            self.array(type[0], nullable, target, depth, path)
+            self.array(type[0], place)
         elif type in _FORMATS:
-            self.run.append((_FORMATS[type], target))
+            self.run.append((_FORMATS[type], place.name))
         elif isinstance(type, str):
-            self.text(type, nullable, target)
+            self.text(type, place.nullable, place.name)
         else:
-            self.nested(type, nullable, target, depth, path, null)
+            self.nested(type, place)
         if self.trace:
             self.flush()
 
@@ -249,7 +266,8 @@ class _Decoding(_Source):
             self.emit(f"if n > 127: n, p = {'long_string' if fixed == 'h' else 'long_uvarint'}(buf, p, n)")
             self.emit("n -= 1")
 
-    def array(self, of: WireType, nullable: bool, target: str, depth: int, path: str) -> None:
+    def array(self, of: WireType, place: _Place) -> None:
+        target, depth, path, nullable, _ = place
         self.length("i")
         if isinstance(of, str) and of in _FORMATS and of != "uuid":
             code, size = _FORMATS[of], struct.calcsize(">" + _FORMATS[of])
@@ -262,7 +280,7 @@ class _Decoding(_Source):
         self.emit("for _ in range(n):")
         self.indent += 1
         if isinstance(of, str):
-            self.field(of, False, f"i{depth}", depth, path + "[]")
+            self.field(of, place.item(f"i{depth}", depth))
             self.flush()
             self.emit(f"a{depth}.append(i{depth})")
         else:
@@ -270,7 +288,8 @@ class _Decoding(_Source):
             self.emit(f"a{depth}.append(o{depth + 1})")
         self.indent -= 1 + nullable
 
-    def nested(self, of: type[Struct], nullable: bool, target: str, depth: int, path: str, null: int) -> None:
+    def nested(self, of: type[Struct], place: _Place) -> None:
+        target, depth, path, nullable, null = place
         if nullable:
             self.run.append(("b", "n"))
             self.flush()
@@ -300,8 +319,7 @@ class _Decoding(_Source):
         for name, row in tagged:
             self.emit(f"if tag == {row.tag}:")
             self.indent += 1
-            nullable = self.version in row.nullable
-            self.field(row.type, nullable, f"o{depth}.{name}", depth, _join(path, name), _NULL_IN_TAG)
+            self.field(row.type, self.place(row, name, depth, path)._replace(null=_NULL_IN_TAG))
             self.flush()
             self.emit(f"if p != stop{depth}: raise Fault(p, stop{depth})")
             self.emit("continue")
@@ -373,8 +391,7 @@ class _Encoding(_Source):
     def struct(self, cls: type[Struct], depth: int, path: str) -> None:
         ordered, tagged = self.carried(cls)
         for name, row in ordered:
-            nullable = self.version in row.nullable
-            self.field(row.type, nullable, f"o{depth}.{name}", depth, _join(path, name))
+            self.field(row.type, self.place(row, name, depth, path))
         if self.flexible and tagged:
             self.tags(tagged, depth, path)
         elif self.flexible:
@@ -383,18 +400,18 @@ class _Encoding(_Source):
         if not ordered and not self.flexible:
             self.emit("pass")
 
-    def field(self, type: WireType, nullable: bool, source: str, depth: int, path: str, null: int = _NULL) -> None:
+    def field(self, type: WireType, place: _Place) -> None:
         if self.trace:
             self.flush()
-            self.emit(f"at({path!r})")
+            self.emit(f"at({place.path!r})")
         if isinstance(type, list):
-            self.array(type[0], nullable, source, depth, path)
+            self.array(type[0], place)
         elif type in _FORMATS:
-            self.run.append((_FORMATS[type], source))
+            self.run.append((_FORMATS[type], place.name))
         elif isinstance(type, str):
-            self.text(type, nullable, source)
+            self.text(type, place.nullable, place.name)
         else:
-            self.nested(type, nullable, source, depth, path, null)
+            self.nested(type, place)
 
     def text(self, type: str, nullable: bool, source: str) -> None:
         self.flush()
@@ -430,7 +447,8 @@ class _Encoding(_Source):
         else:
             self.emit(f"w({'i16' if fixed == 'h' else 'i32'}({of}))")
 
-    def array(self, of: WireType, nullable: bool, source: str, depth: int, path: str) -> None:
+    def array(self, of: WireType, place: _Place) -> None:
+        source, depth, path, nullable, _ = place
         self.flush()
         self.emit(f"v = {source}")
         self.unless_null(nullable, "i")
@@ -450,14 +468,15 @@ class _Encoding(_Source):
             self.emit(f"for o{depth + 1} in v:")
             self.indent += 1
             if isinstance(of, str):
-                self.field(of, False, f"o{depth + 1}", depth + 1, path + "[]")
+                self.field(of, place.item(f"o{depth + 1}", depth + 1))
                 self.flush()
             else:
                 self.struct(of, depth + 1, path + "[]")
             self.indent -= 1
         self.indent -= nullable
 
-    def nested(self, of: type[Struct], nullable: bool, source: str, depth: int, path: str, null: int) -> None:
+    def nested(self, of: type[Struct], place: _Place) -> None:
+        source, depth, path, nullable, null = place
         self.flush()
         self.emit(f"o{depth + 1} = {source}")
         if nullable:
@@ -477,8 +496,7 @@ class _Encoding(_Source):
             self.emit(f"if o{depth}.{name} != {self.constant(row.default)}:")
             self.indent += 1
             self.emit(f"part{depth} = []; w = part{depth}.append")
-            nullable = self.version in row.nullable
-            self.field(row.type, nullable, f"o{depth}.{name}", depth, _join(path, name), _NULL_IN_TAG)
+            self.field(row.type, self.place(row, name, depth, path)._replace(null=_NULL_IN_TAG))
             self.flush()
             self.emit(f"b = b''.join(part{depth})")
             self.emit(f"{inner}.append(write_uvarint({row.tag}) + write_uvarint(len(b)) + b)")

@@ -98,7 +98,7 @@ def _chase(data: Bytes, start: Ints, count: Ints) -> Ints:
     order = np.argsort(-left, kind="stable")[: np.count_nonzero(left)]
     begin, first, left = begin[order], first[order], left[order]
     pos, slot = begin.copy(), first.copy()
-    alone = left > _lockstep(pairs, pos, slot, left, out)
+    alone = left > _lockstep(pairs, pos, slot, left, out=out)
     if not alone.all():
         # A lane that met a length of three bytes or more stood still from there: once more from its beginning.
         stuck = _STEPS.take(pairs[out[slot - 1]]) == 0
@@ -130,7 +130,7 @@ def _leap(pairs: NDArray[np.uint16], pos: int, out: Ints) -> tuple[int, int]:
     return done, pos
 
 
-def _lockstep(pairs: NDArray[np.uint16], pos: Ints, slot: Ints, left: Ints, out: Ints) -> int:
+def _lockstep(pairs: NDArray[np.uint16], pos: Ints, slot: Ints, left: Ints, *, out: Ints) -> int:
     """Advances `pos` and `slot` while there are many lanes. Returns the largest number of fields that a lane has
     done."""
     done = 0

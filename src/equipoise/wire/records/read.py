@@ -37,7 +37,7 @@ def read_all(buf: Buffer, *, control: bool = False, verify_crc: bool = True) -> 
 def read_records(buf: Buffer, pos: int, header: BatchHeader, *, limit: int = DECOMPRESSED_LIMIT) -> list[Record]:
     """Returns the records of the batch at `pos`, whose header is already read; at most `limit` bytes of them."""
     records: list[Record] = []
-    _read_batch(records, buf, pos, header, limit)
+    _read_batch(records, buf, pos, header, limit=limit)
     return records
 
 
@@ -49,7 +49,8 @@ def read_some(buf: Buffer, pos: int, header: BatchHeader) -> Iterator[list[Recor
         records: list[Record] = []
         error = None
         try:
-            at = _read_into(records, data, header, at, done, min(_SOME, header.record_count - done))
+            count = min(_SOME, header.record_count - done)
+            at = _read_into(records, data, header, pos=at, done=done, count=count)
         except IndexError:
             error = _bad(done + len(records), header, f"runs past the {len(data)} bytes of the batch")
         except KafkaError as found:
@@ -76,10 +77,10 @@ def read_headers(data: bytes, count: int) -> tuple[tuple[str, bytes | None], ...
     return headers
 
 
-def _read_batch(records: list[Record], buf: Buffer, pos: int, header: BatchHeader, limit: int) -> None:
+def _read_batch(records: list[Record], buf: Buffer, pos: int, header: BatchHeader, *, limit: int) -> None:
     data = _unpacked(buf, pos, header, limit)
     try:
-        end = _read_into(records, data, header, 0, 0, header.record_count)
+        end = _read_into(records, data, header, pos=0, done=0, count=header.record_count)
     except IndexError:
         raise _bad(len(records), header, f"runs past the {len(data)} bytes of the batch") from None
     if end != len(data):
@@ -129,7 +130,7 @@ def check_room(header: BatchHeader, size: int) -> None:
         raise corrupt(f"record_count {header.record_count} is more than {size} bytes of records can hold")
 
 
-def _read_into(records: list[Record], data: bytes, header: BatchHeader, pos: int, done: int, count: int) -> int:
+def _read_into(records: list[Record], data: bytes, header: BatchHeader, *, pos: int, done: int, count: int) -> int:
     """Appends each record, so that a failure can name the record; returns where the last ends.
 
     Reads `count` records, the first at `pos`, after `done` others.
