@@ -10,6 +10,9 @@ import click
 from equipoise.console.edge import run_app
 from equipoise.console.options import Whole, file_option
 
+_MODULES = {name: f"bench.{name}" for name in ("consumer", "handover", "history", "producer")} | {
+    "versus-kafka": "bench.versus.run"
+}
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 
 
@@ -26,7 +29,7 @@ def _add(name: str, short_help: str, whole_help: str, *options: Any) -> None:
     """A command whose options are the parameters of `run_bench` in the module of its name."""
 
     def run(**chosen: Any) -> None:
-        import_module(f"bench.{name.partition('-')[0]}").run_bench(**chosen)
+        import_module(_MODULES.get(name, f"bench.{name}.run")).run_bench(**chosen)
 
     run.__doc__ = whole_help
     for option in reversed((_as_json, *options)):

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from bench import assignors
-from bench.assignors_figures import EVENTS, FULL, Results, Size
+from bench.assignors import run as assignors
+from bench.assignors.figures import EVENTS, FULL, Results, Size
 from tests.commands import Command
 
 TINY = (Size(20, 10, 2, 1, 1, tuple(EVENTS)), Size(20, 10, 1000, 1, 1, ()))

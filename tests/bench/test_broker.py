@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from bench import broker
-from bench.broker_figures import DISK, FIGURES, MEMORY, MOCK, TARGETS, Measurements, print_figures
+from bench.broker import run as broker
+from bench.broker.figures import DISK, FIGURES, MEMORY, MOCK, TARGETS, Measurements, print_figures
 from bench.figures import Figure
 from proving.brokers import EquipoiseBroker
 from tests.commands import Command

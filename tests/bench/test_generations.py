@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import generations, generations_picture
-from bench.generations import EVENTS, Size, figures
-from bench.generations_groups import Kind
+from bench.generations import picture as generations_picture
+from bench.generations import run as generations
+from bench.generations.groups import Kind
+from bench.generations.run import EVENTS, Size, figures
 from tests.commands import Command
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the bench reads process clocks of Linux")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from bench.spark import CONNECTORS, FULL, figures
-from bench.spark_ceiling import Ceiling
+from bench.spark.ceiling import Ceiling
+from bench.spark.run import CONNECTORS, FULL, figures
 from equipoise.spark.schema import arrow_schema
 from proving.fetched import jars
 from proving.tree import ROOT
@@ -19,7 +19,7 @@ from tests.proving.needed import needed
 
 OURS = {"ours": CONNECTORS["ours"]}
 SHORT = """
-from bench import spark
+from bench.spark import run as spark
 spark.CODECS = ("none",)
 spark.QUICK = spark.Size({100: 20_000}, 1, 2, 5, 20, 1, {100: 5_000}, 1)
 spark.run_bench(as_json=True, quick=True)

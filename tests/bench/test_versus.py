@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bench import rebalances, versus
-from bench.rebalances import Rebalance, measure_case, measure_rebalance
-from bench.versus_figures import (
+from bench.versus import rebalances
+from bench.versus import run as versus
+from bench.versus.figures import (
     CASES,
     KAFKA,
     LOAD_FIGURES,
@@ -24,7 +24,8 @@ from bench.versus_figures import (
     Sizes,
     figures_of,
 )
-from bench.versus_page import print_tables, write_page
+from bench.versus.page import print_tables, write_page
+from bench.versus.rebalances import Rebalance, measure_case, measure_rebalance
 from proving.brokers import QUICK_JVM, EquipoiseBroker
 from proving.members.events import Event, Ledger
 from proving.members.hosts import Membership
@@ -142,7 +143,7 @@ def test_the_page_says_what_falls_short_and_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("kafka_version", "_java_version"):
-        monkeypatch.setattr(f"bench.versus_page.{name}", lambda: "1.2.3")
+        monkeypatch.setattr(f"bench.versus.page.{name}", lambda: "1.2.3")
     case = CASES[0]
     keys = [figure.key for figure in figures_of(case)]
     results = results_of(("start", 6.0, 0.5), ("resident_idle", 400.0, 100.0), *((key, 3.0, 1.0) for key in keys))

@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.broker_figures import (
+from bench.broker.figures import (
     DISK,
     MEMORY,
     MOCK,
@@ -70,7 +70,7 @@ def _start_mock() -> float:
 
 
 def _measure_loads(measured: Measurements, scratch: Path, advance: Advance) -> None:
-    from bench.load import write_alone
+    from bench.broker.load import write_alone
 
     with ExitStack() as running:
         brokers = [(target, running.enter_context(target.new())) for target in TARGETS]
@@ -86,7 +86,7 @@ def _measure_loads(measured: Measurements, scratch: Path, advance: Advance) -> N
 
 
 def _measure_load(measured: Measurements, target: Target, broker: BrokerProcess, topic: str, size: int) -> None:
-    from bench.load import fetch, produce
+    from bench.broker.load import fetch, produce
 
     for what, sample in (
         ("produce", produce(broker, topic, size, LOAD_SECONDS)),

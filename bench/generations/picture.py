@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bench.generations_groups import Kind
+from bench.generations.groups import Kind
 from bench.results import Results
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import asyncio
 import sys
 from typing import cast
 
-from bench.members import ALL_IS_WELL
+from bench.coordinator.members import ALL_IS_WELL
 from equipoise.broker.running import new_event_loop
 
 

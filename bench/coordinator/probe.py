@@ -14,7 +14,7 @@ import time
 from collections import deque
 from itertools import cycle
 
-from bench.members import ALL_IS_WELL, Crowd, request_frame
+from bench.coordinator.members import ALL_IS_WELL, Crowd, request_frame
 from equipoise.broker.server import parse_address
 
 _MEMBERS = 50

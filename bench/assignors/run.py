@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.assignors_figures import FULL, QUICK, Results, Row, Size
+from bench.assignors.figures import FULL, QUICK, Results, Row, Size
 from bench.machine import check_packages, progress
 from equipoise.assignors import Cluster, CooperativeStickyAssignor, GroupMember, Members, Topic
 from equipoise.assignors.numbering import NOBODY, Ints, Numbering

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.machine import Advance, allow_connections, check_machine, progress
-from bench.versus_figures import (
+from bench.versus.figures import (
     FULL,
     KAFKA,
     NOT_FLUSHED,
@@ -20,7 +20,7 @@ from bench.versus_figures import (
     SIZES,
     Results,
 )
-from bench.versus_page import print_document, print_tables, write_page
+from bench.versus.page import print_document, print_tables, write_page
 from equipoise.broker.server import parse_address
 from equipoise.client import Admin
 from equipoise.client.net.blocking import Connection
@@ -122,7 +122,7 @@ def _apply_loads(results: Results, brokers: Brokers, name: str) -> None:
 
 
 def _apply_load(results: Results, side: str, broker: BrokerProcess, topic: str, size: int) -> None:
-    from bench.load import fetch, produce
+    from bench.broker.load import fetch, produce
 
     create_topic(broker, topic, _LOAD_PARTITIONS)
     seconds = results.sizes.load_seconds
@@ -141,9 +141,9 @@ def _apply_load(results: Results, side: str, broker: BrokerProcess, topic: str, 
 
 
 def _measure_requests(results: Results, brokers: Brokers, advance: Advance) -> None:
-    from bench.group_load import apply_load, commits_of, heartbeats
-    from bench.members import TOPIC, Crowd
-    from bench.offsets import await_coordinator
+    from bench.coordinator.group_load import apply_load, commits_of, heartbeats
+    from bench.coordinator.members import TOPIC, Crowd
+    from bench.coordinator.offsets import await_coordinator
 
     sizes = results.sizes
     group_ids = [f"load-{number}" for number in range(sizes.connections)]
@@ -177,7 +177,7 @@ def _measure_requests(results: Results, brokers: Brokers, advance: Advance) -> N
 
 
 def _measure_rebalances(results: Results, brokers: Brokers, advance: Advance) -> None:
-    from bench.rebalances import measure_case
+    from bench.versus.rebalances import measure_case
 
     topic = "rebalances"
     for side in (KAFKA, OURS):

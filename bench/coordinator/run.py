@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from statistics import fmean, quantiles
 
-from bench.coordinator_figures import FULL, HOLDS, PIPELINED, QUICK, STRATEGIES, CoordinatorResults
-from bench.group_load import (
+from bench.coordinator.figures import FULL, HOLDS, PIPELINED, QUICK, STRATEGIES, CoordinatorResults
+from bench.coordinator.group_load import (
     Load,
     apply_load,
     commit_frame,
@@ -20,9 +20,9 @@ from bench.group_load import (
     committed_frame,
     heartbeats,
 )
+from bench.coordinator.members import TOPIC, Crowd, Member, pump
+from bench.coordinator.offsets import await_coordinator, fetch_offsets
 from bench.machine import allow_connections, check_machine, progress
-from bench.members import TOPIC, Crowd, Member, pump
-from bench.offsets import await_coordinator, fetch_offsets
 from equipoise.broker.server import parse_address
 from equipoise.client import Admin
 from equipoise.client.net.blocking import Connection
@@ -40,7 +40,7 @@ class _Echo(AnnouncedBroker):
     name = "echo"
 
     def command(self) -> Sequence[str]:
-        return python_module("bench.echo")
+        return python_module("bench.coordinator.echo")
 
     def environment(self) -> Mapping[str, str]:
         return with_tree()
@@ -147,7 +147,7 @@ def _measure_rebalances(results: CoordinatorResults, broker: BrokerProcess, crow
 def _probe(address: str) -> Iterator[list[tuple[float, float]]]:
     """Heartbeats beside what happens inside the `with`; afterwards the list holds when, and how long they took."""
     rows: list[tuple[float, float]] = []
-    command, environment = python_module("bench.probe", address), {**os.environ, **with_tree()}
+    command, environment = python_module("bench.coordinator.probe", address), {**os.environ, **with_tree()}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
         assert process.stdout is not None
@@ -211,7 +211,7 @@ def _check_offsets(connection: Connection, group_ids: Sequence[str], each: int) 
 
 def _measure_stock(results: CoordinatorResults) -> None:
     """All at the same time: they wait much more than they work."""
-    from bench.stock import measure_rebalances
+    from bench.coordinator.stock import measure_rebalances
 
     sizes = results.sizes
     cases = [(strategy, hold) for strategy in sizes.strategies for hold in HOLDS]

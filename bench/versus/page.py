@@ -12,10 +12,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import versus_texts as texts
 from bench.figures import VERDICTS, short, versions
 from bench.results import print_json
-from bench.versus_figures import (
+from bench.versus import texts
+from bench.versus.figures import (
     KAFKA,
     LOAD_FIGURES,
     MACHINE_FIGURES,

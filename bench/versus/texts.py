@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.versus_figures import MEMBERS, PARTITIONS, REBALANCE_AIM
+from bench.versus.figures import MEMBERS, PARTITIONS, REBALANCE_AIM
 from proving.brokers import STOCK_JVM
 
 COMMAND = "python -m bench versus-kafka --write docs/benchmarks.md"

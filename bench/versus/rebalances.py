@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from bench.versus_figures import MEMBERS, PARTITIONS, Case, Results
+from bench.versus.figures import MEMBERS, PARTITIONS, Case, Results
 from proving.members.events import Ledger, Span
 from proving.members.fleet import Fleet, Members, places_of
 from proving.members.hosts import Membership

@@ -11,10 +11,10 @@ from statistics import median
 from typing import NamedTuple
 
 from bench.figures import Figure, print_circumstances
-from bench.generations_groups import GROUP_REQUESTS, Group, Kind
+from bench.generations.groups import GROUP_REQUESTS, Group, Kind
 from bench.machine import check_machine, progress
-from bench.rebalances import Rebalance, measure_rebalance
 from bench.results import Results
+from bench.versus.rebalances import Rebalance, measure_rebalance
 from equipoise.broker import Broker
 from equipoise.client import Admin
 from equipoise.testing.registering import register
@@ -97,7 +97,7 @@ def run_bench(as_json: bool, quick: bool, picture: Path | None) -> None:
                 advance()
     results.print(as_json, time.perf_counter() - began)
     if picture is not None:
-        from bench.generations_picture import draw
+        from bench.generations.picture import draw
 
         draw(results, size.members, picture)
 

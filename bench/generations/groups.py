@@ -1,6 +1,6 @@
 """A group under one of four protocols, for `bench generations`: its members come, go and are killed alike.
 
-python -m bench.generations_groups KIND BROKERS ZOOKEEPER runs one member, to be killed.
+python -m bench.generations.groups KIND BROKERS ZOOKEEPER runs one member, to be killed.
 """
 
 from __future__ import annotations

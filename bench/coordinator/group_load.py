@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bench.members import ALL_IS_WELL, TOPIC, Member, pump, request_frame, response_frame
+from bench.coordinator.members import ALL_IS_WELL, TOPIC, Member, pump, request_frame, response_frame
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -80,7 +80,7 @@ def _aim(who: str, aim: float | None) -> float | None:
 def run_bench(as_json: bool, quick: bool) -> None:
     """Measures for some minutes and prints a table, or one JSON object."""
     check_machine("spark", "pyspark")
-    from bench.spark_runs import official_jars, session
+    from bench.spark.runs import official_jars, session
 
     size = QUICK if quick else FULL
     jars, missing = official_jars()
@@ -123,13 +123,13 @@ class _Bench:
         advance()
 
     def _stream(self, connector: str, topic: str, at_once: int) -> Any:
-        from bench.spark_runs import Stream
+        from bench.spark.runs import Stream
 
         return Stream(self._spark, self._broker, connector, topic, at_once)
 
     def _warm_up(self) -> None:
         """The JVM compiles what runs often: whoever came first would pay for it."""
-        from bench.spark_runs import fill
+        from bench.spark.runs import fill
 
         count = self._size.records[100] // 2
         fill(self._broker, "warm", 100, count, "none")
@@ -138,7 +138,7 @@ class _Bench:
                 self._stream(connector, "warm", count // 2).run(sink)
 
     def _read(self, each: int, count: int, codec: str) -> None:
-        from bench.spark_runs import fill
+        from bench.spark.runs import fill
 
         topic = _topic(each, codec)
         fill(self._broker, topic, each, count, codec)
@@ -152,7 +152,7 @@ class _Bench:
                 self._results.add(f"ratio_{name}", ours / official)
 
     def _ceiling(self, each: int, count: int) -> None:
-        from bench.spark_ceiling import Ceiling
+        from bench.spark.ceiling import Ceiling
 
         self._spark.dataSource.register(Ceiling)
         stream = self._stream(Ceiling.name(), "none", count // self._size.batches)
@@ -160,7 +160,7 @@ class _Bench:
         self._results.add(f"ceiling_{each}_noop", *(rows / seconds for rows, seconds in batches[1:]))
 
     def _tiny_batches(self) -> None:
-        from bench.spark_runs import PARTITIONS, fill
+        from bench.spark.runs import PARTITIONS, fill
 
         fill(self._broker, "tiny", 100, PARTITIONS * (self._size.tiny_batches + self._size.tiny_warm), "none")
         for who, connector in self._connectors.items():
@@ -182,7 +182,7 @@ class _Bench:
         self._results.add("commit_overhead", (median(took[True]) / median(took[False]) - 1) * 100)
 
     def _write(self) -> None:
-        from bench.spark_runs import PARTITIONS, save
+        from bench.spark.runs import PARTITIONS, save
         from equipoise.client import Admin
 
         for each, count in self._size.written.items():

@@ -1,0 +1,1 @@
+"""Sticky assignments, beside kafka-python's."""

@@ -1,0 +1,1 @@
+"""Our broker, beside librdkafka's mock cluster."""

@@ -1,0 +1,1 @@
+"""Groups under load, large groups, many groups, restarts, and stock members."""

@@ -1,0 +1,1 @@
+"""The same changes of a group under four protocols, from ZooKeeper to cooperative."""

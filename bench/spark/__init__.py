@@ -1,0 +1,1 @@
+"""Our source and sink, beside Spark's own connector."""

@@ -1,0 +1,1 @@
+"""Apache Kafka and our broker, in turns."""
