@@ -16,8 +16,8 @@ from equipoise.broker.net import descriptors
 from equipoise.broker.net.authorizer import AclOperation, Authorizer, Resource, ResourceType, allow_all
 from equipoise.broker.net.client_warnings import ClientWarnings
 from equipoise.broker.net.connection import Call, Connection
+from equipoise.broker.net.memory_pool import MemoryPool
 from equipoise.broker.net.purgatory import Completion
-from equipoise.broker.net.receiving import Receiving
 from equipoise.broker.net.turns import Turns
 from equipoise.broker.topics.batch_thread import BatchThread
 from equipoise.broker.topics.fetch_sessions import FetchSessionCache
@@ -54,7 +54,7 @@ class Server:
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.group_coordinator = GroupCoordinator(self)
         self.connections: set[Connection] = set()
-        self.receiving = Receiving(config.queued_max_request_bytes, clock)
+        self.memory_pool = MemoryPool(config.queued_max_request_bytes, clock)
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BUFFER))
         self.host, self.port = "", 0
         self.allows_all = authorizer is allow_all

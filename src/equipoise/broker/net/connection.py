@@ -2,7 +2,7 @@
 
 A request behind a delayed one is served at once; only its reply waits for its turn. Memory is bounded. All connections
 share one receive buffer. The buffer of a larger frame grows with the bytes that arrive, out of one budget
-(`receiving.py`). The broker does not read a client that does not read its replies. Time is bounded too: requests of a
+(`memory_pool.py`). The broker does not read a client that does not read its replies. Time is bounded too: requests of a
 costly connection are served in turns (`turns.py`).
 """
 
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from equipoise.broker.groups.held_heartbeats import HeldHeartbeat
 from equipoise.broker.groups.repeated_heartbeat import RepeatedHeartbeat
+from equipoise.broker.net.memory_pool import FREE_ROOM
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
-from equipoise.broker.net.receiving import FREE_ROOM
 from equipoise.broker.net.turns import SLICE_S
 from equipoise.broker.topics.topics import MAX_ELEMENTS
 from equipoise.wire.apis.headers import decode_request_header
@@ -50,16 +50,14 @@ class Call:
 
     __slots__ = ("client_id", "connection", "correlation_id", "delayed", "now", "pieces", "route", "size", "version")
 
-    def __init__(
-        self, connection: Connection, route: Route, correlation_id: int, client_id: str, now: int, size: int
-    ) -> None:
+    def __init__(self, connection: Connection, route: Route, correlation_id: int, client_id: str) -> None:
         self.connection = connection
         self.route = route
         self.version = route.version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.now = now  # the clock is read once for all requests that come together
-        self.size = size  # of the request, as long as it is kept
+        self.now = 0  # when it came: the clock is read once for all requests that come together
+        self.size = 0  # of the request, as long as it is kept
         self.delayed: DelayedOperation | None = None
         self.pieces: list[Any] | None = None  # the reply, once it is there; empty: there will be none
 
@@ -142,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
             log.warning("%s: connection lost, and %d replies with it: %s", self.peer, len(self._calls), exc)
         self.server.disconnected(self)
         self._backlog.clear()
-        self.server.receiving.forget(self, self._reserved + self._reserved_behind)
+        self.server.memory_pool.forget(self, self._reserved + self._reserved_behind)
         self._frame, self._reserved, self._reserved_behind = None, 0, 0
         self.held_heartbeat.cut_off(self.server.clock.now())
         self.complete_delayed(Completion.DISCONNECTED)
@@ -206,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
         elif filled == self._room:
             room = min(self._frame_size, max(filled + min(3 * filled, _MAX_GROWTH), FREE_ROOM))
             wanted = max(room - FREE_ROOM - self._reserved, 0)
-            if wanted and not self.server.receiving.take(self, wanted):
+            if wanted and not self.server.memory_pool.try_allocate(self, wanted):
                 self._is_starved = True
                 self._regulate_reading()
                 return
@@ -286,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
             self._next_slice = 0.0
         if self._reserved_behind and not self._backlog:
             freed, self._reserved_behind = self._reserved_behind, 0
-            self.server.receiving.give(self, freed)
+            self.server.memory_pool.release(self, freed)
 
     def _queue(self) -> None:
         self._is_queued = True
@@ -332,8 +330,10 @@ class Connection(asyncio.BufferedProtocol):
             route = self.server.route(api_key, version)
             if self.held_heartbeat.is_held:
                 self.held_heartbeat.interrupt(api_key == _HEARTBEAT, now)
-            size = len(frame) if api_key != _PRODUCE else 0
-            call = Call(self, route, correlation_id, client_id or "", now, size)
+            call = Call(self, route, correlation_id, client_id or "")
+            call.now = now
+            if api_key != _PRODUCE:
+                call.size = len(frame)
             elements = self.server.topics.elements if route.names_partitions else MAX_ELEMENTS
             request = route.decode(frame, pos, elements)
             response = route.handle(self.server, request, call)

@@ -10,7 +10,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.net.connection import Connection
-from equipoise.broker.net.receiving import FREE_ROOM
+from equipoise.broker.net.memory_pool import FREE_ROOM
 from equipoise.broker.net.turns import Turns
 from equipoise.wire.apis.headers import decode_response_header
 from equipoise.wire.apis.k00_produce import PartitionProduceResponse, ProduceResponse
@@ -41,7 +41,7 @@ def test_a_declared_size_takes_no_memory(broker: Broker, connect: Connect) -> No
     for client in clients:
         has_arrived(broker, client, 10)
     assert broker.call(lambda s: sum(len(c._frame or b"") for c in s.connections)) <= 20 * FREE_ROOM
-    assert broker.call(lambda s: s.receiving.used) == 0
+    assert broker.call(lambda s: s.memory_pool.used) == 0
 
 
 def test_a_buffer_grows_with_what_has_come(broker: Broker, connect: Connect) -> None:
@@ -53,7 +53,7 @@ def test_a_buffer_grows_with_what_has_come(broker: Broker, connect: Connect) -> 
     assert broker.call(lambda _: len(end._frame or b"")) <= 400_000
     client.send_bytes(LARGE[100_004:])
     assert produced(client).error_code == ErrorCode.NONE
-    assert broker.call(lambda s: s.receiving.used) == 0
+    assert broker.call(lambda s: s.memory_pool.used) == 0
 
 
 def test_very_large_frames_are_read_in_turns(start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,15 +136,15 @@ def test_who_needs_more_than_the_budget_waits_and_loses_nothing(start: Start, co
     create_topic(clients[0])
     for client in clients:
         client.send_bytes(LARGE[:500_000])
-    eventually(lambda: broker.call(lambda s: len(s.receiving._waiting)) >= 3, "most of them wait")
-    assert broker.call(lambda s: s.receiving.used) <= 1_000_000 + len(LARGE)
+    eventually(lambda: broker.call(lambda s: len(s.memory_pool._waiting)) >= 3, "most of them wait")
+    assert broker.call(lambda s: s.memory_pool.used) <= 1_000_000 + len(LARGE)
     assert broker.call(lambda s: sum(len(c._frame or b"") for c in s.connections)) <= 8 * (1 << 18) + 2_000_000
     append(connect(broker), b"small requests never wait")
     for client in reversed(clients):
         client.send_bytes(LARGE[500_000:])
     offsets = {produced(client).base_offset for client in clients}
     assert offsets == set(range(1, 9))
-    assert broker.call(lambda s: (s.receiving.used, s.receiving._waiting)) == (0, {})
+    assert broker.call(lambda s: (s.memory_pool.used, s.memory_pool._waiting)) == (0, {})
 
 
 def test_while_others_wait_whoever_is_slow_is_closed_sooner(
@@ -157,9 +157,9 @@ def test_while_others_wait_whoever_is_slow_is_closed_sooner(
     create_topic(honest)
     for client in slow:
         client.send_bytes(LARGE[:200_000])
-    eventually(lambda: broker.call(lambda s: len(s.receiving._waiting)) == 2, "one holds it all, two wait")
+    eventually(lambda: broker.call(lambda s: len(s.memory_pool._waiting)) == 2, "one holds it all, two wait")
     honest.send_bytes(LARGE)
-    eventually(lambda: broker.call(lambda s: len(s.receiving._waiting)) == 3, "an honest client waits, too")
+    eventually(lambda: broker.call(lambda s: len(s.memory_pool._waiting)) == 3, "an honest client waits, too")
     for _ in range(3):
         advance(broker, clock, 3000)
     assert produced(honest).error_code == ErrorCode.NONE
@@ -174,10 +174,10 @@ def test_who_leaves_gives_its_room_back(start: Start, connect: Connect) -> None:
     leaving.send_bytes(LARGE[:700_000])
     has_arrived(broker, leaving, 600_000)
     honest.send_bytes(LARGE)
-    eventually(lambda: broker.call(lambda s: len(s.receiving._waiting)) == 1, "the other waits")
+    eventually(lambda: broker.call(lambda s: len(s.memory_pool._waiting)) == 1, "the other waits")
     leaving.close()
     assert produced(honest).error_code == ErrorCode.NONE
-    assert broker.call(lambda s: s.receiving.used) == 0
+    assert broker.call(lambda s: s.memory_pool.used) == 0
 
 
 # -- what leaves

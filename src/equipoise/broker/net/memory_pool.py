@@ -22,7 +22,7 @@ _SCARCE_PATIENCE_MS = 2000  # for each MiB of a frame, while others wait for roo
 _CHECK_MS = 500
 
 
-class Receiving:
+class MemoryPool:
     def __init__(self, limit: int, clock: Clock) -> None:
         self._limit = limit
         self._clock = clock
@@ -32,7 +32,7 @@ class Receiving:
         self._waiting: dict[Connection, int] = {}  # and the bytes each needs
         self._over: Connection | None = None  # the one that may go over the budget
 
-    def take(self, connection: Connection, count: int) -> bool:
+    def try_allocate(self, connection: Connection, count: int) -> bool:
         """Whether `connection` may have `count` bytes more; if not, it is fed later."""
         if not self._has_room(connection, count):
             self._wait(connection, count)
@@ -46,7 +46,7 @@ class Receiving:
     def _has_room(self, connection: Connection, count: int) -> bool:
         return self.used + count <= self._limit or self._over in (None, connection)
 
-    def give(self, connection: Connection, count: int) -> None:
+    def release(self, connection: Connection, count: int) -> None:
         """A frame has been served."""
         self.used -= count
         self._holders.pop(connection, None)
@@ -61,7 +61,7 @@ class Receiving:
     def forget(self, connection: Connection, count: int) -> None:
         """The connection has ended: returns its memory."""
         self._waiting.pop(connection, None)
-        self.give(connection, count)
+        self.release(connection, count)
 
     def _wait(self, connection: Connection, count: int) -> None:
         self._waiting[connection] = count
