@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.client.fetch.fetcher import Fetcher
 from equipoise.client.fetch.subscription_state import SubscriptionState
-from equipoise.client.group.committed_offsets import CommittedOffsets, Found
+from equipoise.client.group.committed_offsets import CommittedOffsetFetcher, Found
 from equipoise.client.group.membership import Membership, now_ms
 from equipoise.client.metadata.cluster import Cluster, Snapshot
 from equipoise.client.metadata.leader_epochs import LogPosition
@@ -42,10 +42,10 @@ class ConsumerEngine:
         self.fetcher = Fetcher(self.cluster, config, self.subscriptions, wake)
         self.fetch_buffer = self.fetcher.fetch_buffer
         self.membership: Membership | None = None
-        self.committed: CommittedOffsets | None = None
+        self.committed: CommittedOffsetFetcher | None = None
         if config.group_id is not None:
             self.membership = Membership(config, self.cluster, self._follow_member)
-            self.committed = CommittedOffsets(self.membership)
+            self.committed = CommittedOffsetFetcher(self.membership)
         self.failure: KafkaError | None = None  # of looking for positions
         self._wake = wake
         self._loop = asyncio.get_running_loop()

@@ -33,7 +33,7 @@ _PASSING = {
 }
 
 
-class CommittedOffsets:
+class CommittedOffsetFetcher:
     """Always waits for commits of transactions under way, as Java's consumer does whatever its isolation level: who
     reads from an offset that is about to be replaced reads records twice (KIP-447)."""
 

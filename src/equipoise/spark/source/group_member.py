@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Iterable
 
-from equipoise.client.group.committed_offsets import CommittedOffsets, Found
+from equipoise.client.group.committed_offsets import CommittedOffsetFetcher, Found
 from equipoise.client.group.membership import Membership, now_ms
 from equipoise.member import Callback, Kind, Member, MemberState, Step, TopicPartition
 from equipoise.member.partitions import NOTHING, Owned, listed
@@ -40,7 +40,7 @@ class GroupMember:
         self._last_call: int | None = None  # when it ended; None: it goes on, or there was none
         self._is_leaving = False
         self.membership = Membership(config, reader.cluster, self._changed)
-        self._committed = CommittedOffsets(self.membership)
+        self._committed = CommittedOffsetFetcher(self.membership)
         self._loop = asyncio.get_running_loop()
         reader.cluster.on_metadata = self.membership.learn
 
