@@ -17,6 +17,7 @@ from equipoise.wire.errors import ProtocolError
 Frame = bytes | bytearray
 SIZE = Struct(">i")
 _PREFIX = SIZE.size
+_unpack = SIZE.unpack_from
 _RECEIVE_BUFFER = 64 * 1024
 _COPY_UP_TO = 4096  # a small read is cut up faster as bytes than as views
 
@@ -62,12 +63,14 @@ class FrameSplitter:
 
         FrameSizeError: `frames` has those before, and the stream cannot be read on."""
         view: Any = data
-        if self.head or len(data) <= _COPY_UP_TO:
+        if self.head:
             view = self.head + data.tobytes()
             self.head = b""
+        elif len(data) <= _COPY_UP_TO:
+            view = data.tobytes()
         p, end = 0, len(view)
         while end - p >= _PREFIX:
-            (size,) = SIZE.unpack_from(view, p)
+            (size,) = _unpack(view, p)
             if not self._min_size <= size <= self._max_size:
                 raise FrameSizeError(size, self._max_size)
             p += _PREFIX
@@ -80,6 +83,8 @@ class FrameSplitter:
                 frame = frame.tobytes()
             frames.append(frame)
             p += size
+            if p == end:
+                return None
         if p < end:
             self.head = bytes(view[p:])
         return None

@@ -90,6 +90,42 @@ class Call:
 
 
 class Connection(asyncio.BufferedProtocol):
+    """A client's connection, which the loop calls."""
+
+    # More than 30 attributes are slow without slots: CPython then shares no keys between instances.
+    __slots__ = (
+        "_backlog",
+        "_calls",
+        "_corked",
+        "_filled",
+        "_frame",
+        "_frame_size",
+        "_is_queued",
+        "_is_resting",
+        "_is_starved",
+        "_is_turn",
+        "_next_slice",
+        "_out",
+        "_pending_bytes",
+        "_read_paused",
+        "_reserved",
+        "_reserved_behind",
+        "_room",
+        "_splitter",
+        "_transport",
+        "_write_paused",
+        "client_host",
+        "client_software",
+        "frame_began",
+        "held_bytes",
+        "held_heartbeat",
+        "last_active",
+        "local_host",
+        "peer",
+        "repeated_heartbeat",
+        "server",
+    )
+
     def __init__(self, server: Server) -> None:
         self.server = server
         self.client_software = ("", "")  # name and version, if the client's ApiVersions told
@@ -178,13 +214,13 @@ class Connection(asyncio.BufferedProtocol):
     def _split(self, count: int) -> None:
         """Whole frames go to `_backlog`; the beginning of one more stays in the splitter's head or in `_frame`."""
         began, self.frame_began = self.frame_began, None
-        before = len(self._backlog)
+        before, splitter = len(self._backlog), self._splitter
         try:
-            unfinished = self._splitter.split(self.server.receive_buffer[:count], self._backlog)
+            unfinished = splitter.split(self.server.receive_buffer[:count], self._backlog)
         except FrameSizeError as error:
             self._refuse(_describe_size(error.size, self.server.config.socket_request_max_bytes))
             return
-        if unfinished is None and not self._splitter.head:
+        if unfinished is None and not splitter.head:
             return
         is_same_frame = began is not None and len(self._backlog) == before
         self.frame_began = began if is_same_frame else self.server.clock.now()
