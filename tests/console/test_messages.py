@@ -122,12 +122,19 @@ def test_a_signal_ends_a_command_without_a_word(signum: signal.Signals, status: 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         command = [sys.executable, "-m", "equipoise", "topics", "list", "--bootstrap-servers", address]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_heed_ctrl_c
+        ) as process:
             connection, _ = silent.accept()  # now it waits for an answer
             with connection:
                 process.send_signal(signum)
                 out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err.strip()) == (status, "", "")
+
+
+def _heed_ctrl_c() -> None:
+    """A shell makes its background processes deaf to it, and they their children: these tests may be among them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_ctrl_c_while_modules_are_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

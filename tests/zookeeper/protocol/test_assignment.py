@@ -1,4 +1,4 @@
-"""The assignment of that time: the vectors of the specification (section 4), and what mixed strategies do (8.4)."""
+"""The assignment of that time: vectors of both strategies, and what mixed strategies do."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def by_thread(decision: Decision) -> dict[str, list[str]]:
     return found
 
 
-# -- section 4
+# -- vectors
 
 
 def test_range_gives_the_first_threads_one_more() -> None:
@@ -59,7 +59,7 @@ def test_the_hash_order_of_both_text_forms() -> None:
 
 
 def test_roundrobin_of_0_8_2_refuses_members_that_do_not_read_the_same() -> None:
-    """The last vector of section 4 but one; counts may differ between members, not between topics of one member."""
+    """Counts may differ between members, not between topics of one member."""
     strict = Strategy("roundrobin", "[t,p]", wants_equals=True)
     unequal = {"c0": {"t0": 1}, "c1": {"t0": 1, "t1": 1}, "c2": {"t1": 2}}
     with pytest.raises(UnequalSubscriptionsError, match="of t0 and t1, c0-0, c2-0, c2-1 read only one"):
@@ -117,7 +117,7 @@ def test_what_agrees() -> None:
     assert not RANGE.agrees_with(None)
 
 
-# -- section 8.4
+# -- mixed strategies
 
 LETTERS = {"r": RANGE, "R": OLD_ROUND}
 
