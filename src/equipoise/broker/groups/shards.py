@@ -107,8 +107,9 @@ class GroupShard:
         else:
             is_sending = bool(self._replies)
             self._replies.extend(step.replies)
-            if not is_sending:
-                asyncio.get_running_loop().call_soon(self._reply)
+            if not is_sending:  # this turn of the loop has been long: others come before the first portion
+                loop = asyncio.get_running_loop()
+                loop.call_soon(loop.call_soon, self._reply)
         for write in step.writes:
             self._write(write)
         if step.events:

@@ -272,6 +272,8 @@ class Group:
         Rule 2.5. Kafka: ClassicGroup.selectProtocol.
         """
         candidates = self._candidates()
+        if len(candidates) == 1 and self.members:
+            return next(iter(candidates))
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = member.vote(candidates)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from equipoise.coordinator.classic.group import Group, Member
 from equipoise.coordinator.step import Caller
-from equipoise.wire.apis.k11_join_group import JoinGroupResponse
+from equipoise.wire.apis.k11_join_group import JoinGroupResponse, JoinGroupResponseMember
 from equipoise.wire.apis.k14_sync_group import SyncGroupResponse
 from equipoise.wire.errors import ErrorCode
 
 _NULL_PROTOCOL_FROM = 7  # the version of JoinGroup that says "no protocol" with null
+_NOBODY: list[JoinGroupResponseMember] = []  # shared: ten thousand new lists would wake the garbage collector
 
 
 def join_error(caller: Caller, error: ErrorCode, member_id: str) -> JoinGroupResponse:
@@ -26,7 +27,7 @@ def joined(group: Group, member: Member, caller: Caller) -> JoinGroupResponse:
         protocol_name=_protocol_name(caller, group.protocol_name),
         leader=group.leader or "",
         member_id=member.member_id,
-        members=group.members_for_leader() if is_leader else [],
+        members=group.members_for_leader() if is_leader else _NOBODY,
     )
 
 
