@@ -63,10 +63,11 @@ def open_directory(data: str | Path | None, config: BrokerConfig) -> DataDirecto
 
 
 def _collect_seldom() -> None:
-    """Collects garbage rarely: cycles are rare here, and thousands of waiting requests look like a leak to the
-    collector."""
+    """Collects all garbage rarely: cycles are rare here, and thousands of waiting requests look like a leak to the
+    collector. What is young is looked at in small portions, some milliseconds each, because the loop stands meanwhile.
+    """
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(10_000, 5, 1000)
 
 
 def serve(

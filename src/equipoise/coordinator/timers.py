@@ -3,10 +3,10 @@ entry."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, auto
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
 
@@ -47,6 +47,16 @@ class Timers(Generic[K]):
         queued = self._queued.get(key)
         if queued is None or queued > deadline:
             self._queue(key, deadline)
+
+    def arm_all(self, keys: Sequence[K], deadline: int) -> None:
+        """`arm` for many keys at once, in a fraction of the time."""
+        self._deadlines.update(dict.fromkeys(keys, deadline))
+        queued = self._queued.get
+        missing = [key for key in keys if (at := queued(key)) is None or at > deadline]
+        self._queued.update(dict.fromkeys(missing, deadline))
+        self._heap += [(deadline, self._order + number, key) for number, key in enumerate(missing, 1)]
+        self._order += len(missing)
+        heapify(self._heap)
 
     def cancel(self, key: K) -> None:
         """Takes the deadline of a key away; the heap forgets it when it comes up."""

@@ -7,10 +7,12 @@ replies, and calls the shard again when a deadline passes or a write is durable.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING
@@ -143,7 +145,8 @@ class GroupShard:
         self._timer = self._timer_at = None
         if self.core.status is Status.ACTIVE:
             now = self._server.clock.now()
-            step = self.core.tick(now)
+            with _collecting_later():
+                step = self.core.tick(now)
             for caller, response in step.replies:
                 if isinstance(response, HeartbeatResponse):
                     caller.token.connection.held_heartbeat.ran_out(now)
@@ -225,6 +228,19 @@ class GroupShard:
         self._arm()
         while self._after_writes and self._after_writes[0][0] <= self._ended:
             self._after_writes.popleft()[1]()
+
+
+@contextmanager
+def _collecting_later() -> Iterator[None]:
+    """Ten thousand members that are answered at once are as many new objects. The collector looks at them afterwards,
+    when others have been served."""
+    is_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_on:
+            gc.enable()
 
 
 class _Batch:

@@ -287,9 +287,7 @@ class Connection(asyncio.BufferedProtocol):
         """Returns the time for which it served."""
         now = self.server.clock.now()
         if self._backlog and not self._is_queued:
-            if (self._next_slice and monotonic() < self._next_slice) or (
-                self.server.turns.is_busy and self._backlog[0][:2] in _OF_CROWDS and not self._is_turn
-            ):
+            if (self._next_slice and monotonic() < self._next_slice) or self._can_wait():
                 self._queue()
             else:
                 self._serve_slice(now)
@@ -298,6 +296,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._calls or self._backlog or self._write_paused or self._read_paused:
             self._regulate_reading()
         return now
+
+    def _can_wait(self) -> bool:
+        """When much has come in this turn of the loop, a single request of another kind goes first."""
+        is_much = self.server.turns.is_busy and not self._is_turn
+        return is_much and (len(self._backlog) > 1 or self._backlog[0][:2] in _OF_CROWDS)
 
     def _serve_slice(self, now: int) -> None:
         """All that has come; but when it takes long, the rest when others have had their turn."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from equipoise.wire.schema import Message
 
 SLICE_S = 0.005
-_BUSY_S = 0.02
+_BUSY_S = 0.01
 _READ_BYTES = 1 << 22  # of large frames in one turn of the loop: some milliseconds
 _READERS = 4  # connections that go on with their large frames in one turn: each may read a megabyte at once
 Asked = TypeVar("Asked")

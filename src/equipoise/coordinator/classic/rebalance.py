@@ -8,6 +8,7 @@ takes at least this long, so that a burst of members costs one rebalance.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.classic.group import Group, InitialDelay, Member
@@ -19,13 +20,15 @@ from equipoise.coordinator.outcomes import AssignmentWritten
 from equipoise.coordinator.parked import ANSWERED, REBALANCE, REMOVED, SENT_AGAIN, Release, Why, not_written
 from equipoise.coordinator.reasons import Cause, Departure, Trigger
 from equipoise.coordinator.step import Caller, Step, Write
-from equipoise.coordinator.timers import TimerKind
+from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import GroupMetadataValue
 
 if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
+
+_MANY = 1000  # members: the end of their join phase takes milliseconds
 
 
 class Rebalancer:
@@ -109,6 +112,14 @@ class Rebalancer:
     def arm_session(self, member: Member, now: int) -> None:
         """A full session from now on. Rule 2.11."""
         self._timers.arm(member.timer, now + member.session_timeout_ms)
+
+    def _arm_sessions(self, members: Iterable[Member], now: int) -> None:
+        """A full session for each of many."""
+        by_timeout: dict[int, list[TimerKey]] = {}
+        for member in members:
+            by_timeout.setdefault(member.session_timeout_ms, []).append(member.timer)
+        for timeout_ms, keys in by_timeout.items():
+            self._timers.arm_all(keys, now + timeout_ms)
 
     # -- parked requests
 
@@ -230,7 +241,11 @@ class Rebalancer:
             return
         if group.in_initial_phase and not self._all_are_back(group):
             return
-        self.complete_join(group, step)
+        if len(group.members) < _MANY:
+            self.complete_join(group, step)
+        else:  # by itself, not together with what else came at this moment: it takes tens of milliseconds
+            group.initial_delay = None
+            self._timers.arm(group.timer(TimerKind.JOIN), step.now)
 
     def _all_are_back(self, group: Group) -> bool:
         """The addition `group.initial.rebalance.delay.early`; Kafka always waits."""
@@ -299,11 +314,13 @@ class Rebalancer:
         group.assigning = False
         group.journal.joined(group.generation_id, len(group.members), absent, step.now)
         for member in group.members.values():
-            if self.release_join(group, member, ANSWERED, step):
+            caller = joins.pop(member.member_id, None)  # `release_join`, without its calls: there may be thousands
+            if caller is not None:
                 member.last_seen = step.now  # it could not speak while it was parked
-            self.arm_session(member, step.now)
+                step.replies.append((caller, joined(group, member, caller)))
             member.is_new = False
-            group.pending_sync.add(member.member_id)
+        self._arm_sessions(group.members.values(), step.now)
+        group.pending_sync.update(group.members)
         self._timers.arm(group.timer(TimerKind.SYNC), step.now + group.rebalance_timeout_ms)
 
     # -- the assignment

@@ -19,15 +19,15 @@ def join_error(caller: Caller, error: ErrorCode, member_id: str) -> JoinGroupRes
 
 def joined(group: Group, member: Member, caller: Caller) -> JoinGroupResponse:
     """The generation as it stands; to the leader with all members' metadata."""
-    is_leader = member.member_id == group.leader
+    leader, member_id = group.leader, member.member_id
     return JoinGroupResponse(
         error_code=ErrorCode.NONE,
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
-        protocol_name=_protocol_name(caller, group.protocol_name),
-        leader=group.leader or "",
-        member_id=member.member_id,
-        members=group.members_for_leader() if is_leader else _NOBODY,
+        protocol_name=group.protocol_name or _protocol_name(caller, None),
+        leader=leader or "",
+        member_id=member_id,
+        members=group.members_for_leader() if member_id == leader else _NOBODY,
     )
 
 
