@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pytest
@@ -27,6 +27,7 @@ from tests.broker.calls import (
     create_topic,
     fetch_request,
     fetched,
+    list_offsets,
     produce,
     produce_request,
     produced,
@@ -38,6 +39,7 @@ pytestmark = pytest.mark.kafka
 
 SETTINGS = {"log.cleaner.backoff.ms": 100, "log.retention.check.interval.ms": 300_000}
 SECONDS = 60.0
+LATEST = -1  # of ListOffsets
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,15 @@ def new_producer(client: RawClient) -> int:
         if answer.error_code == ErrorCode.NONE:
             return int(answer.producer_id)
         assert time.monotonic() < deadline, ErrorCode(answer.error_code)
+
+
+def new_topic(client: RawClient, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+    """Returns when its partitions can be written to: Kafka answers earlier, before they have their leaders."""
+    create_topic(client, name, partitions, configs)
+    deadline = time.monotonic() + SECONDS
+    for partition in range(partitions):
+        while (error := list_offsets(client, LATEST, topic=name, partition=partition).error_code) != ErrorCode.NONE:
+            assert time.monotonic() < deadline, ErrorCode(error)
 
 
 class Left(NamedTuple):
@@ -144,7 +155,7 @@ def left(both: list[RawClient]) -> list[list[Left]]:
     """Whole segments lose all their records; so do the ends of others; producers' last batches stay, if empty."""
     left = []
     for client in both:
-        create_topic(client, "compacted", configs=CONFIGS)
+        new_topic(client, "compacted", configs=CONFIGS)
         first, second = new_producer(client), new_producer(client)
         for at in range(60):  # of all these only the newest of each key stays
             send(client, "compacted", keyed("ABC", at, Codec.ZSTD if at % 3 else Codec.NONE))
@@ -191,7 +202,7 @@ def test_a_reader_that_takes_an_empty_answer_for_the_beginning_ends(both: list[R
 def test_recompression_leaves_the_same_batches(both: list[RawClient], target: str) -> None:
     left = []
     for client in both:
-        create_topic(client, target, configs={"compression.type": target})
+        new_topic(client, target, configs={"compression.type": target})
         producer_id = new_producer(client)
         for at, codec in enumerate(Codec):
             records = [Record(i, NOW + i, b"k%d" % i, b"v" * 50, (("h", b"x"), ("n", None))) for i in range(20)]
@@ -209,7 +220,7 @@ def test_recompression_leaves_the_same_batches(both: list[RawClient], target: st
 def test_the_records_that_are_bad_are_named_alike(both: list[RawClient]) -> None:
     named = []
     for client in both:
-        create_topic(client, "keys", configs={"cleanup.policy": "compact"})
+        new_topic(client, "keys", configs={"cleanup.policy": "compact"})
         records = [Record(i, NOW, None if i % 10 == 7 else b"k", b"v") for i in range(100)]
         for codec in (Codec.NONE, Codec.LZ4):
             answer = produced(client.call(produce_request(build_batch(records, codec=codec), "keys"), BY_NAME))
@@ -220,7 +231,7 @@ def test_the_records_that_are_bad_are_named_alike(both: list[RawClient]) -> None
 def test_what_is_asked_for_twice_is_refused_alike(both: list[RawClient]) -> None:
     answers: list[Any] = []
     for client in both:
-        create_topic(client, "twice", partitions=2)
+        new_topic(client, "twice", partitions=2)
         asked = [ListOffsetsPartition(partition_index=index, timestamp=NOW) for index in (0, 1, 0)]
         (topic,) = client.call(ListOffsetsRequest(topics=[ListOffsetsTopic(name="twice", partitions=asked)]), 9).topics
         answers.append(sorted((row.partition_index, row.error_code, row.offset) for row in topic.partitions))
