@@ -67,7 +67,7 @@ def _collect_seldom() -> None:
     collector. What is young is looked at in small portions, some milliseconds each, because the loop stands meanwhile.
     """
     gc.freeze()
-    gc.set_threshold(10_000, 5, 1000)
+    gc.set_threshold(50_000, 2, 1000)
 
 
 def serve(
