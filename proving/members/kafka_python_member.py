@@ -15,6 +15,8 @@ from kafka.errors import KafkaConnectionError, KafkaError
 
 from proving.members.child import Member, keywords, serve
 
+_JOIN_MS = 4_000
+
 
 def slow_range(member: Member) -> RangePartitionAssignor:
     """`range` for everyone to see, but a leader that assigns only when it is told that it may."""
@@ -85,13 +87,12 @@ def commit_alone(member: Member) -> None:
 
 
 def consume(member: Member, consumer: KafkaConsumer) -> None:
-    """A poll must not be short. With a pattern each first waits for fresh metadata, which is asked for every 100 ms at
-    most; and a join that ends between two polls is thrown away, and the member joins once more.
-
-    While the broker is away poll may say so; the next one connects again.
+    """A poll must not be short: with a pattern each first waits for fresh metadata, which is asked for every 100 ms at
+    most. While the broker is away poll may say so; the next one connects again.
     """
     records = []
     with suppress(KafkaConnectionError):
+        finish_join(consumer)
         records = [record for batch in consumer.poll(timeout_ms=member.poll_ms).values() for record in batch]
     remember_join(consumer)
     if not records:
@@ -99,6 +100,13 @@ def consume(member: Member, consumer: KafkaConsumer) -> None:
     member.say_records((record.topic, record.partition, record.offset) for record in records)
     if not member.commits_itself:
         commit(member, consumer, None)
+
+
+def finish_join(consumer: KafkaConsumer) -> None:
+    """kafka-python 3.0.12 throws a join away that ends between two polls, and joins once more. So a join has all the
+    time it needs, Kafka's initial delay of 3 s included, before the polls with their short timeout begin."""
+    if consumer._coordinator.need_rejoin():
+        consumer._coordinator.poll(timeout_ms=_JOIN_MS)
 
 
 def commit(member: Member, consumer: KafkaConsumer, offsets: dict[TopicPartition, OffsetAndMetadata] | None) -> None:

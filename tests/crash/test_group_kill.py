@@ -169,7 +169,7 @@ def test_empty(broker: Restartable, members: Members) -> None:
     members.wait_settled(PLACES)
     members.wait_read(new)
     assert members.ledger.read(since).keys() == new
-    assert broker.generations()[-1] == ("Stable", 3)  # the first member's, Empty, and this one
+    assert ("Stable", 3) in broker.generations()  # after the first member's, and Empty
 
 
 def test_preparing_from_empty(broker: Restartable, members: Members) -> None:

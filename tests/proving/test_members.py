@@ -45,4 +45,9 @@ def test_a_stock_member_joins(broker: Broker, tmp_path: Path, client: str) -> No
             members.wait_settled(places_of(TOPIC, 3))
     except Unavailable as missing:
         pytest.skip(str(missing))
-    assert generations(broker.bootstrap_servers, "group")[-2:] == [Generation(1, 1), Generation(2, 0)]
+    found = generations(broker.bootstrap_servers, "group")
+    if client == "kafka-python":  # a leader that learns of the topic while it joins, joins once more
+        assert Generation(1, 1) in found
+        assert found[-1].members == 0
+    else:
+        assert found[-2:] == [Generation(1, 1), Generation(2, 0)]
