@@ -3,6 +3,7 @@ time limits, pauses. Consumers and producers add their own rows."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -14,7 +15,7 @@ _FIRST_ROWS = ("bootstrap.servers", "client.id", "security.protocol")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
+class ClientConfig(ABC):
     """What metadata and connections need to know."""
 
     bootstrap_servers: str = setting("", "Brokers for the first connection: HOST:PORT, separated by commas. Required.")
@@ -38,9 +39,9 @@ class ClientConfig:
         return True
 
     @classmethod
+    @abstractmethod
     def parse(cls, settings: Mapping[str, object]) -> Self:
         """Settings by name, as text or values. UsageError names the one at fault, and the nearest match."""
-        raise NotImplementedError
 
     @classmethod
     def from_keywords(cls, **settings: object) -> Self:
