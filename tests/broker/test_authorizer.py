@@ -9,6 +9,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.net.authorizer import CLUSTER, AclOperation, Resource, ResourceType
+from equipoise.security.session import Session
 from equipoise.wire.apis import k33_alter_configs as k33
 from equipoise.wire.apis import k44_incremental_alter_configs as k44
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -63,8 +64,8 @@ class Authorizer:
         self.denied: set[tuple[AclOperation, Resource]] = set()
         self.asked: list[tuple[str, AclOperation, Resource]] = []
 
-    def __call__(self, principal: str, operation: AclOperation, resource: Resource) -> bool:
-        self.asked.append((principal, operation, resource))
+    def __call__(self, session: Session, operation: AclOperation, resource: Resource) -> bool:
+        self.asked.append((session.principal, operation, resource))
         return (operation, resource) not in self.denied
 
 

@@ -12,6 +12,7 @@ from equipoise.broker import Broker
 from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.broker.server import Server
 from equipoise.log.storage import disk
+from equipoise.security.session import Session
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.records.batch import iter_headers
 from tests.broker.calls import create_topic
@@ -90,7 +91,7 @@ def test_behind_a_request_that_waits_its_answer_waits_too(start: Start, connect:
 def test_who_is_asked_for_permission_is_asked_each_time(start: Start, connect: Connect) -> None:
     forbidden: list[str] = []
 
-    def authorizer(principal: str, operation: AclOperation, resource: Resource) -> bool:
+    def authorizer(session: Session, operation: AclOperation, resource: Resource) -> bool:
         return resource.type is not ResourceType.GROUP or resource.name not in forbidden
 
     client = connect(start(AT_ONCE, authorizer=authorizer))

@@ -256,7 +256,7 @@ def test_topics_in_error_have_authorized_operations_too(client: RawClient, versi
 
 
 def test_of_an_unknown_id_and_a_hidden_topic_no_operations_are_told(start: Start, connect: Connect) -> None:
-    client = connect(start(authorizer=lambda principal, operation, resource: resource.name != "hidden"))
+    client = connect(start(authorizer=lambda session, operation, resource: resource.name != "hidden"))
     asked = [MetadataRequestTopic(topic_id=b"x" * 16), MetadataRequestTopic(name="hidden")]
     for row in client.call(MetadataRequest(topics=asked, include_topic_authorized_operations=True)).topics:
         assert row.error_code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -17,6 +17,7 @@ from equipoise.broker.groups.shards import OFFSETS_TOPIC
 from equipoise.broker.net.authorizer import AclOperation, Resource
 from equipoise.broker.server import Server
 from equipoise.coordinator.shard import Status
+from equipoise.security.session import Session
 from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.records.batch import read_header
@@ -39,7 +40,7 @@ class Denying:
     def __init__(self, *names: str) -> None:
         self.names = names
 
-    def __call__(self, principal: str, operation: AclOperation, resource: Resource) -> bool:
+    def __call__(self, session: Session, operation: AclOperation, resource: Resource) -> bool:
         return f"{operation.name} {resource.type.name} {resource.name}" not in self.names
 
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _RECEIVE_BUFFER = 1 << 18
-ANONYMOUS = "User:ANONYMOUS"
 
 
 class Server:
@@ -104,13 +103,13 @@ class Server:
             return parse_address(self.config.advertised_listeners)
         return connection.local_host, self.port
 
-    def is_authorized(self, operation: AclOperation, resource: Resource) -> bool:
-        """Whether the authorizer allows it."""
-        return self._authorizer(ANONYMOUS, operation, resource)
+    def is_authorized(self, call: Call, operation: AclOperation, resource: Resource) -> bool:
+        """Whether the authorizer allows it to the session of the caller's connection."""
+        return self._authorizer(call.connection.session, operation, resource)
 
     def authorize(self, call: Call, operation: AclOperation, resource: Resource) -> None:
         """Raises the resource's own error where the authorizer refuses."""
-        if not self.is_authorized(operation, resource):
+        if not self.is_authorized(call, operation, resource):
             raise KafkaError(resource.type.value, f"{operation.name} on {resource.type.name} {resource.name} is denied")
 
     def find_partition(self, call: Call, operation: AclOperation, topic: str | bytes, index: int) -> Partition:
@@ -125,12 +124,12 @@ class Server:
             self.authorize(call, operation, Resource(ResourceType.TOPIC, name))
         return self.topics.find(key)
 
-    def visible_topics(self) -> list[Topic]:
+    def visible_topics(self, call: Call) -> list[Topic]:
         """The topics that the caller may describe."""
         return [
             topic
             for topic in self.topics
-            if self.is_authorized(AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic.name))
+            if self.is_authorized(call, AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic.name))
         ]
 
     def route(self, api_key: int, version: int) -> Route:

@@ -67,7 +67,7 @@ class _Asking:
     def steps(self) -> Iterator[None]:
         topics = self.request.topics
         if topics is None or (self.call.version == 0 and not topics):
-            self.found = [*self.server.visible_topics()]
+            self.found = [*self.server.visible_topics(self.call)]
         else:
             yield from self.search(topics)
         for found in self.found:

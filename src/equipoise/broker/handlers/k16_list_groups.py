@@ -30,7 +30,7 @@ def handle(server: Server, request: ListGroupsRequest, call: Call) -> ListGroups
         row
         for shard in shards
         for row in list_groups(shard, states, types)
-        if server.is_authorized(AclOperation.DESCRIBE, Resource(ResourceType.GROUP, row.group_id))
+        if server.is_authorized(call, AclOperation.DESCRIBE, Resource(ResourceType.GROUP, row.group_id))
     ]
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)
 

@@ -28,7 +28,7 @@ def handle(server: Server, request: DescribeTopicPartitionsRequest, call: Call) 
     """Describes topics up to the limit, and says where to go on (DescribeTopicPartitionsRequestHandler)."""
     left = min(max(request.response_partition_limit, 1), PAGE)
     response = DescribeTopicPartitionsResponse(topics=[])
-    for cursor in _asked(server, request):
+    for cursor in _asked(server, request, call):
         if left == 0:
             response.next_cursor = cursor
             break
@@ -42,9 +42,9 @@ def handle(server: Server, request: DescribeTopicPartitionsRequest, call: Call) 
     return response
 
 
-def _asked(server: Server, request: DescribeTopicPartitionsRequest) -> Iterator[Cursor]:
+def _asked(server: Server, request: DescribeTopicPartitionsRequest, call: Call) -> Iterator[Cursor]:
     """Names in order, each with its first partition, from the cursor on."""
-    names = {topic.name for topic in request.topics or server.visible_topics()}
+    names = {topic.name for topic in request.topics or server.visible_topics(call)}
     cursor = request.cursor
     for name in sorted(names):
         if cursor is None or name > cursor.topic_name:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum, IntEnum
 from typing import NamedTuple, Protocol
 
+from equipoise.security.session import Session
 from equipoise.wire.errors import ErrorCode
 
 
@@ -41,10 +42,10 @@ CLUSTER = Resource(ResourceType.CLUSTER, "kafka-cluster")
 
 
 class Authorizer(Protocol):
-    def __call__(self, principal: str, operation: AclOperation, resource: Resource) -> bool: ...
+    def __call__(self, session: Session, operation: AclOperation, resource: Resource) -> bool: ...
 
 
-def allow_all(principal: str, operation: AclOperation, resource: Resource) -> bool:
+def allow_all(session: Session, operation: AclOperation, resource: Resource) -> bool:
     """The authorizer of a broker without access rules."""
     return True
 

@@ -21,6 +21,7 @@ from equipoise.broker.net.memory_pool import FREE_ROOM
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.net.turns import SLICE_S
 from equipoise.broker.topics.topics import MAX_ELEMENTS
+from equipoise.security.session import Session
 from equipoise.wire.apis.headers import decode_request_header
 from equipoise.wire.errors import ProtocolError
 from equipoise.wire.frames import SIZE, FrameSizeError, FrameSplitter
@@ -39,6 +40,7 @@ _WRITE_HIGH_WATER = 1 << 20
 _PENDING_HIGH_WATER = 1 << 20  # bytes of requests that wait for their replies; a Produce's are in the log by then
 _SMALL_PIECE = 4096  # cheaper to copy than to send as a buffer of its own
 _MAX_GROWTH = 1 << 20  # of a frame's buffer at a time: zeros take time, too
+_UNKNOWN = Session()
 _PRODUCE = 0
 _HEARTBEAT = 12
 _OF_CROWDS = (b"\0\x0b", b"\0\x0d", b"\0\x0e")  # JoinGroup, LeaveGroup, SyncGroup: thousands may come together
@@ -124,6 +126,7 @@ class Connection(asyncio.BufferedProtocol):
         "peer",
         "repeated_heartbeat",
         "server",
+        "session",
     )
 
     def __init__(self, server: Server) -> None:
@@ -134,6 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = "?"
         self.client_host = ""  # the peer as Java prints an address that has no name
         self.local_host = ""
+        self.session = _UNKNOWN  # as whom it is served
         self.last_active: int = server.clock.now()
         self._transport = cast(asyncio.Transport, None)
         self._splitter = FrameSplitter(
@@ -169,6 +173,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = peer[0] if peer else "?"
         self.client_host = "/" + self.peer
         self.local_host = local[0] if local else ""
+        self.session = Session(host=self.peer)
         self.server.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
