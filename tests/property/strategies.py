@@ -23,6 +23,7 @@ _VALUES: dict[str, SearchStrategy[Any]] = {
     "int16": st.integers(-(2**15), 2**15 - 1),
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
+    "float64": st.floats(allow_nan=False),  # NaN is not equal to itself
     "uuid": st.just(ZERO_UUID) | st.binary(min_size=16, max_size=16),
     "string": st.text(max_size=4) | st.sampled_from(["n" * size for size in _LONG]),
     "bytes": st.binary(max_size=4) | st.sampled_from([b"\xff" * size for size in _LONG]),

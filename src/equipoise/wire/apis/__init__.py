@@ -24,6 +24,9 @@ from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest, DeleteTop
 from equipoise.wire.apis.k21_delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from equipoise.wire.apis.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from equipoise.wire.apis.k23_offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from equipoise.wire.apis.k29_describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from equipoise.wire.apis.k30_create_acls import CreateAclsRequest, CreateAclsResponse
+from equipoise.wire.apis.k31_delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from equipoise.wire.apis.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from equipoise.wire.apis.k33_alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from equipoise.wire.apis.k35_describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -44,6 +47,16 @@ from equipoise.wire.apis.k46_list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from equipoise.wire.apis.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from equipoise.wire.apis.k48_describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from equipoise.wire.apis.k49_alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from equipoise.wire.apis.k50_describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from equipoise.wire.apis.k51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from equipoise.wire.apis.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from equipoise.wire.apis.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -92,6 +105,9 @@ APIS: dict[int, Api] = {
         _api(DeleteRecordsRequest, DeleteRecordsResponse),
         _api(InitProducerIdRequest, InitProducerIdResponse),
         _api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+        _api(DescribeAclsRequest, DescribeAclsResponse),
+        _api(CreateAclsRequest, CreateAclsResponse),
+        _api(DeleteAclsRequest, DeleteAclsResponse),
         _api(DescribeConfigsRequest, DescribeConfigsResponse),
         _api(AlterConfigsRequest, AlterConfigsResponse),
         _api(DescribeLogDirsRequest, DescribeLogDirsResponse),
@@ -103,6 +119,10 @@ APIS: dict[int, Api] = {
         _api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
         _api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
         _api(OffsetDeleteRequest, OffsetDeleteResponse),
+        _api(DescribeClientQuotasRequest, DescribeClientQuotasResponse),
+        _api(AlterClientQuotasRequest, AlterClientQuotasResponse),
+        _api(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse),
+        _api(AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse),
         _api(DescribeClusterRequest, DescribeClusterResponse),
         _api(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
         _api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
@@ -118,18 +138,11 @@ UNKNOWN_APIS: dict[int, str] = {
     26: "EndTxn",
     27: "WriteTxnMarkers",
     28: "TxnOffsetCommit",
-    29: "DescribeAcls",
-    30: "CreateAcls",
-    31: "DeleteAcls",
     34: "AlterReplicaLogDirs",
     38: "CreateDelegationToken",
     39: "RenewDelegationToken",
     40: "ExpireDelegationToken",
     41: "DescribeDelegationToken",
-    48: "DescribeClientQuotas",
-    49: "AlterClientQuotas",
-    50: "DescribeUserScramCredentials",
-    51: "AlterUserScramCredentials",
     55: "DescribeQuorum",
     57: "UpdateFeatures",
     61: "DescribeProducers",

@@ -1,0 +1,34 @@
+"""CreateAcls (30): adds access rules.
+
+v2  flexible
+v3  resource type USER
+"""
+
+from __future__ import annotations
+
+from equipoise.wire.apis.k29_describe_acls import LITERAL
+from equipoise.wire.schema import Message, Struct, field
+
+
+class AclCreation(Struct):
+    resource_type: int = field("int8")
+    resource_name: str = field("string")
+    resource_pattern_type: int = field("int8", "1+", default=LITERAL)
+    principal: str = field("string")
+    host: str = field("string")
+    operation: int = field("int8")
+    permission_type: int = field("int8")
+
+
+class CreateAclsRequest(Message, api_key=30, versions="1-3", flexible="2+"):
+    creations: list[AclCreation] = field([AclCreation])
+
+
+class AclCreationResult(Struct):
+    error_code: int = field("int16")
+    error_message: str | None = field("string", nullable=True, default=None)
+
+
+class CreateAclsResponse(Message, api_key=30, versions="1-3", flexible="2+"):
+    throttle_time_ms: int = field("int32", default=0)
+    results: list[AclCreationResult] = field([AclCreationResult])

@@ -1,0 +1,36 @@
+"""AlterClientQuotas (49): sets and removes quotas (KIP-546).
+
+v1  flexible
+"""
+
+from __future__ import annotations
+
+from equipoise.wire.apis.k48_describe_client_quotas import EntityData
+from equipoise.wire.schema import Message, Struct, field
+
+
+class OpData(Struct):
+    key: str = field("string")
+    value: float = field("float64")
+    remove: bool = field("bool")
+
+
+class AlterClientQuotasEntry(Struct):
+    entity: list[EntityData] = field([EntityData])
+    ops: list[OpData] = field([OpData])
+
+
+class AlterClientQuotasRequest(Message, api_key=49, versions="0-1", flexible="1+"):
+    entries: list[AlterClientQuotasEntry] = field([AlterClientQuotasEntry])
+    validate_only: bool = field("bool")
+
+
+class AlterClientQuotasResult(Struct):
+    error_code: int = field("int16")
+    error_message: str | None = field("string", nullable=True, default=None)
+    entity: list[EntityData] = field([EntityData])
+
+
+class AlterClientQuotasResponse(Message, api_key=49, versions="0-1", flexible="1+"):
+    throttle_time_ms: int = field("int32", default=0)
+    entries: list[AlterClientQuotasResult] = field([AlterClientQuotasResult])
