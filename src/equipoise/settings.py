@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from equipoise.security.secrets import Secret
 from equipoise.wire.errors import UsageError
 
 INT_MAX = 2**31 - 1
@@ -23,16 +24,6 @@ Rows = dict[str, dataclasses.Field[Any]]
 def setting(default: Any, doc: str, low: int | None = None, high: int = LONG_MAX, **more: Any) -> Any:
     """A row of the table. `choices` and `list_of` are the allowed words. A default of None is optional text."""
     return dataclasses.field(default=default, metadata={"doc": doc, "low": low, "high": high, **more})
-
-
-def security_protocol() -> Any:
-    """The row of every client. Kafka and librdkafka accept the word in either case."""
-    doc = "PLAINTEXT, in capitals or not. TLS and SASL are not supported yet."
-    return setting("PLAINTEXT", doc, choices=("PLAINTEXT",), in_capitals=True, why=_NOT_SECURED)
-
-
-_NOT_SECURED = "secured clusters (TLS, SASL) are not supported yet: connect to a PLAINTEXT listener"
-_OF_SECURED = ("sasl.", "ssl.")
 
 
 def kafka_name(attribute: str) -> str:
@@ -50,8 +41,6 @@ def parse_values(given: Mapping[str, object], rows: Rows, aliases: Iterable[str]
     values = {}
     for name, value in given.items():
         if name not in rows:
-            if name.startswith(_OF_SECURED):
-                raise UsageError(f"{name}: {_NOT_SECURED}, and leave this setting out")
             raise UsageError(f"unknown setting {name!r}{nearest(name, [*rows, *aliases], document)}")
         values[rows[name].name] = parse_value(name, value, rows[name])
     return values
@@ -71,15 +60,14 @@ def nearest(name: str, known: Iterable[str], document: str) -> str:
 
 def parse_value(name: str, value: object, row: dataclasses.Field[Any]) -> Any:
     """Converts text or a value to the type of the row's default, and checks its bounds."""
-    if value is None and row.default is None:
-        return None
+    if row.metadata.get("as_is") or (value is None and row.default is None):
+        return value
     parsed = convert(name, value, str if row.default is None else type(row.default))
     choices = row.metadata.get("choices")
     if row.metadata.get("in_capitals"):
         parsed = parsed.upper()
     if choices and parsed not in choices:
-        why = row.metadata.get("why") or f"must be one of {', '.join(map(str, choices))}"
-        raise UsageError(f"{name}={value}: {why}")
+        raise UsageError(f"{name}={value}: must be one of {', '.join(map(str, choices))}")
     words = row.metadata.get("list_of")
     if words:
         return _words(name, str(parsed), words)
@@ -97,14 +85,17 @@ def _words(name: str, text: str, allowed: tuple[str, ...]) -> str:
 
 
 def convert(name: str, value: object, kind: type) -> Any:
-    """Converts text to a type. UsageError names the setting."""
+    """Converts text to a type. UsageError names the setting. Text of a secret is trimmed too, as Java does."""
+    if isinstance(value, Secret):
+        value = value.reveal()
+        assert kind is Secret, f"{name} is no secret"
     text = str(value).strip()
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise UsageError(f"{name}={value}: must be true or false")
         return text.lower() == "true"
-    if kind is str:
-        return text
+    if kind in (str, Secret):
+        return kind(text)
     try:
         return kind(text)
     except ValueError:

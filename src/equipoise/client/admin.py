@@ -10,14 +10,15 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import NamedTuple, Self
 
-from equipoise.client.consumer.config import EARLIEST, LATEST, rows
+from equipoise.client.consumer.config import EARLIEST, LATEST
 from equipoise.client.metadata.list_offsets import list_offsets_request, listed_offsets
 from equipoise.client.metadata.metadata import Metadata, metadata_request, patience_rounds
 from equipoise.client.net.addresses import Address, parse_bootstrap_servers
 from equipoise.client.net.blocking import Connection
 from equipoise.client.net.errors import KafkaConnectionError, error_from
+from equipoise.client.security.config import SecurityConfig
+from equipoise.client.security.parsing import security_from_keywords
 from equipoise.member.partitions import TopicPartition, listed
-from equipoise.settings import parse_value
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsResponse
 from equipoise.wire.apis.k03_metadata import MetadataResponse, MetadataResponseTopic
 from equipoise.wire.apis.k19_create_topics import (
@@ -101,9 +102,11 @@ class Admin:
         *,
         client_id: str = "equipoise",
         timeout: float = 30.0,
-        security_protocol: str = "PLAINTEXT",
+        security: SecurityConfig | None = None,
+        **settings: object,
     ) -> None:
-        parse_value("security.protocol", security_protocol, rows()["security.protocol"])
+        """`settings`: those of docs/security.md, with underscores for dots, unless `security` has them."""
+        self._security = security or security_from_keywords(**settings)
         self._client_id = client_id
         self._timeout = timeout
         self._open = ExitStack()
@@ -245,7 +248,12 @@ class Admin:
     def _connection(self, address: Address, setup_timeout: float | None = None) -> Connection:
         known = self._by_address.get(address)
         if known is None:
-            known = Connection(*address, client_id=self._client_id, timeout=setup_timeout or self._timeout)
+            known = Connection(
+                *address,
+                client_id=self._client_id,
+                timeout=setup_timeout or self._timeout,
+                security=self._security,
+            )
             known.timeout = self._timeout
             self._by_address[address] = self._open.enter_context(known)
         return known

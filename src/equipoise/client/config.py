@@ -4,14 +4,17 @@ time limits, pauses. Consumers and producers add their own rows."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from equipoise.settings import INT_MAX, Rows, kafka_name, rows_of, security_protocol, setting
+from equipoise.client.security.config import PLAINTEXT, SecurityConfig
+from equipoise.client.security.parsing import parse_security
+from equipoise.client.security.settings import known_names, split
+from equipoise.settings import INT_MAX, Rows, kafka_name, parse_values, rows_of, setting
 from equipoise.wire.errors import UsageError
 
-_FIRST_ROWS = ("bootstrap.servers", "client.id", "security.protocol")
+_FIRST_ROWS = ("bootstrap.servers", "client.id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +23,6 @@ class ClientConfig(ABC):
 
     bootstrap_servers: str = setting("", "Brokers for the first connection: HOST:PORT, separated by commas. Required.")
     client_id: str = setting("equipoise", "The client's name in the broker's log, and in descriptions of the group.")
-    security_protocol: str = security_protocol()
     metadata_max_age_ms: int = setting(300_000, "Age at which the client refreshes its metadata.", 0)
     request_timeout_ms: int = setting(30_000, "Time limit of a request; after it the client closes the connection.", 1)
     socket_connection_setup_timeout_ms: int = setting(10_000, "Time limit of connecting.", 1)
@@ -32,6 +34,8 @@ class ClientConfig(ABC):
         540_000, "Idle time after which the client closes a connection; -1: never.", -1
     )
     receive_buffer_bytes: int = setting(-1, "Size of a socket's receive buffer; -1: the system's default.", -1, INT_MAX)
+
+    security: SecurityConfig = PLAINTEXT  # made from rows of its own: docs/security.md
 
     @property
     def may_create_topics(self) -> bool:
@@ -58,6 +62,13 @@ def named_settings(settings: Mapping[str, object], aliases: Mapping[str, str]) -
     return given
 
 
+def parse_client(given: Mapping[str, object], rows: Rows, aliases: Iterable[str], document: str) -> dict[str, Any]:
+    """Attributes and values of a client's table, `security` too. UsageError names the setting at fault."""
+    secured, rest = split(given)
+    values = parse_values(rest, rows, [*aliases, *known_names()], document)
+    return {**values, "security": parse_security(secured)}
+
+
 def check_servers(config: ClientConfig) -> None:
     """UsageError: no broker is named."""
     if not config.bootstrap_servers:
@@ -72,5 +83,6 @@ def shared_settings(config: ClientConfig) -> dict[str, Any]:
 def client_rows(table: type[ClientConfig]) -> Rows:
     """Every setting by its name, in the order of the document: the client's own rows stand before those of all."""
     rows, shared = rows_of(table), rows_of(ClientConfig)
+    del rows["security"], shared["security"]
     order = [*_FIRST_ROWS, *(name for name in rows if name not in shared), *shared]
     return {name: rows[name] for name in order}

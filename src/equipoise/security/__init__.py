@@ -1,1 +1,2 @@
-"""Security of both sides, pure: sessions, SASL mechanisms, principals, access rules. No socket, no clock, no thread."""
+"""Security of both sides, pure: sessions, SASL mechanisms, principals, access rules, secrets. No socket, no clock, no
+thread."""

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-from equipoise.client.config import ClientConfig, check_servers, client_rows, named_settings
-from equipoise.settings import INT_MAX, Rows, parse_values, setting
+from equipoise.client.config import ClientConfig, check_servers, client_rows, named_settings, parse_client
+from equipoise.settings import INT_MAX, Rows, setting
 from equipoise.wire.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class ConsumerConfig(ClientConfig):
         """Settings by name, as text or values. UsageError names the one at fault, and the nearest match."""
         given = named_settings(settings, _ALIASES)
         strategy = given.pop("partition.assignment.strategy", None)
-        config = cls(**parse_values(given, rows(), _ALIASES, DOCUMENT))
+        config = cls(**parse_client(given, rows(), _ALIASES, DOCUMENT))
         if strategy is not None:
             config = replace(config, partition_assignment_strategy=_parse_strategy(strategy))
         return config._checked()

@@ -19,7 +19,14 @@ from typing import NamedTuple, Self
 
 from equipoise.client.net.addresses import address_of
 from equipoise.client.net.api_versions import MAX_RESPONSE, ApiVersions, Response, ResponseFrame, decode_answer
-from equipoise.client.net.errors import KafkaConnectionError, cannot_connect, error_from, no_kafka_broker
+from equipoise.client.net.errors import (
+    KafkaConnectionError,
+    cannot_connect,
+    error_from,
+    no_kafka_broker,
+    refuse_secured,
+)
+from equipoise.client.security.config import PLAINTEXT, SecurityConfig
 from equipoise.wire.apis import APIS
 from equipoise.wire.errors import ProtocolError
 from equipoise.wire.frames import Frame, FrameReader, FrameSizeError
@@ -39,7 +46,16 @@ class InFlightRequest(NamedTuple):
 class Connection:
     """Connected and ready when made. `timeout`, in seconds, bounds connecting, and each half of a `send`."""
 
-    def __init__(self, host: str, port: int, *, client_id: str = "equipoise", timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str = "equipoise",
+        timeout: float = 30.0,
+        security: SecurityConfig = PLAINTEXT,
+    ) -> None:
+        refuse_secured(security)
         self.address = address_of(host, port)
         self._api_versions = ApiVersions(self.address, client_id)
         self.timeout = timeout

@@ -13,7 +13,8 @@ from typing import NamedTuple, Self, cast
 
 from equipoise.client.net.addresses import address_of
 from equipoise.client.net.api_versions import MAX_RESPONSE, ApiVersions, Response, ResponseFrame, decode_answer
-from equipoise.client.net.errors import KafkaConnectionError, cannot_connect, no_kafka_broker
+from equipoise.client.net.errors import KafkaConnectionError, cannot_connect, no_kafka_broker, refuse_secured
+from equipoise.client.security.config import PLAINTEXT, SecurityConfig
 from equipoise.wire.apis import APIS
 from equipoise.wire.errors import EquipoiseError, ProtocolError
 from equipoise.wire.frames import Frame, FrameReader, FrameSizeError
@@ -83,9 +84,17 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def connect(
-        cls, host: str, port: int, *, client_id: str = "equipoise", timeout: float = 10.0, receive_buffer: int = -1
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str = "equipoise",
+        timeout: float = 10.0,
+        receive_buffer: int = -1,
+        security: SecurityConfig = PLAINTEXT,
     ) -> Self:
         """Ready for requests: the versions are agreed on. `timeout`, in seconds, is for all of it."""
+        refuse_secured(security)
         address, loop = address_of(host, port), asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, ProtocolError
+from equipoise.client.security.config import SecurityConfig
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, ProtocolError, UsageError
 from equipoise.wire.frames import FrameSizeError
 from equipoise.wire.text import printable
 
@@ -15,6 +16,15 @@ def cannot_connect(address: str, error: OSError | ValueError) -> KafkaConnection
     """ValueError: the host is none that could be looked for, as a label of 64 letters."""
     why = (error.strerror or error) if isinstance(error, OSError) else "this is no name of a host"
     return KafkaConnectionError(f"cannot connect to {address}: {why}; is a broker listening there?")
+
+
+def refuse_secured(security: SecurityConfig) -> None:
+    """UsageError unless it is plain text: nothing leaves in clear text that was to be secured."""
+    if security.uses_tls or security.uses_sasl:
+        raise UsageError(
+            f"security.protocol={security.protocol}: secured clusters (TLS, SASL) are not supported yet: "
+            "connect to a PLAINTEXT listener"
+        )
 
 
 def no_kafka_broker(address: str, error: FrameSizeError) -> ProtocolError:

@@ -69,6 +69,7 @@ class PooledConnection:
                 client_id=self._config.client_id,
                 timeout=self._config.socket_connection_setup_timeout_ms / 1000,
                 receive_buffer=self._config.receive_buffer_bytes,
+                security=self._config.security,
             )
         except (EquipoiseError, asyncio.CancelledError):  # cancelled: another was quicker
             self._failures += 1

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-from equipoise.client.config import ClientConfig, check_servers, client_rows, named_settings
-from equipoise.settings import INT_MAX, Rows, parse_values, setting
+from equipoise.client.config import ClientConfig, check_servers, client_rows, named_settings, parse_client
+from equipoise.settings import INT_MAX, Rows, setting
 from equipoise.wire.errors import UsageError
 from equipoise.wire.records.batch import Codec
 
@@ -63,7 +63,7 @@ class ProducerConfig(ClientConfig):
                 raise UsageError(f"{name} cannot be set: {instead}")
         if str(given.get("acks")) == "-1":
             given["acks"] = "all"
-        config = cls(**parse_values(given, rows(), _ALIASES, DOCUMENT))
+        config = cls(**parse_client(given, rows(), _ALIASES, DOCUMENT))
         check_servers(config)
         return config._with_idempotence_settled("enable.idempotence" in given)
 

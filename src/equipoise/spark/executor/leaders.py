@@ -132,7 +132,10 @@ class Leaders:
         tried = self._in_vain.get(address, 0)
         try:
             made = Connection(
-                *address, client_id=self.config.client_id, timeout=min(timeout, _FIRST_PATIENCE_S * 5**tried)
+                *address,
+                client_id=self.config.client_id,
+                timeout=min(timeout, _FIRST_PATIENCE_S * 5**tried),
+                security=self.config.security,
             )
         except EquipoiseError:
             self._in_vain[address] = min(tried + 1, _MOST_TRIED)

@@ -1,0 +1,1 @@
+"""How a client reaches a secured cluster: settings of TLS and SASL, contexts of TLS."""
