@@ -65,7 +65,7 @@ class BackgroundTasks:
     def enforce_retention(self) -> None:
         """Deletes segments that are too old or too many (LogManager.cleanupLogs)."""
         wall_time = self._server.clock.wall_time()
-        for one in self._logs():
+        for one in self._server.topics.logs():
             try:
                 one.enforce_retention(wall_time)
             except (KafkaError, OSError) as error:
@@ -78,7 +78,7 @@ class BackgroundTasks:
 
     async def _compact(self) -> None:
         """One log after the other: the work on a thread, its begin and end here on the loop."""
-        for one in self._logs():
+        for one in self._server.topics.logs():
             compaction = None
             try:
                 compaction = one.begin_compaction(self._server.clock.wall_time()) if one.config.compacts else None
@@ -89,9 +89,6 @@ class BackgroundTasks:
                 _tell(one, "compaction", error)
                 if compaction is not None:
                     one.abandon_compaction(compaction)
-
-    def _logs(self) -> list[PartitionLog]:
-        return [partition.log for topic in self._server.topics for partition in topic.partitions]
 
 
 def _tell(one: PartitionLog, work: str, error: Exception) -> None:

@@ -19,6 +19,7 @@ from equipoise.broker.net.connection import Call, Connection
 from equipoise.broker.net.memory_pool import MemoryPool
 from equipoise.broker.net.purgatory import Completion
 from equipoise.broker.net.turns import Turns
+from equipoise.broker.security_store import SecurityStore
 from equipoise.broker.topics.batch_thread import BatchThread
 from equipoise.broker.topics.fetch_sessions import FetchSessionCache
 from equipoise.broker.topics.topics import LEADER_EPOCH, Partition, Topic, Topics
@@ -52,6 +53,7 @@ class Server:
         self.topics = Topics(directory, config)
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.group_coordinator = GroupCoordinator(self)
+        self.security = SecurityStore(self)
         self.connections: set[Connection] = set()
         self.memory_pool = MemoryPool(config.queued_max_request_bytes, clock)
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BUFFER))
@@ -203,6 +205,7 @@ class Server:
         """Accepts connections, then loads the groups."""
         loop = asyncio.get_running_loop()
         self._descriptors.describe(sum(self.topics.counts().values()))
+        self.security.load()
         if not self.directory.volatile:
             self.flusher.start()
         try:

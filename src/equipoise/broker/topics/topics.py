@@ -19,7 +19,9 @@ from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Codec
 
 _log = logging.getLogger(__name__)
 LEADER_EPOCH = 0  # one broker leads every partition from its first day
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__rebalances"})
+SECURITY_TOPIC = "__security"
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__rebalances", SECURITY_TOPIC})
+_HIDDEN_TOPICS = frozenset({SECURITY_TOPIC})  # for clients they are not there
 MAX_ELEMENTS = 65_536  # of all arrays in one request: with its answer at worst 90 MB, less than the largest frame
 SPARE_ELEMENTS = 8192  # of a request that names partitions, beside those there are: some may be gone, or not known yet
 MAX_NEW_PARTITIONS = 10_000  # in one request, as on Kafka; each costs time on the loop
@@ -202,6 +204,7 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._by_unified_name: dict[str, str] = {}
+        self._hidden: dict[str, Topic] = {}
         self.on_change: Callable[[], None] = lambda: None  # called when `counts` may have changed
         self._records = {record.name: record for record in directory.load_topics()}  # as they are saved
         self.partition_count = sum(record.partitions for record in self._records.values())
@@ -215,7 +218,15 @@ class Topics:
 
     def counts(self) -> dict[str, int]:
         """How many partitions each has."""
-        return {name: record.partitions for name, record in self._records.items()}
+        return {name: one.partitions for name, one in self._records.items() if name not in _HIDDEN_TOPICS}
+
+    def logs(self) -> list[PartitionLog]:
+        """All logs there are, those of hidden topics too."""
+        return [one.log for topic in (*self._by_name.values(), *self._hidden.values()) for one in topic.partitions]
+
+    def get_hidden(self, name: str) -> Topic | None:
+        """A topic that no client can find, read or write, by name or by id."""
+        return self._hidden.get(name)
 
     @property
     def elements(self) -> int:
@@ -371,6 +382,9 @@ class Topics:
 
     def _add(self, topic: Topic, count: int) -> Iterator[None]:
         yield from self._open_partitions(topic, count)
+        if topic.name in _HIDDEN_TOPICS:
+            self._hidden[topic.name] = topic
+            return
         self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
         self._by_unified_name[unify_collision_chars(topic.name)] = topic.name
 

@@ -1,0 +1,100 @@
+"""The security state of a broker: users' SCRAM credentials, access rules, quotas.
+
+It changes only by applying a record of `__security`, in live operation and in loading alike. What a request changes is
+decided elsewhere, as a list of records; the broker applies them when they are durable.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TypeVar
+
+from equipoise.security.scram import ScramCredential
+from equipoise.wire.errors import ProtocolError
+from equipoise.wire.schema import Message
+from equipoise.wire.security_records import (
+    AccessControlEntryKey,
+    AccessControlEntryValue,
+    ClientQuotaKey,
+    ClientQuotaValue,
+    SecurityRecord,
+    UserScramCredentialKey,
+    UserScramCredentialValue,
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+Entity = tuple[tuple[str, str | None], ...]  # types and names, ordered by type; a name of None is the default
+
+
+class ScramMechanism(IntEnum):
+    """Kafka's numbers for the mechanisms."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def mechanism_name(self) -> str:
+        """As it stands in `sasl.mechanism`."""
+        return self.name.replace("_", "-")
+
+
+class SecurityState:
+    def __init__(self) -> None:
+        self.users: dict[str, dict[int, ScramCredential]] = {}  # by name, then by the mechanism's number
+        self.acls: dict[bytes, AccessControlEntryValue] = {}  # by id
+        self.quotas: dict[Entity, dict[str, float]] = {}
+        self.acls_epoch = 0  # of changes to `acls`, for caches of what follows from them
+        self.quotas_epoch = 0
+
+    def credentials(self, user: str, mechanism: str) -> ScramCredential | None:
+        """What a user is authenticated by. `mechanism` is its name, for instance SCRAM-SHA-256."""
+        for number, found in self.users.get(user, {}).items():
+            if ScramMechanism(number).mechanism_name == mechanism:
+                return found
+        return None
+
+    def apply(self, record: SecurityRecord) -> None:
+        """The one way in which anything here changes."""
+        key, value = record
+        if isinstance(key, UserScramCredentialKey) and isinstance(value, UserScramCredentialValue | None):
+            self._apply_credential(key, value)
+        elif isinstance(key, AccessControlEntryKey) and isinstance(value, AccessControlEntryValue | None):
+            _put(self.acls, key.id, value)
+            self.acls_epoch += 1
+        elif isinstance(key, ClientQuotaKey) and isinstance(value, ClientQuotaValue | None):
+            self._apply_quota(key, value)
+            self.quotas_epoch += 1
+        else:
+            raise ProtocolError(f"{_name(key)} and {_name(value)} do not belong together")
+
+    def _apply_credential(self, key: UserScramCredentialKey, value: UserScramCredentialValue | None) -> None:
+        of_user = self.users.setdefault(key.name, {})
+        found = (
+            None if value is None else ScramCredential(value.salt, value.stored_key, value.server_key, value.iterations)
+        )
+        _put(of_user, ScramMechanism(key.mechanism), found)
+        if not of_user:
+            del self.users[key.name]
+
+    def _apply_quota(self, key: ClientQuotaKey, value: ClientQuotaValue | None) -> None:
+        entity = tuple((one.entity_type, one.entity_name) for one in key.entity)
+        of_entity = self.quotas.setdefault(entity, {})
+        _put(of_entity, key.key, None if value is None else value.value)
+        if not of_entity:
+            del self.quotas[entity]
+
+
+def _credential(value: UserScramCredentialValue) -> ScramCredential:
+    return ScramCredential(value.salt, value.stored_key, value.server_key, value.iterations)
+
+
+def _put(into: dict[K, V], key: K, value: V | None) -> None:
+    if value is None:
+        into.pop(key, None)
+    else:
+        into[key] = value
+
+
+def _name(message: Message | None) -> str:
+    return type(message).__name__
