@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.net.authorizer import CLUSTER, AclOperation, Resource, ResourceType
+from equipoise.security.acls import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.security.session import Session
 from equipoise.wire.apis import k33_alter_configs as k33
 from equipoise.wire.apis import k44_incremental_alter_configs as k44

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.broker.server import Server
 from equipoise.log.storage import disk
+from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.security.session import Session
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.records.batch import iter_headers

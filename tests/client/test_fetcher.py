@@ -470,7 +470,7 @@ def test_a_refusal_reaches_the_application_and_passes() -> None:
 
 
 def deny_reading(server: object, allowed: threading.Event) -> None:
-    from equipoise.broker.net.authorizer import AclOperation
+    from equipoise.security.acls import AclOperation
 
     original = server.find_partition  # type: ignore[attr-defined]
 

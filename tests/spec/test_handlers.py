@@ -14,9 +14,9 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.groups.shards import OFFSETS_TOPIC
-from equipoise.broker.net.authorizer import AclOperation, Resource
 from equipoise.broker.server import Server
 from equipoise.coordinator.shard import Status
+from equipoise.security.acls import AclOperation, Resource
 from equipoise.security.session import Session
 from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest
 from equipoise.wire.errors import ErrorCode

@@ -13,7 +13,7 @@ from equipoise.broker.config import BrokerConfig
 from equipoise.broker.groups.shards import GroupCoordinator
 from equipoise.broker.handlers import Route, find_route
 from equipoise.broker.net import descriptors
-from equipoise.broker.net.authorizer import AclOperation, Authorizer, Resource, ResourceType, allow_all
+from equipoise.broker.net.authorizer import AUTHORIZATION_FAILED, Authorizer, allow_all
 from equipoise.broker.net.client_warnings import ClientWarnings
 from equipoise.broker.net.connection import Call, Connection
 from equipoise.broker.net.memory_pool import MemoryPool
@@ -25,6 +25,7 @@ from equipoise.broker.topics.fetch_sessions import FetchSessionCache
 from equipoise.broker.topics.topics import LEADER_EPOCH, Partition, Topic, Topics
 from equipoise.broker.topics.validation_queue import ValidationQueue
 from equipoise.log.storage.flusher import Flusher
+from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.settings import is_host
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader
@@ -112,7 +113,10 @@ class Server:
     def authorize(self, call: Call, operation: AclOperation, resource: Resource) -> None:
         """Raises the resource's own error where the authorizer refuses."""
         if not self.is_authorized(call, operation, resource):
-            raise KafkaError(resource.type.value, f"{operation.name} on {resource.type.name} {resource.name} is denied")
+            raise KafkaError(
+                AUTHORIZATION_FAILED[resource.type],
+                f"{operation.name} on {resource.type.name} {resource.name} is denied",
+            )
 
     def find_partition(self, call: Call, operation: AclOperation, topic: str | bytes, index: int) -> Partition:
         """The partition, if the caller may do this to it and it is there."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.coordinator.step import Caller
+from equipoise.security.acls import AclOperation, Resource, ResourceType
 
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import AclOperation
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.topics.validation_queue import QueuedBatch, validation_for
 from equipoise.log.batch_validation import BatchValidation, RecordValidationError
+from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k00_produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.broker.net.authorizer import AclOperation
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.topics.fetch_sessions import CachedPartition, FetchContext, FetchData, FetchMetadata
 from equipoise.broker.topics.topics import check_leader_epoch
+from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from equipoise.wire.errors import ErrorCode, KafkaError
 

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.broker.net.authorizer import AclOperation
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.topics.batch_thread import WorkStopped
 from equipoise.broker.topics.topics import LEADER_EPOCH, Partition, check_leader_epoch
 from equipoise.log.timestamp_lookup import LookupBudget, TimestampLookup
+from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,

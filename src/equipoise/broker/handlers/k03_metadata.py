@@ -6,15 +6,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from equipoise.broker.net.authorizer import (
-    CLUSTER_OPERATIONS,
-    NO_OPERATIONS,
-    TOPIC_OPERATIONS,
-    AclOperation,
-    Resource,
-    ResourceType,
-)
+from equipoise.broker.net.authorizer import CLUSTER_OPERATIONS, NO_OPERATIONS, TOPIC_OPERATIONS
 from equipoise.broker.topics.topics import INTERNAL_TOPICS, LEADER_EPOCH, NewTopic, Topic, unify_collision_chars
+from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,

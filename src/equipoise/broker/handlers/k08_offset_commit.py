@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.collected_reply import CollectedReply
 from equipoise.broker.handlers.groups import authorize_group, caller_of
-from equipoise.broker.net.authorizer import AclOperation
 from equipoise.coordinator.offsets.commit import commit_response
+from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

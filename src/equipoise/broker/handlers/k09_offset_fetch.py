@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
+from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

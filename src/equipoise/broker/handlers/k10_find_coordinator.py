@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
+from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import GROUP_OPERATIONS, AclOperation, Resource, ResourceType
+from equipoise.broker.net.authorizer import GROUP_OPERATIONS
 from equipoise.coordinator.admin import describe_group
+from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.coordinator.admin import GROUP_TYPE, list_groups
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.shard import Status
+from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k16_list_groups import ListGroupsRequest, ListGroupsResponse
 from equipoise.wire.errors import ErrorCode
 

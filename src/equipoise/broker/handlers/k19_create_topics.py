@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.handlers.repeated_names import RepeatedNames
-from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
 from equipoise.broker.topics.config import describe
 from equipoise.broker.topics.topics import NewTopic, Topic, unify_collision_chars
+from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import AclOperation
+from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k20_delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import AclOperation
+from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k21_delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,

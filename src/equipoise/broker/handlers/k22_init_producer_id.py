@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import CLUSTER, AclOperation
+from equipoise.security.acls import CLUSTER, AclOperation
 from equipoise.wire.apis.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import AclOperation
 from equipoise.broker.topics.topics import LEADER_EPOCH, check_leader_epoch
+from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,

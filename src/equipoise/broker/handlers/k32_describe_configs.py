@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.broker.topics.config import ConfigRow, describe, describe_broker
+from equipoise.security.acls import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.handlers.k32_describe_configs import TOPIC
 from equipoise.broker.handlers.repeated_names import RepeatedNames
-from equipoise.broker.net.authorizer import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.broker.topics.config import effective
 from equipoise.broker.topics.topics import Topic
+from equipoise.security.acls import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k33_alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,

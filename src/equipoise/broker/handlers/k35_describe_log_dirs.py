@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import CLUSTER, AclOperation
 from equipoise.broker.topics.topics import Topic
+from equipoise.security.acls import CLUSTER, AclOperation
 from equipoise.wire.apis.k35_describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,

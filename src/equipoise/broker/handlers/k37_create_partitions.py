@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.repeated_names import RepeatedNames
-from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
+from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.collected_reply import CollectedReply
 from equipoise.broker.handlers.groups import caller_of
-from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
+from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 

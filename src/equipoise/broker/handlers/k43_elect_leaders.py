@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import CLUSTER, AclOperation
+from equipoise.security.acls import CLUSTER, AclOperation
 from equipoise.wire.apis.k43_elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,

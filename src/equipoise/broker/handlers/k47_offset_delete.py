@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.collected_reply import CollectedReply
 from equipoise.broker.handlers.groups import caller_of
-from equipoise.broker.net.authorizer import AclOperation, Resource, ResourceType
+from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,

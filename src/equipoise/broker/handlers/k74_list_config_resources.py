@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import CLUSTER, AclOperation
+from equipoise.security.acls import CLUSTER, AclOperation
 from equipoise.wire.apis.k74_list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,

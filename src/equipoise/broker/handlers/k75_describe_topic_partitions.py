@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import TOPIC_OPERATIONS, AclOperation, Resource, ResourceType
+from equipoise.broker.net.authorizer import TOPIC_OPERATIONS
 from equipoise.broker.topics.topics import LEADER_EPOCH
+from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k75_describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.security.session import Session
 from equipoise.wire.errors import ErrorCode
 
-
-class AclOperation(IntEnum):
-    """Kafka's numbers for what an access rule can allow."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
-
-class ResourceType(Enum):
-    """A kind of resource; its value is the error for a principal that may not."""
-
-    TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    GROUP = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    TRANSACTIONAL_ID = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-
-class Resource(NamedTuple):
-    type: ResourceType
-    name: str
-
-
-CLUSTER = Resource(ResourceType.CLUSTER, "kafka-cluster")
+# What a principal is told that may not do something to a resource of the type.
+AUTHORIZATION_FAILED = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
 
 
 class Authorizer(Protocol):
