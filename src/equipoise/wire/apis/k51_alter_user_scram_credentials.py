@@ -18,7 +18,9 @@ class ScramCredentialUpsertion(Struct):
     salted_password: bytes = field("bytes")
 
 
-class AlterUserScramCredentialsRequest(Message, api_key=51, versions="0", flexible="0+"):
+class AlterUserScramCredentialsRequest(Message, api_key=51, versions="0", flexible="0+", ignore_rest=True):
+    """librdkafka sends a byte more than the message has."""
+
     deletions: list[ScramCredentialDeletion] = field([ScramCredentialDeletion])
     upsertions: list[ScramCredentialUpsertion] = field([ScramCredentialUpsertion])
 
