@@ -28,6 +28,7 @@ class Network:
         return arc
 
     def flow(self, arc: int) -> int:
+        """The flow through an arc: what it carries is the room of its reverse."""
         return self._room[arc ^ 1]
 
     def fill(self, source: int, sink: int) -> int:

@@ -28,6 +28,7 @@ class Numbering:
 
     @classmethod
     def of(cls, cluster: Cluster, topics: Sequence[str]) -> Numbering:
+        """Numbers the partitions of `topics`, which the cluster must have."""
         return cls([cluster[topic].partitions for topic in topics], topics)
 
     def each(self, of_topic: Ints) -> Ints:

@@ -30,6 +30,7 @@ class Plan(NamedTuple):
         return np.where(handed_over, NOBODY, self.owner)
 
     def by_member(self, owner: Ints) -> dict[str, Partitions]:
+        """Owners by number become partitions by member id. A member without partitions is in it too."""
         order = self.subscribers.order
         return dict(zip(order, self.numbering.by_member(owner, len(order)), strict=True))
 

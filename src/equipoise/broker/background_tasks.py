@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
+    """The timers of one broker. A compaction that still runs lets the next one wait."""
+
     def __init__(self, server: Server) -> None:
         self._server = server
         self._timers: dict[str, Timer] = {}

@@ -16,11 +16,15 @@ Ms = NewType("Ms", int)
 
 
 class Timer(Protocol):
+    """A callback that a clock has planned."""
+
     def cancel(self) -> None:
         """The callback does not run any more."""
 
 
 class Clock(Protocol):
+    """Both times and the timers, as the module describes them."""
+
     def now(self) -> Ms:
         """Milliseconds that never jump. Only differences mean anything."""
         ...
@@ -34,7 +38,7 @@ class Clock(Protocol):
         ...
 
 
-class LoopClock:
+class LoopClock(Clock):
     """The system's two clocks, and the timers of the running event loop, which go by the monotonic one.
 
     `now` begins at the wall time of the start. Soon after a machine's own start the bare monotonic clock is smaller

@@ -18,6 +18,8 @@ DOCUMENT = "SUPPORTED.md"  # lists all of them
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
+    """Every setting of a broker, checked. `parse` reads it from Kafka's names."""
+
     node_id: int = setting(1, "This broker's id in Metadata.", 0, INT_MAX)
     broker_rack: str = setting("", "Rack of this broker in Metadata; empty: none.")
     num_partitions: int = setting(1, "Partitions of a topic created without a count.", 1, INT_MAX)

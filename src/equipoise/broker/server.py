@@ -41,6 +41,8 @@ _RECEIVE_BUFFER = 1 << 18
 
 
 class Server:
+    """One broker, from start to close. All of it runs on one event loop."""
+
     def __init__(
         self,
         config: BrokerConfig,

@@ -32,6 +32,7 @@ class LogLines(logging.Formatter):
     """A line for each record, whatever names it has. The traceback of a bug keeps its lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
+        """Escapes what a name from outside could do to the terminal."""
         return printable(super().formatMessage(record))
 
 

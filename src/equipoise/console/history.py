@@ -63,6 +63,7 @@ def history(
 
 
 def parse_settings(given: tuple[str, ...]) -> dict[str, str]:
+    """The settings of Spark from `--set NAME=VALUE`. UsageError names one that Spark has not."""
     example = "spark.executor.memory=2g"
     found = parse_pairs("--set", given, example)
     for name in found:

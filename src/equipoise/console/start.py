@@ -6,6 +6,7 @@ _INTERRUPTED = 130  # as in edge.py, which may not have been read by then
 
 
 def run() -> None:
+    """The entry point of the `equipoise` command."""
     try:
         from equipoise.console.main import run as command
     except KeyboardInterrupt:

@@ -38,6 +38,7 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Row]) -> None:
 
 
 def counted(number: int, what: str) -> str:
+    """A number with its noun: "1 member", "3 members"."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 

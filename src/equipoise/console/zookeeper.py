@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_kazoo() -> None:
+    """UsageError if the extra is not installed, before anything is started."""
     try:
         import kazoo  # noqa: F401
     except ImportError:

@@ -14,6 +14,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def print_words(view: GroupView) -> None:
+    """Tables of members and owners for people, and a sentence for each finding."""
     total = len(view.owned) + len(view.unowned)
     counts = f"{counted(len(view.members), 'member')}, {counted(total, 'partition')}"
     print(f"group {printable(view.group)}: {counts}, {len(view.unowned)} without an owner")
@@ -63,6 +64,7 @@ def findings(view: GroupView) -> list[str]:
 
 
 def print_json(view: GroupView) -> None:
+    """The same as one document; partitions are text, "topic-number"."""
     document: dict[str, Any] = {
         "group": view.group,
         "members": [

@@ -11,6 +11,8 @@ NEVER = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
+    """One partition's settings. The log reads them at each use: a change of them applies at once."""
+
     cleanup_policy: frozenset[Literal["delete", "compact"]] = frozenset({"delete"})
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS

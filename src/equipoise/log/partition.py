@@ -33,6 +33,8 @@ Listener = Callable[["PartitionLog"], object]
 
 
 class LogAppendInfo(NamedTuple):
+    """What Produce answers for one batch. `duplicate`: the log had it before, at these offsets."""
+
     base_offset: int
     last_offset: int
     log_append_time: int  # -1 when the producer's timestamps stand

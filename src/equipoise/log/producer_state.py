@@ -17,6 +17,8 @@ _MAX_SEQUENCE = 0x7FFFFFFF
 
 
 class BatchMetadata(NamedTuple):
+    """A batch that the log has, by its sequence numbers and its offsets."""
+
     first_sequence: int
     last_sequence: int
     base_offset: int
@@ -25,6 +27,8 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerStateEntry(NamedTuple):
+    """One producer id: its newest epoch, its last batches, and the time of the newest."""
+
     epoch: int
     batches: tuple[BatchMetadata, ...]
     last_seen: int

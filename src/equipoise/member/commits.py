@@ -36,20 +36,39 @@ class Committer(Protocol):
     assignment: Owned
 
     @property
-    def is_standalone(self) -> bool: ...
+    def is_standalone(self) -> bool:
+        """Whether the application has assigned partitions itself. Commits then carry no generation."""
+
     @property
-    def is_stable(self) -> bool: ...
+    def is_stable(self) -> bool:
+        """Whether the member is in a generation whose assignment it has."""
+
     @property
-    def is_rebalancing(self) -> bool: ...
+    def is_rebalancing(self) -> bool:
+        """Whether a JoinGroup or SyncGroup is on its way."""
+
     @property
-    def is_cooperative(self) -> bool: ...
+    def is_cooperative(self) -> bool:
+        """Whether the member keeps partitions through a rebalance (KIP-429)."""
+
     @property
-    def is_fenced(self) -> bool: ...
-    def commit_failure(self, now: int) -> KafkaError: ...
-    def want_join(self, reason: str) -> None: ...
-    def put_out(self, because: CommitFailure, now: int) -> None: ...
-    def fence(self, now: int) -> None: ...
-    def lose_coordinator(self, now: int) -> None: ...
+    def is_fenced(self) -> bool:
+        """Whether another process has taken over the group.instance.id (KIP-345)."""
+
+    def commit_failure(self, now: int) -> KafkaError:
+        """Why a member in no generation cannot commit."""
+
+    def want_join(self, reason: str) -> None:
+        """Asks for a new join, because a refused commit shows that the group is rebalancing."""
+
+    def put_out(self, because: CommitFailure, now: int) -> None:
+        """A refused commit shows that the generation goes on without this member."""
+
+    def fence(self, now: int) -> None:
+        """A refused commit shows that the group.instance.id has a new owner."""
+
+    def lose_coordinator(self, now: int) -> None:
+        """A failed commit shows that the coordinator has moved, or is gone."""
 
 
 class OffsetAndMetadata(NamedTuple):

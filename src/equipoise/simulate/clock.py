@@ -13,8 +13,11 @@ NEVER = 2**63 - 1
 class Timed(Protocol):
     """A state machine with deadlines of its own."""
 
-    def next_deadline(self) -> int | None: ...
-    def tick(self) -> None: ...
+    def next_deadline(self) -> int | None:
+        """When `tick` has work next; None if nothing is due."""
+
+    def tick(self) -> None:
+        """Does the work that is due now."""
 
 
 class Clock:

@@ -72,6 +72,7 @@ class ConsumerStrategy:
     partitions: tuple[TopicPartition, ...] = ()
 
     def covers(self, topic: str) -> bool:
+        """Whether the query reads a topic, or a part of it."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, topic) is not None
         return topic in self.topics or any(one.topic == topic for one in self.partitions)
@@ -91,6 +92,7 @@ class OffsetRangeLimit:
     option: str = "startingOffsets"  # by which it was given, for messages
 
     def at(self, partition: TopicPartition) -> int:
+        """The offset, the time, or one of the constants for the earliest, the latest and the group's offset."""
         return self.offsets.get(partition, self.default)
 
     def check_names(self, partitions: Iterable[TopicPartition]) -> None:

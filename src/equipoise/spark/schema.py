@@ -35,6 +35,7 @@ _FIELDS = {
 
 
 def spark_schema(*, include_headers: bool) -> StructType:
+    """All columns that a query gets without a schema of its own."""
     return _struct([name for name in _FIELDS if include_headers or name != "headers"])
 
 

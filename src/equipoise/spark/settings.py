@@ -68,4 +68,5 @@ def python_program(directory: Path, name: str = "python") -> str:
 
 
 def python_path() -> str:
+    """This process's path for modules, so that workers find the same modules as the driver."""
     return os.pathsep.join(dict.fromkeys(path or str(Path.cwd()) for path in sys.path))

@@ -49,6 +49,8 @@ class StickyAssignorUserData(Message, versions="0-1"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
+    """What a member tells the leader in JoinGroup, in any version."""
+
     topics: list[str]
     user_data: bytes | None = None
     owned_partitions: Partitions = dataclass_field(default_factory=dict)
@@ -58,6 +60,8 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
+    """What the leader tells a member by SyncGroup, in any version."""
+
     assigned_partitions: Partitions
     user_data: bytes | None = None
 

@@ -33,7 +33,8 @@ class FrameSizeError(ProtocolError):
 class Frames(Protocol):
     """Where whole frames go: a list or a deque."""
 
-    def append(self, frame: Frame, /) -> None: ...
+    def append(self, frame: Frame, /) -> None:
+        """Takes a frame in the order of the stream."""
 
 
 class Unfinished(NamedTuple):

@@ -81,19 +81,23 @@ class ZooKeeperConsumerConfig:
 
     @property
     def strategy(self) -> Strategy:
+        """The assignment strategy with its variants: all members of a group must agree on it."""
         name, form = cast(Name, self.partition_assignment_strategy), cast(TextForm, self.roundrobin_text_form)
         return Strategy(name, form, self.roundrobin_equal_subscriptions)
 
     @property
     def is_safe(self) -> bool:
+        """Whether ownership has fencing tokens (mode=safe)."""
         return self.mode == "safe"
 
     @property
     def in_kafka(self) -> bool:
+        """Whether offsets are read from Kafka (offsets.storage=kafka)."""
         return self.offsets_storage == "kafka"
 
     @property
     def in_zookeeper(self) -> bool:
+        """Whether offsets are written to ZooKeeper, alone or beside Kafka (dual.commit.enabled)."""
         return not self.in_kafka or self.dual_commit_enabled
 
     @property

@@ -50,6 +50,8 @@ class ConsumerRebalanceListener:
 
 
 class ZookeeperConsumerConnector:
+    """One consumer. `rebalance_lock` is held by whoever rebalances or ends."""
+
     def __init__(
         self,
         config: ZooKeeperConsumerConfig,
@@ -85,6 +87,7 @@ class ZookeeperConsumerConnector:
         return self.policy.topic_registry
 
     def is_closing(self) -> bool:
+        """Whether the end has begun: waits and retries give up then."""
         return self._closing.is_set()
 
     # -- triggers: called by kazoo's threads, which must not wait
@@ -96,6 +99,7 @@ class ZookeeperConsumerConnector:
             self._changed.notify_all()
 
     def rebalance_event_triggered(self, *_: object) -> None:
+        """A watch has fired. What has changed does not matter: a rebalance reads everything anew."""
         self.notify(Event.REBALANCE)
 
     def handle_data_change(self, data: bytes | None) -> None:
@@ -104,6 +108,7 @@ class ZookeeperConsumerConnector:
             self.rebalance_event_triggered()
 
     def handle_state_changed(self, state: SessionState) -> None:
+        """Called by kazoo's thread: the policy shuts or opens the gate at once, and the executor does the rest."""
         with self._changed:  # the gate is shut and opened under it
             event = self.policy.handle_state_changed(state)
         if event is not None:
@@ -139,6 +144,7 @@ class ZookeeperConsumerConnector:
                     self.run(self.policy.failed(error, events))
 
     def commit_offsets(self) -> None:
+        """Commits what the streams have handed out, in the calling thread."""
         self.run(self.policy.commit_offsets())
 
     # -- what the policy asks for
@@ -282,6 +288,7 @@ class ZookeeperConsumerConnector:
 
 
 def servers_of(brokers: Sequence[BrokerAddress]) -> str:
+    """The brokers as `bootstrap.servers` has them."""
     return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in sorted(brokers))
 
 

@@ -26,6 +26,8 @@ Shares = Mapping[Strategy, Mapping[str, frozenset[TopicPartition]]]  # of each m
 
 
 class MemberView(NamedTuple):
+    """One registered consumer."""
+
     consumer_id: str
     streams: int
     strategy: Strategy | None  # told, or the first that explains what it owns; None: none does
@@ -36,6 +38,8 @@ class MemberView(NamedTuple):
 
 
 class OwnedPartition(NamedTuple):
+    """A partition with an owner node."""
+
     partition: TopicPartition
     thread: str
     since_ms: int
@@ -44,12 +48,16 @@ class OwnedPartition(NamedTuple):
 
 
 class UnownedPartition(NamedTuple):
+    """A partition without an owner node. `sign` says which node was the last sign of an owner."""
+
     partition: TopicPartition
     since_ms: int | None  # of the last sign of an owner; None: there never was one
     sign: str
 
 
 class GroupView(NamedTuple):
+    """A group at one moment."""
+
     group: str
     members: list[MemberView]
     owned: list[OwnedPartition]
@@ -58,6 +66,7 @@ class GroupView(NamedTuple):
 
     @property
     def strategies(self) -> set[Strategy]:
+        """The strategies in use: more than one, and partitions are claimed twice or never."""
         return {member.strategy for member in self.members if member.strategy is not None}
 
 
@@ -67,6 +76,7 @@ def explain_group(client: KazooClient, group_id: str) -> GroupView:
 
 
 def group_view(group_id: str) -> Steps[GroupView]:
+    """Reads the group. UsageError names the groups that there are."""
     groups = sorted((yield from GetChildren(CONSUMERS)))
     if group_id not in groups:
         there = f"there are {', '.join(groups)}" if groups else "there are none"

@@ -86,6 +86,7 @@ class ConsumerFetcherManager:
         return not self._servers.isdisjoint(servers.split(","))
 
     def close(self) -> None:
+        """Ends the fetcher's thread and its consumer; nothing reaches a stream afterwards."""
         reader, self._reader = self._reader, None
         if reader is not None and self._thread is not None:
             reader.wake()
@@ -124,6 +125,7 @@ class ConsumerFetcherManager:
     # -- offsets
 
     def note_positions(self) -> None:
+        """Puts how far each stream has consumed into the registry, where commits read it."""
         with self._lock:
             self._note_positions(self._registry.values())
 
@@ -152,6 +154,7 @@ class ConsumerFetcherManager:
             raise errors[0]
 
     def committed_in_kafka(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The group's offsets in Kafka; a partition without one is left out."""
         wanted = list(partitions)
         if self._reader is None or not wanted:
             return {}

@@ -24,6 +24,8 @@ _AGAIN_S = 0.1
 
 
 class Identity(NamedTuple):
+    """What a broker publishes about itself."""
+
     node_id: int
     host: str
     port: int
@@ -31,6 +33,7 @@ class Identity(NamedTuple):
 
     @property
     def path(self) -> str:
+        """The broker's ephemeral node."""
         return f"{BROKER_IDS}/{self.node_id}"
 
 
@@ -54,6 +57,7 @@ class BrokerRegistration:
         self.publish(topics)
 
     def publish(self, topics: Mapping[str, int]) -> None:
+        """Remembers the topics, by name and partition count; the thread writes what has changed."""
         self._topics = topics
         self._changed.set()
 

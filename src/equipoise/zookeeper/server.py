@@ -44,6 +44,7 @@ class ZooKeeperUnavailable(EquipoiseError):
 
 
 def find_java() -> str:
+    """The path of the `java` program. ZooKeeperUnavailable says how to get one."""
     try:
         return str(java_home(log.warning, "a ZooKeeper server") / "bin" / "java")
     except JavaUnavailable as error:
@@ -127,6 +128,7 @@ class ZooKeeperServer(ServerProcess):
 
     @property
     def is_leader(self) -> bool:
+        """Whether the other servers of the ensemble follow it."""
         return "Mode: leader" in self.ask("srvr")
 
 
@@ -142,14 +144,17 @@ class Ensemble:
 
     @property
     def connect(self) -> str:
+        """The connection string of all three."""
         return ",".join(server.connect for server in self.servers)
 
     @property
     def leader(self) -> ZooKeeperServer:
+        """The server that the others follow. StopIteration while they elect one."""
         return next(server for server in self.servers if server.is_leader)
 
     @property
     def followers(self) -> list[ZooKeeperServer]:
+        """The servers that follow a leader, at this moment."""
         return [server for server in self.servers if "Mode: follower" in server.ask("srvr")]
 
     def __enter__(self) -> Self:
@@ -166,6 +171,7 @@ class Ensemble:
         return self
 
     def close(self) -> None:
+        """Ends the servers."""
         for server in self.servers:
             server.close()
 

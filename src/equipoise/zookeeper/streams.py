@@ -97,6 +97,7 @@ class Stream:
             self._changed.notify_all()
 
     def end(self, failure: EquipoiseError | None = None) -> None:
+        """Drops what waits and ends the iteration, with the failure if there is one. The first failure stays."""
         with self._changed:
             self._chunks.clear()
             self._failure = self._failure or failure

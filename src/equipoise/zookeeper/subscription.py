@@ -21,25 +21,30 @@ class Subscription(ABC):
     pattern: Pattern
 
     @abstractmethod
-    def all_streams(self) -> list[Stream]: ...
+    def all_streams(self) -> list[Stream]:
+        """Every stream that the application reads."""
 
     @abstractmethod
     def stream(self, topic: str, thread: str) -> Stream:
         """Of a thread, which is known by its number: consumers may change their ids."""
 
     @abstractmethod
-    def watch(self, client: KazooClient, data_changed: DataChanged, topics_changed: Callable[[], None]) -> None: ...
+    def watch(self, client: KazooClient, data_changed: DataChanged, topics_changed: Callable[[], None]) -> None:
+        """Sets the watches that announce new partitions, and new topics if there is a filter."""
 
     def follow(self, _client: KazooClient, _known: Sequence[str], _data_changed: DataChanged) -> bool:
         """Whether the topics are others than before, now that these are known."""
         return False
 
     def end(self, failure: EquipoiseError | None = None) -> None:
+        """Ends every stream, with the failure if there is one."""
         for stream in self.all_streams():
             stream.end(failure)
 
 
 class StaticTopics(Subscription):
+    """Topics by name, each with its own streams."""
+
     pattern: Pattern = "static"
 
     def __init__(self, topics: Mapping[str, int], new_stream: Callable[[], Stream]) -> None:
@@ -58,6 +63,8 @@ class StaticTopics(Subscription):
 
 
 class FilteredTopics(Subscription):
+    """Topics by a filter. They share the streams, and new topics join them."""
+
     def __init__(
         self, chosen: TopicFilter, count: int, new_stream: Callable[[], Stream], *, exclude_internal: bool
     ) -> None:

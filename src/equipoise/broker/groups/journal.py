@@ -33,6 +33,8 @@ _LONGEST = 1_000  # characters of a client's id, or of its reason
 
 
 class GroupJournal:
+    """Events wait here, in order and up to a limit, until the loop has time to write them."""
+
     def __init__(self, server: Server) -> None:
         self._server = server
         self._events: deque[tuple[Journal | None, Event]] = deque()

@@ -19,6 +19,8 @@ _NO_LIMIT = 1 << 20
 
 
 class DescriptorBudget(NamedTuple):
+    """The system's limit, and the parts of it that segment files and connections may use."""
+
     limit: int
     files: int
     connections: int

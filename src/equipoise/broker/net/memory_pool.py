@@ -23,6 +23,8 @@ _CHECK_MS = 500
 
 
 class MemoryPool:
+    """The budget. A connection that gets nothing is not read until others have freed memory."""
+
     def __init__(self, limit: int, clock: Clock) -> None:
         self._limit = limit
         self._clock = clock

@@ -26,6 +26,8 @@ Row = TypeVar("Row")
 
 
 class Turns:
+    """The queue of those that wait for a slice, and of those that rest until a later turn."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._queue: deque[Callable[[], None]] = deque()

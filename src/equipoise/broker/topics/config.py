@@ -37,6 +37,8 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
+    """The type of a value, in DescribeConfigs' numbers."""
+
     BOOLEAN = 1
     STRING = 2
     INT = 3

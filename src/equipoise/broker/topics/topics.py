@@ -113,6 +113,8 @@ class Partition:
 
 
 class Topic:
+    """A topic: its own configs, the settings that result, and its partitions by number."""
+
     def __init__(self, name: str, topic_id: bytes, configs: dict[str, str], settings: BrokerConfig) -> None:
         self.name = name
         self.topic_id = topic_id

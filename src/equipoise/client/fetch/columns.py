@@ -54,6 +54,7 @@ class Slice:
         return self.at >= self.end and not self.go_on()
 
     def go_on(self) -> bool:
+        """Takes the next columns of a fetch that is decoded in pieces. False at its end."""
         for found in self.more or ():
             if isinstance(found, Undecodable):
                 self.bad = found

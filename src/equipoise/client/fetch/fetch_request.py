@@ -35,8 +35,11 @@ Fetches = Mapping[TopicPartition, PartitionFetch]
 
 
 class HasFetch(Protocol):
+    """A reader's own note on a partition that it asks for. It gets the note back with the answer."""
+
     @property
-    def fetch(self) -> PartitionFetch: ...
+    def fetch(self) -> PartitionFetch:
+        """What goes into the request."""
 
 
 Asked = TypeVar("Asked", bound=HasFetch)

@@ -49,6 +49,7 @@ class Undecodable(NamedTuple):
     error: KafkaError
 
     def told(self, partition: TopicPartition) -> KafkaError:
+        """The error for the application, with the offset at which it can go on."""
         return KafkaError(
             self.error.code,
             f"{partition}: the record at offset {self.offset} cannot be read: {self.error.message}; "
@@ -101,12 +102,14 @@ class Reading:
 
     @classmethod
     def of(cls, pieces: Pieces) -> Self:
+        """Decodes the first piece; the others follow as records are taken."""
         made = cls(_NONE, None, pieces)
         made._go_on()
         return made
 
     @property
     def is_done(self) -> bool:
+        """Whether no record is left. To know it, the next piece may have to be decoded."""
         return self._at >= self._end and (self._more is None or not self._go_on())
 
     def _go_on(self) -> bool:
@@ -181,6 +184,7 @@ def _slices(source: Undecoded, batches: Sequence[Batch], bad: Undecodable | None
 
 
 def one_by_one(source: Undecoded, batches: Sequence[Batch], bad: Undecodable | None) -> Pieces:
+    """Reads batches record by record: for those that numpy cannot take apart, and to find the damaged record."""
     found: list[ConsumerRecord] = []
     size = 0
     for pos, header in batches:

@@ -51,6 +51,7 @@ class UnvalidatedPosition(NamedTuple):
 
     @property
     def is_current(self) -> bool:
+        """False if a seek or a new assignment has moved the position since it was asked about."""
         return self.state.epoch == self.epoch and self.state.fetch_position == self.position
 
 

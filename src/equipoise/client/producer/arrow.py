@@ -30,8 +30,11 @@ class Target(Protocol):
 
     config: ProducerConfig
 
-    def topic(self, name: str, wanted: int = 1) -> ProducerTopic: ...
-    def add(self, partition: TopicPartition, header: BatchHeader, body: Buffer, label: str) -> object: ...
+    def topic(self, name: str, wanted: int = 1) -> ProducerTopic:
+        """The topic's partitions. Metadata is asked for anew if the topic has fewer than `wanted`."""
+
+    def add(self, partition: TopicPartition, header: BatchHeader, body: Buffer, label: str) -> object:
+        """Takes a finished batch. `label` names its first record in errors."""
 
 
 def name_of_row(row: int) -> str:

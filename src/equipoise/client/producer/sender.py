@@ -74,6 +74,7 @@ class ProducerIdAndEpoch:
         self._sequences: dict[TopicPartition, int] = {}
 
     def take(self, batch: ProducerBatch) -> int:
+        """Gives a batch its first sequence number. Those of the next batch follow, and wrap round after 2^31 - 1."""
         sequence = self._sequences.get(batch.partition, 0)
         self._sequences[batch.partition] = (sequence + batch.count) & _MAX_SEQUENCE
         return sequence

@@ -43,6 +43,8 @@ def _orders_of(log: Path) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
+    """The outcome of the demo: orders by number, and how many each output has."""
+
     written: int
     counts: dict[str, int]
     missing: list[int] = field(default_factory=list)
@@ -51,9 +53,11 @@ class Account:
 
     @property
     def is_right(self) -> bool:
+        """Whether the promise was kept."""
         return not self.missing and not self.unexplained
 
     def lines(self) -> list[str]:
+        """The outcome in sentences, for the terminal."""
         shares = ", ".join(f"{name} {count:,}" for name, count in self.counts.items())
         told = [f"{self.written:,} orders written; found in the outputs: {shares}."]
         if self.missing:
@@ -74,6 +78,7 @@ class Account:
 
 
 def account(written: int, outputs: list[Output]) -> Account:
+    """Compares the outputs with the orders that were written, numbered from 0."""
     seen = Counter(order for output in outputs for order in output.orders)
     twice = sorted(order for order, count in seen.items() if count > 1)
     last = frozenset[int]().union(*(output.last_batch for output in outputs))

@@ -63,7 +63,8 @@ class Member(Protocol):
     def check(self) -> None:
         """Raises an error if it has ended by itself."""
 
-    def leave(self) -> None: ...
+    def leave(self) -> None:
+        """Leaves the group in good order, and returns when it has."""
 
 
 class Query:
@@ -83,6 +84,7 @@ class Query:
             )
 
     def check(self) -> None:
+        """EquipoiseError with the last line of its output, if the process is gone."""
         if self._process.poll() is not None:
             said = self._said.read_text(encoding="utf-8").strip().splitlines()
             raise EquipoiseError(f"{self.name} ended: {said[-1] if said else 'without a word'}")
@@ -151,12 +153,15 @@ class PlainConsumer:
             self._consumer.commit(asynchronous=False)
 
     def output(self) -> Output:
+        """All that it has read: what it reads counts as written."""
         return Output(self.name, self.read)
 
     def check(self) -> None:
+        """EquipoiseError if its thread is gone."""
         if not self._thread.is_alive():
             raise EquipoiseError(f"{self.name} ended")
 
     def leave(self) -> None:
+        """Closes the consumer, which commits and leaves the group."""
         self._leaving.set()
         self._thread.join()

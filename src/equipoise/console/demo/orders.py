@@ -38,6 +38,7 @@ class Orders:
         self.end()
 
     def end(self) -> None:
+        """Stops the flow and waits for the broker. EquipoiseError: some orders were not acknowledged."""
         if self._ending.is_set():
             return
         self._ending.set()

@@ -15,6 +15,8 @@ _INCHES, _DPI = (11, 6.2), 150
 
 
 class Span(NamedTuple):
+    """One bar of the picture: a partition had this owner from `begin` to `end`, in seconds of the demo."""
+
     partition: int
     owner: str
     begin: float

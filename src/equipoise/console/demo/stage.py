@@ -38,6 +38,7 @@ class Stage:
         self._spinner = Spinner("dots", Text("starting ..."))
 
     def say(self, line: str) -> None:
+        """Prints a line of the play as it is; the terminal breaks it."""
         self.console.print(line, soft_wrap=True)
 
     def enter(self, name: str, member: Member, at_the_end: Callable[[], None]) -> None:
@@ -65,6 +66,7 @@ class Stage:
                 member.leave()
 
     def tell(self, found: Account) -> None:
+        """Prints the account: red, if the promise was broken."""
         for line in found.lines():
             self.say(f"[bold]{line}[/bold]" if found.is_right else f"[bold red]{line}[/bold red]")
 
@@ -82,10 +84,12 @@ class Stage:
         self.watch.note(event)
 
     def flow(self, what: str, seconds: float) -> None:
+        """Lets time pass, so that orders flow."""
         end = time.monotonic() + seconds
         self.wait(what, lambda: time.monotonic() >= end)
 
     def wait(self, what: str, condition: Callable[[], bool]) -> None:
+        """Waits for a condition. EquipoiseError: it takes too long, or a member has ended meanwhile."""
         with self._doing(what):
             deadline = time.monotonic() + _PATIENCE_S
             while not condition():

@@ -36,16 +36,20 @@ class Watch:
 
     @property
     def last(self) -> Look:
+        """The newest look at the group."""
         return self.looks[-1]
 
     def now(self) -> float:
+        """Seconds since the start, as `looks` and `events` have them."""
         return time.time() - self._begun
 
     def note(self, event: str) -> None:
+        """Puts an event of the play on the picture's time axis."""
         self.events.append((self.now(), event))
 
     @contextmanager
     def watching(self) -> Iterator[None]:
+        """Looks from time to time until the block ends."""
         ending = threading.Event()
         thread = threading.Thread(target=self._look, args=(ending,), name="watch", daemon=True)
         thread.start()

@@ -83,6 +83,7 @@ class TopicRows:
         self._known: dict[str, tuple[TopicRecord, str]] = {}
 
     def dump(self, topics: Mapping[str, TopicRecord], deleting: Collection[str] = ()) -> str:
+        """The whole file's text. `deleting`: topics that are gone, whose directories may still be there."""
         known = self._known.get
         self._known = {
             name: row if (row := known(name)) is not None and row[0] is topic else (topic, _dump_topic(topic))

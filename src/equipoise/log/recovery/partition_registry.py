@@ -21,6 +21,8 @@ REGISTRY = "partitions.list"
 
 
 class RegisteredPartition(NamedTuple):
+    """One line of the registry."""
+
     topic_id: str
     name: str  # of the directory
     partitions: str  # that the topic has: groups are found by it

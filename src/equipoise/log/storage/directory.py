@@ -124,6 +124,7 @@ class DataDirectory:
         return set(orphans)
 
     def load_topics(self) -> list[TopicRecord]:
+        """The topics that were saved last, before or after a start."""
         return list(self._by_name.values())
 
     def save_topics(self, topics: Sequence[TopicRecord]) -> None:
@@ -226,22 +227,25 @@ class MemoryDirectory:
         self._producer_ids = count()
 
     def load_topics(self) -> list[TopicRecord]:
+        """None: a broker in memory starts empty."""
         return []
 
     def save_topics(self, topics: Sequence[TopicRecord]) -> None:
-        pass
+        """Topics live as long as the broker's own objects."""
 
     def open_log(self, topic: str, partition: int, config: LogConfig) -> PartitionLog:
+        """A new and empty log, even if there was one under the same name."""
         return PartitionLog(f"{topic}-{partition}", config, MemoryFiles())
 
     def delete_topics(self, topics: Collection[str]) -> None:
-        pass
+        """The last reference to a log frees it."""
 
     def next_producer_id(self) -> int:
+        """Counts from 0: ids are unique in one run, and no record outlives it."""
         return next(self._producer_ids)
 
     def close(self) -> None:
-        pass
+        """Holds neither a lock nor files."""
 
 
 def _remove(paths: Sequence[Path]) -> None:

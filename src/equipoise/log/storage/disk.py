@@ -17,7 +17,15 @@ from crc32c import crc32c
 
 from equipoise.log.segment import LogSegment
 from equipoise.log.storage.faults import Faults, ShortageError, shortage
-from equipoise.log.storage.medium import Checkpoint, Replacement, Storage, TailNotCutError, UnsyncedSegments
+from equipoise.log.storage.medium import (
+    Checkpoint,
+    Files,
+    Replacement,
+    Storage,
+    SyncTask,
+    TailNotCutError,
+    UnsyncedSegments,
+)
 from equipoise.log.storage.open_files import OpenFiles
 from equipoise.wire.errors import UsageError
 from equipoise.wire.records.batch import Buffer
@@ -76,7 +84,7 @@ def open_file(path: Path, flags: int) -> int:
         raise shortage(error) from None
 
 
-class FileStorage:
+class FileStorage(Storage):
     """One file, opened at first use and created by the first append.
 
     With a `disk` it may be closed between any two uses, in favour of another file.
@@ -319,7 +327,7 @@ def read_note(path: Path, parse: Callable[[dict[str, Any]], Content]) -> Content
         return None
 
 
-class DiskSyncTask:
+class DiskSyncTask(SyncTask):
     """Syncs files, and the directories of new files; then writes the notes that make the next start quick.
 
     After a ShortageError `run` continues where it was. A failed fdatasync is never repeated: the second call may report
@@ -371,7 +379,7 @@ def _file_of(storage: Storage) -> FileStorage:
     return storage
 
 
-class PartitionFiles:
+class PartitionFiles(Files):
     """The directory of one partition. The first append creates it."""
 
     volatile = False

@@ -71,9 +71,8 @@ class SyncTask(Protocol):
 
     end_offset: int
 
-    @property
-    def sealed(self) -> Sequence[tuple[LogSegment, int]]:
-        """Segments, and the size up to which they are sealed when this is done."""
+    sealed: Sequence[tuple[LogSegment, int]]
+    """Segments, and the size up to which they are sealed when this is done."""
 
     def run(self) -> None:
         """Raises ShortageError if it must be called again.

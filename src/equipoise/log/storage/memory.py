@@ -5,19 +5,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from equipoise.log.storage.faults import Faults
+from equipoise.log.storage.medium import Checkpoint, Files, Replacement, Storage, UnsyncedSegments
 from equipoise.wire.records.batch import Buffer
-
-if TYPE_CHECKING:
-    from equipoise.log.storage.medium import Checkpoint, Replacement, UnsyncedSegments
 
 _FIRST_BLOCK = 4096
 _LARGEST_BLOCK = 1 << 20
 
 
-class MemoryStorage:
+class MemoryStorage(Storage):
     """Blocks of fixed size: a view never prevents growth."""
 
     def __init__(self) -> None:
@@ -66,7 +63,7 @@ class MemoryStorage:
         pass
 
 
-class MemoryFiles:
+class MemoryFiles(Files):
     """The files of a partition in memory: none."""
 
     volatile = True

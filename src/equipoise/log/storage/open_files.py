@@ -12,6 +12,8 @@ from typing import Protocol
 
 
 class Closable(Protocol):
+    """A file that can be closed between two uses."""
+
     used: bool  # set by each use
     unsynced: bool
 

@@ -54,6 +54,7 @@ class Heartbeats:
         return now >= self._session_ends
 
     def next_deadline(self, *, can_send: bool) -> int:
+        """The end of the session, or the next heartbeat if one may be sent and none is in flight."""
         return min(self._session_ends, self._due if can_send and self.in_flight is None else NEVER)
 
 
@@ -99,4 +100,5 @@ class Polls:
         return Overrun(late_ms=now - self._passed, records=self._records)
 
     def next_deadline(self) -> int:
+        """The end of max.poll.interval.ms; never, while the application is inside poll()."""
         return self._deadline

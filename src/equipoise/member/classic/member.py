@@ -54,6 +54,7 @@ class Node(NamedTuple):
 
     @property
     def address(self) -> tuple[str, int]:
+        """Host and port, as connection pools have them for a key."""
         return self.host, self.port
 
 

@@ -145,9 +145,11 @@ class Leaders:
         return made
 
     def give_back(self, address: Address, connection: Connection) -> None:
+        """Keeps an idle connection for the next task."""
         self._idle.setdefault(address, []).append(connection)
 
     def close(self) -> None:
+        """Closes the idle connections."""
         for connections in self._idle.values():
             for connection in connections:
                 connection.close()
@@ -167,6 +169,7 @@ _KNOWN: dict[ConsumerConfig, Leaders] = {}
 
 
 def leaders_of(config: ConsumerConfig) -> Leaders:
+    """One for each cluster and settings, for as long as the process lives."""
     return _KNOWN.setdefault(config, Leaders(config))
 
 

@@ -20,11 +20,14 @@ _NAMED, _LONGEST = 3, 60  # names, and letters of a name
 
 
 class Advice(NamedTuple):
+    """A setting to change, and why."""
+
     setting: str
     text: str
 
 
 def advise(group: Summary) -> list[Advice]:
+    """What each rule finds in a group, in the order of the rules."""
     return [found for rule in _RULES if (found := rule(group)) is not None]
 
 

@@ -75,12 +75,14 @@ def picture(draws: Sequence[Draw], width: float, height: float) -> Figure:
 
 
 def rebalances_by_group(axes: Axes, groups: Sequence[Summary]) -> None:
+    """A bar for each group: rebalances by reason."""
     axes.set_title("Which groups rebalance most, and why")
     _stacked(axes, {one.group: one.reasons for one in groups})
     axes.set_xlabel("rebalances")
 
 
 def rebalances_by_client(axes: Axes, groups: Sequence[Summary]) -> None:
+    """A bar for each client that caused rebalances: by reason."""
     axes.set_title("Who causes them")
     counts: dict[str, Counter[str]] = {}
     for one in groups:
@@ -122,6 +124,7 @@ def _name_bars(axes: Axes, names: Sequence[str]) -> None:
 
 
 def dark_partitions(axes: Axes, groups: Sequence[Summary]) -> None:
+    """A bar for each partition that had no owner while its group had members: seconds, and gaps."""
     axes.set_title("How long partitions had no owner")
     rows = sorted((row for one in groups for row in one.flapping if row["dark_ms"]), key=lambda row: -row["dark_ms"])
     shown = rows[:_MOST_BARS]
@@ -139,6 +142,7 @@ def dark_partitions(axes: Axes, groups: Sequence[Summary]) -> None:
 
 
 def rebalances_in_time(axes: Axes, groups: Sequence[Summary]) -> None:
+    """A line for each group: a mark at the end of each rebalance, and its duration where it is known."""
     axes.set_title("When, and for how long")
     shown = [one for one in groups if one.rebalances][:_MOST_BARS]
     line = {one.group: place for place, one in enumerate(shown)}
@@ -176,6 +180,7 @@ def _latest(rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def lag_in_time(axes: Axes, groups: Sequence[Summary]) -> None:
+    """The lag of the groups that were furthest behind."""
     axes.set_title("Lag over time")
     peaks = {one.group: _lag_of(one) for one in groups}
     shown = sorted((group for group in peaks if peaks[group]), key=lambda group: -max(peaks[group].values()))[:6]

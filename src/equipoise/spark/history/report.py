@@ -161,6 +161,8 @@ def _groups_table(groups: Sequence[Summary]) -> str:
 
 
 def figures(one: Summary) -> tuple[str, ...]:
+    """A group's row in the table of the report."""
+
     def times(ms: int) -> str:
         return "unknown" if one.is_guessed else duration(ms)
 
@@ -294,6 +296,7 @@ def _time(at: datetime) -> str:
 
 
 def duration(ms: int) -> str:
+    """Milliseconds in the largest unit that keeps two digits."""
     if ms < 1_000:
         return f"{ms} ms"
     if ms < 120_000:

@@ -19,6 +19,8 @@ REJOINED = "rejoined with changed metadata"
 
 @dataclass(frozen=True)
 class Summary:
+    """One group: its rows of every table."""
+
     group: str
     rebalances: Sequence[Row]  # in time, as all of these
     memberships: Sequence[Row]
@@ -29,6 +31,7 @@ class Summary:
 
     @cached_property
     def reasons(self) -> Counter[str]:
+        """The number of rebalances for each reason."""
         return Counter(row["reason"] for row in self.rebalances)
 
     @cached_property
@@ -46,6 +49,7 @@ class Summary:
 
     @property
     def seen_for(self) -> timedelta:
+        """The time between the first and the last sign of the group."""
         return timedelta(0) if self.span is None else self.span[1] - self.span[0]
 
     @property
@@ -67,10 +71,12 @@ class Summary:
 
     @property
     def duration_ms(self) -> int:
+        """The time spent in rebalances, as far as durations are known."""
         return sum(row["duration_ms"] or 0 for row in self.rebalances)
 
     @property
     def longest_ms(self) -> int:
+        """The longest rebalance, as far as durations are known."""
         return max((row["duration_ms"] or 0 for row in self.rebalances), default=0)
 
     @property
@@ -80,10 +86,12 @@ class Summary:
 
     @property
     def lag_now(self) -> int | None:
+        """The lag of all partitions at the end of the log; None if no partition's is known."""
         known = [row["lag"] for row in self.lag if not row["is_estimate"] and row["lag"] is not None]
         return sum(known) if known else None
 
     def left(self, *why: str) -> list[Row]:
+        """Memberships that ended for one of these reasons."""
         return [row for row in self.memberships if row["why_left"] in why]
 
 

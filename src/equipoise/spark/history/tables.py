@@ -37,6 +37,8 @@ Tables = dict[str, pa.Table]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
+    """Which records of the two topics are read."""
+
     bootstrap_servers: str
     group: str | None = None  # all groups
     since: int | None = None  # ms; from the beginning of the topics

@@ -21,6 +21,8 @@ _SAME_EVENT_MS = 1_000  # between the record of a generation and the journal's w
 
 
 class Tables(NamedTuple):
+    """The rows of one group."""
+
     rebalances: list[Row]
     memberships: list[Row]
     ownership: list[Row]

@@ -41,6 +41,7 @@ class MemberPaths:
 
     @property
     def are_local(self) -> bool:
+        """Whether the check needs no Spark session: it can then run before one starts."""
         return all(is_local(place) for place in (self.checkpoint, self.files) if place is not None)
 
 

@@ -72,6 +72,7 @@ def source_of(pipeline: Pipeline, number: int, members: int) -> dict[str, str]:
 
 
 def checkpoint_of(pipeline: Pipeline, number: int) -> str:
+    """Each member has its own checkpoint: two queries on the same checkpoint would spoil it."""
     return f"{pipeline.checkpoint}/member-{number}"
 
 
@@ -81,6 +82,7 @@ def path_of(pipeline: Pipeline, number: int) -> str:
 
 
 def paths_of(pipeline: Pipeline, number: int) -> MemberPaths:
+    """The member's own directories."""
     checkpoint = None if pipeline.checkpoint is None else checkpoint_of(pipeline, number)
     return MemberPaths(checkpoint, path_of(pipeline, number) if pipeline.is_files else None)
 

@@ -70,23 +70,28 @@ class Pipeline:
 
     @property
     def source_format(self) -> str:
+        """Spark's name of the source; ours by default."""
         return named(self.source.get("format", OURS), SOURCES)
 
     @property
     def sink_format(self) -> str:
+        """Spark's name of the sink; the console by default."""
         return named(self.sink.get("format", "console"), SINKS)
 
     @property
     def is_files(self) -> bool:
+        """Whether each member writes its files into a directory of its own."""
         return self.sink_format in FILES
 
     @property
     def source_options(self) -> dict[str, str]:
+        """The options that Spark passes to the source, with the pipeline's group unless they name another."""
         options = {name: value for name, value in self.source.items() if name != "format"}
         return options if self.group is None else {GROUP_ID: self.group} | options
 
     @property
     def sink_options(self) -> dict[str, str]:
+        """The options that Spark passes to the sink."""
         return {name: value for name, value in self.sink.items() if name not in ("format", "outputMode")}
 
     @property
@@ -98,10 +103,12 @@ class Pipeline:
 
     @property
     def brokers(self) -> str | None:
+        """The servers of the source, or else of the sink."""
         return self.source.get(BROKERS) or self.sink.get(BROKERS)
 
     @property
     def needs_brokers(self) -> bool:
+        """Whether a broker must answer before Spark starts."""
         return OURS in (self.source_format, self.sink_format) or self.sink_format == TOPIC
 
     def at(self, brokers: str) -> Self:

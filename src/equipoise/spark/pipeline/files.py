@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 
 def is_local(place: str) -> bool:
+    """Whether Python can reach the path without Spark: it has no scheme, or file:."""
     return "://" not in place or place.startswith("file:")
 
 
@@ -16,18 +17,21 @@ class Local:
     """Files of this machine; a text is written whole or not at all."""
 
     def names(self, directory: str) -> list[str]:
+        """The names in a directory, in order; none if there is no such directory."""
         try:
             return sorted(os.listdir(_path(directory)))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def read(self, file: str) -> str | None:
+        """The text of a file; None if there is no such file."""
         try:
             return _path(file).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
 
     def write(self, file: str, text: str) -> None:
+        """Creates the directories above the file, too."""
         path = _path(file)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.part")
@@ -46,12 +50,14 @@ class Remote:
         self._context = spark.sparkContext
 
     def names(self, directory: str) -> list[str]:
+        """The names in a directory, in order; none if there is no such directory."""
         system, path = self._at(directory)
         if not system.exists(path):
             return []
         return sorted(str(one.getPath().getName()) for one in system.listStatus(path))
 
     def read(self, file: str) -> str | None:
+        """The text of a file; None if there is no such file."""
         system, path = self._at(file)
         if not system.exists(path):
             return None
@@ -62,6 +68,7 @@ class Remote:
             stream.close()
 
     def write(self, file: str, text: str) -> None:
+        """Replaces the file. A reader may see a part of the text."""
         system, path = self._at(file)
         stream = system.create(path, True)
         try:

@@ -59,11 +59,13 @@ class MemberProgress:
             self.lag, self.rebalances = latest["lag"], latest["rebalances"]
 
     def rate(self, now: float) -> float:
+        """Rows a second over the last seconds."""
         if not self._recent:
             return 0.0
         return sum(rows for _, rows in self._recent) / max(now - self._recent[0][0], 1.0)
 
     def cells(self, now: float) -> list[str]:
+        """The member's row of the table, as text."""
         batch = "-" if self.batch_ms is None else f"{self.batch_ms:,} ms"
         counts = [_count(value) for value in (self.partitions, self.rebalances)]
         return [self.name, f"{self.rate(now):,.0f}", _count(self.lag), batch, *counts, _count(self.rows)]
@@ -101,6 +103,7 @@ class ProgressTable:
             self._console.line()
 
     def show(self, now: float) -> None:
+        """Draws the table as it is now."""
         self._live.update(self._table(now), refresh=True)
         if not self._console.is_terminal and now - self._spoke >= _LINES_S:
             self._spoke = now

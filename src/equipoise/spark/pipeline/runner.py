@@ -40,6 +40,8 @@ _PARTIAL = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
+    """One run of a pipeline, as the command line asks for it."""
+
     pipeline: Pipeline
     members: int = 1
     until_idle: bool = False  # ends when all is read that was there at its begin

@@ -85,6 +85,7 @@ def spark_session(application: SparkApplication, tell: Tell, stopping: threading
 
 
 def is_one_machine(master: str) -> bool:
+    """Whether executors share this machine's files and Python."""
     return master.startswith("local")
 
 

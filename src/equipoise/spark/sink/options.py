@@ -58,11 +58,14 @@ def _parse_producer(settings: Mapping[str, str]) -> ProducerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
+    """The options of one sink, checked. Spark pickles them to its executors."""
+
     producer: ProducerConfig
     topic: str | None = None  # of all rows; it goes before the column
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
+        """Reads options in any case. UsageError names the option at fault."""
         given = by_known_names(options, ("topic", *OPTIONS_WITHOUT_EFFECT))
         if given.get("topic") == "":
             raise UsageError("the option topic is empty: name the topic, or leave it out and give a column topic")

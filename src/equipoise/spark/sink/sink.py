@@ -41,18 +41,24 @@ _HEADERS = "array<struct<key:string,value:binary>>"
 
 @dataclass
 class Written(WriterCommitMessage):
+    """What a task reports to the driver when its rows are stored."""
+
     rows: int
 
 
 def batch_writer(schema: StructType, options: Mapping[str, str]) -> BatchWriter:
+    """The writer of a batch query. UsageError: columns are missing or have the wrong type."""
     return BatchWriter(_planned(schema, options))
 
 
 def stream_writer(schema: StructType, options: Mapping[str, str]) -> StreamWriter:
+    """The writer of a streaming query. UsageError: columns are missing or have the wrong type."""
     return StreamWriter(_planned(schema, options))
 
 
 class BatchWriter(DataSourceArrowWriter):
+    """Spark pickles it: `write` runs on executors, once for each task."""
+
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
@@ -61,6 +67,8 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
+    """Spark pickles it: `write` runs on executors, once for each task of each micro-batch."""
+
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 

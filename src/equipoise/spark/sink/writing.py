@@ -83,6 +83,7 @@ def discard(producer: Producer) -> None:
 
 
 def forget_all() -> None:
+    """Closes every producer of this process without waiting for records. For tests."""
     for producer in list(_PRODUCERS.values()):
         discard(producer)
 

@@ -90,21 +90,26 @@ class AllPartitions:
         """To where it goes on after a loss: `must_record` sees to it."""
 
     def epoch(self, start: SourceOffset, partition: TopicPartition, at: int) -> int:
+        """The leader epoch of a start offset, by the checkpoint; -1 if it is not known."""
         return start.epoch(partition, at)
 
     def forget_topics(self, topics: set[str]) -> None:
         """Of topics that were recreated: a partition without a position is read from its first record on."""
 
     def seen(self) -> dict[str, int]:
+        """Nothing: the offset has every partition, so new partitions are found without it."""
         return {}
 
     # -- the engine
 
-    def poll_begins(self) -> None: ...
+    def poll_begins(self) -> None:
+        """Spark asks for a batch. Without membership there is nobody to tell."""
 
-    def poll_ends(self, busy: PartitionRanges) -> None: ...
+    def poll_ends(self, busy: PartitionRanges) -> None:
+        """A batch was planned. Without membership there is nobody to tell."""
 
     async def close(self, start: SourceOffset) -> None:
+        """Gives the last commits a little time, and drops what is not answered then."""
         if self._group is not None and self._commits is not None:
             await self._commits.settle(_LAST_COMMIT_SECONDS)
             await self._group.leave()

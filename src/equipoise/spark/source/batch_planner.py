@@ -36,6 +36,8 @@ _ABSENT_SECONDS = 5.0  # after which a topic that the cluster does not know is t
 
 
 class BatchPlanner:
+    """The plan of one query, from its first batch to its end."""
+
     def __init__(self, reader: OffsetReader, options: SourceOptions) -> None:
         self.partitions: AllPartitions | GroupPartitions = (
             GroupPartitions if options.group_mode == "member" else AllPartitions
@@ -249,5 +251,6 @@ class BatchPlanner:
         )
 
     async def close(self) -> None:
+        """Commits and leaves the group where there is one."""
         self._unmatched.end()
         await self.partitions.close(self._start)

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 
 class BatchReader(DataSourceReader):
+    """Spark plans it in the driver, and runs `read` on executors."""
+
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns

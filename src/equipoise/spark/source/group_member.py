@@ -46,9 +46,11 @@ class GroupMember:
 
     @property
     def member(self) -> Member:
+        """The pure state machine."""
         return self.membership.member
 
     def join(self, strategy: ConsumerStrategy) -> None:
+        """Subscribes; the first poll sends JoinGroup."""
         pattern = None if strategy.pattern is None else re.compile(f"^(?:{strategy.pattern})$")
         self.membership.act(lambda member, now: member.subscribe(strategy.topics, pattern, now))
 
@@ -71,6 +73,7 @@ class GroupMember:
         self._attend()
 
     def poll_ends(self, records: int) -> None:
+        """Spark has its batch: max.poll.interval.ms counts from here until the next one is asked for."""
         self._last_call = now_ms()
         self.member.poll_ends(self._last_call, records=records)
         self.membership.act(lambda member, now: Step())  # the deadline is another now
@@ -81,6 +84,7 @@ class GroupMember:
         self._attend()
 
     def take_failure(self) -> KafkaError | None:
+        """The error that the query must fail with, once."""
         return self.member.take_failure()
 
     # -- the member
@@ -135,6 +139,7 @@ class GroupMember:
     # -- offsets
 
     async def fetch(self, partitions: Iterable[TopicPartition]) -> Found:
+        """The group's committed offsets of these partitions."""
         return await self._committed.fetch(partitions)
 
     # -- the end

@@ -36,10 +36,12 @@ class GroupPartitions:
 
     @property
     def is_settled(self) -> bool:
+        """Whether no rebalance and no commit is under way: what the query owns stays its own for now."""
         return self._group.is_settled and not self._commits.under_way
 
     @property
     def rebalances(self) -> int:
+        """How many assignments the member has had since the start."""
         return self._group.rebalances
 
     # -- batches
@@ -138,6 +140,7 @@ class GroupPartitions:
             self._epochs[partition] = -1
 
     def epoch(self, start: SourceOffset, partition: TopicPartition, at: int) -> int:
+        """The leader epoch that was committed with this start; -1 if the batch starts elsewhere."""
         return self._epochs.get(partition, -1) if self._positions.get(partition) == at else -1
 
     def forget_topics(self, topics: set[str]) -> None:
@@ -163,14 +166,17 @@ class GroupPartitions:
         self._seen = seen
 
     def seen(self) -> dict[str, int]:
+        """How many partitions each topic had when the query first saw it: what came later is read from its start."""
         return self._seen or {}
 
     # -- the engine
 
     def poll_begins(self) -> None:
+        """Spark asks for a batch: the member is alive."""
         self._group.poll_begins()
 
     def poll_ends(self, busy: PartitionRanges) -> None:
+        """A batch was planned. Its partitions stay the member's own until Spark has committed it."""
         if busy:
             self._group.busy = busy
         self._group.poll_ends(sum(end - start for start, end in busy.values()))

@@ -34,6 +34,7 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
+        """Records at most: compaction and transactions leave gaps."""
         return max(0, self.end - self.start)
 
     def __str__(self) -> str:

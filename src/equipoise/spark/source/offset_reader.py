@@ -45,10 +45,12 @@ class OffsetReader:
         return cluster
 
     def close(self) -> None:
+        """Closes the connections and ends the thread."""
         self.thread.run(self.cluster.close())
         self.thread.end()
 
     def run(self, work: Coroutine[Any, Any, Result], what: str) -> Result:
+        """Runs work on the loop and waits. After default.api.timeout.ms the error says what was waited for."""
         limit = self.config.default_api_timeout_ms / 1000
         try:
             return self.thread.run(work, limit)
@@ -64,6 +66,7 @@ class OffsetReader:
         return self.run(self.listing(strategy), "the list of partitions")
 
     async def listing(self, strategy: ConsumerStrategy, *, must_exist: bool = True) -> list[TopicPartition]:
+        """The partitions that the query reads, by fresh metadata. UsageError: a named one does not exist."""
         names = {one.topic for one in strategy.partitions} or set(strategy.topics)
         self.cluster.subscribe_topics(None if strategy.pattern is not None else names)
         await self.cluster.refresh()
@@ -128,6 +131,7 @@ class OffsetReader:
     # -- offsets
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> PartitionOffsetMap:
+        """The first offsets, for Spark's thread."""
         return self.run(self.ends(partitions, EARLIEST), "the earliest offsets")
 
     def latest(self, partitions: Iterable[TopicPartition]) -> PartitionOffsetMap:
@@ -135,6 +139,7 @@ class OffsetReader:
         return self.run(self.ends(partitions, LATEST), "the latest offsets")
 
     async def ends(self, partitions: Iterable[TopicPartition], which: int) -> PartitionOffsetMap:
+        """The first or the last offset of each partition; the last ones come with their leader epochs."""
         found = await self.lookup.list_offsets(dict.fromkeys(partitions, which))
         if which == LATEST:
             self.epochs |= {partition: one.leader_epoch for partition, one in found.items()}
@@ -149,6 +154,7 @@ class OffsetReader:
     async def resolving(
         self, limit: OffsetRangeLimit, partitions: list[TopicPartition], committed: Mapping[TopicPartition, int]
     ) -> PartitionOffsetMap:
+        """Offsets for a limit: fixed ones as they are, the others by ListOffsets or by the group's commits."""
         wanted = {one: limit.at(one) for one in partitions}
         if limit.is_time:
             return await self._at_times(limit, wanted)

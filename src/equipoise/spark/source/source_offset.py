@@ -43,14 +43,17 @@ class SourceOffset:
 
     @property
     def is_initial(self) -> bool:
+        """Whether the query has planned no batch yet."""
         return self.batch < 0
 
     @property
     def topics(self) -> set[str]:
+        """The topics that the query has read or seen."""
         return {one.topic for one in self.to} | self.seen.keys()
 
     @classmethod
     def parse(cls, given: Json) -> SourceOffset:
+        """Reads our own form, and that of Spark's connector. UsageError: a newer release has written it."""
         if "v" not in given:
             return _official(given)
         if given["v"] != VERSION:
@@ -70,6 +73,8 @@ class SourceOffset:
         )
 
     def json(self) -> Json:
+        """The form for the checkpoint. Fields without contents are left out, and keys are in order: Spark compares
+        text."""
         given: Json = {"v": VERSION}
         if self.query:
             given |= {"query": self.query, "batch": self.batch, "to": _nested(self.to)}

@@ -89,6 +89,7 @@ class PositionValidation:
 
 
 def loss_of_records(partition: TopicPartition, truncation: Truncation) -> str:
+    """The message for an unclean election, with the setting that prevents it."""
     (offset, _), divergent = truncation
     since = "" if divergent is None else f", from offset {divergent.offset} on"
     return (
@@ -98,6 +99,7 @@ def loss_of_records(partition: TopicPartition, truncation: Truncation) -> str:
 
 
 def loss_of_topics(names: Iterable[str]) -> str:
+    """The message for a topic that is another by now, under the same name."""
     return (
         f"topic {', '.join(sorted(names))} was deleted and created anew since the query has read it: its offsets mean "
         "nothing any more, and what was not read of the old one is lost"

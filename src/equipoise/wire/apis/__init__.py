@@ -72,6 +72,8 @@ from equipoise.wire.schema import Message
 
 
 class Api(NamedTuple):
+    """One API: Kafka's number and name for it, and the tables of both messages."""
+
     key: int
     name: str
     request: type[Message]

@@ -137,6 +137,7 @@ def gather_headers(data: Bytes, rows: Rows) -> pa.Array:
 
 
 def text(keys: pa.Array) -> pa.Array:
+    """Keys as text. Bytes that are no UTF-8 become U+FFFD, as Java reads them."""
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:  # some key is no UTF-8: read as Java does

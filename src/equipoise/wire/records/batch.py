@@ -31,6 +31,7 @@ _MAX_OFFSET = 2**63 - 1
 
 
 def corrupt(message: str) -> KafkaError:
+    """The error that a producer gets for such a batch, and a reader for such bytes."""
     return KafkaError(ErrorCode.CORRUPT_MESSAGE, message)
 
 

@@ -28,6 +28,8 @@ _INT64_MAX = 2**63 - 1
 
 
 class Record(NamedTuple):
+    """One record, as a batch has it. In a batch to be built the offsets must rise."""
+
     offset: int
     timestamp: int
     key: bytes | None
@@ -159,6 +161,7 @@ def _timestamps(records: Sequence[Record]) -> tuple[int, int]:
 
 
 def check_timestamps(oldest: int, newest: int) -> None:
+    """UsageError if the timestamps of a batch do not fit into the fields of its header."""
     if oldest < -_INT64_MAX or newest > _INT64_MAX or newest - oldest > _INT64_MAX:
         raise UsageError(f"timestamps from {oldest} to {newest} do not fit into 64 bits: give milliseconds")
 

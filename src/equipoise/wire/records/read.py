@@ -201,6 +201,7 @@ def varint(data: bytes | memoryview, pos: int) -> tuple[int, int]:
 
 
 def long_varint(data: bytes | memoryview, pos: int) -> tuple[int, int]:
+    """A signed varint of up to ten bytes, and the position behind it. `varint` reads the short ones itself."""
     zigzag = shift = 0
     while True:
         byte = data[pos]

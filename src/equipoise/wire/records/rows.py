@@ -247,4 +247,5 @@ def _place(rows: Rows, chains: _Chains) -> Rows:
 
 
 def cut(rows: Rows, which: slice | Flags) -> Rows:
+    """The same columns for a part of the rows."""
     return Rows._make(column[which] for column in rows)

@@ -43,10 +43,14 @@ class UpdateFetcher(Action[None]):
 
 
 class BeforeReleasingPartitions(Action[None]):
+    """Calls the application's listener while it still owns these partitions."""
+
     partitions: frozenset[TopicPartition]
 
 
 class BeforeStartingFetchers(Action[None]):
+    """Calls the application's listener with its new share, before the first record of it."""
+
     consumer_id: str
     decision: Mapping[TopicPartition, str]
 
@@ -79,10 +83,14 @@ class Consumed(Action[Offsets]):
 
 
 class CommitToKafka(Action[None]):
+    """Commits to Kafka, which does not check epochs: ZooKeeper must have accepted them before."""
+
     offsets: Offsets
 
 
 class CommittedInKafka(Action[Offsets]):
+    """Reads the group's offsets in Kafka."""
+
     partitions: Sequence[TopicPartition]
 
 
@@ -130,6 +138,8 @@ class AwaitRelease(Action[None]):
 
 
 class IsPending(Action[bool]):
+    """Whether an event has come that nobody has handled yet."""
+
     event: Event
 
 
@@ -144,5 +154,7 @@ class WatchBrokers(Action[None]):
 
 
 class Log(Action[None]):
+    """One line in the log."""
+
     words: str
     is_warning: bool = True

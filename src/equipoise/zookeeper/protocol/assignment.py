@@ -58,6 +58,7 @@ def thread_ids(consumer_id: str, streams: int) -> list[str]:
 
 
 def consumer_of(thread_id: str) -> str:
+    """The consumer of a thread: thread ids are CONSUMER-NUMBER."""
     return thread_id.rpartition("-")[0]
 
 
@@ -71,6 +72,7 @@ def threads_by_topic(members: Members) -> dict[str, list[str]]:
 
 
 def share_of(consumer_id: str, decision: Mapping[TopicPartition, str]) -> Decision:
+    """The part of a decision that goes to the threads of one consumer."""
     return {partition: thread for partition, thread in decision.items() if consumer_of(thread) == consumer_id}
 
 
@@ -109,10 +111,12 @@ def _roundrobin(threads: Mapping[str, Sequence[str]], partitions: Partitions, fo
 
 
 def in_hash_order(partitions: Sequence[TopicPartition], form: TextForm) -> list[TopicPartition]:
+    """The order in which roundrobin deals partitions: by Java's hash of their text, so that neighbours part."""
     return sorted(partitions, key=lambda one: java_hash(text_of(one, form)))
 
 
 def text_of(partition: TopicPartition, form: TextForm) -> str:
+    """A partition as the members' version of Kafka prints it. The hash, and so the assignment, depends on it."""
     return f"[{partition.topic},{partition.partition}]" if form == "[t,p]" else str(partition)
 
 

@@ -36,6 +36,8 @@ from equipoise.zookeeper.protocol.views import AssignmentContext, Gate, Plan
 
 
 class FaithfulPolicy(RebalancePolicy):
+    """The policy of one consumer in faithful mode. Methods have the names that Kafka's classes had."""
+
     def __init__(self, config: ZooKeeperConsumerConfig, subscribed: Registration, gate: Gate, now_ms: int) -> None:
         super().__init__(config, subscribed, gate, now_ms)
         self._is_lost = False
@@ -106,6 +108,7 @@ class FaithfulPolicy(RebalancePolicy):
         return True
 
     def close_fetchers(self) -> Steps[None]:
+        """Stops reading everything, and commits if commits are automatic."""
         yield from actions.UpdateFetcher()
         if self.config.auto_commit_enable:
             yield from self.commit_offsets()

@@ -42,6 +42,8 @@ class Claim(NamedTuple):
 
 
 class FencedNodes:
+    """The owner and epoch nodes of one group, written in transactions alone."""
+
     def __init__(self, group: GroupNodes) -> None:
         self._group = group
         self._paths = group.paths

@@ -23,6 +23,8 @@ from equipoise.zookeeper.protocol.views import AssignmentContext, Member
 
 
 class GroupNodes:
+    """One group by its nodes. It keeps nothing: every call reads ZooKeeper."""
+
     def __init__(self, group: str) -> None:
         self.group = group
         self.paths = GroupPaths(group)
@@ -42,6 +44,7 @@ class GroupNodes:
             )
 
     def unregister(self, consumer_id: str) -> Steps[None]:
+        """Deletes the registration; the other members rebalance."""
         yield from Delete(self.paths.registration(consumer_id))
 
     def members(self, consumer_ids: Sequence[str]) -> Steps[dict[str, Member]]:
@@ -73,11 +76,13 @@ class GroupNodes:
     # -- brokers and topics
 
     def brokers(self) -> Steps[list[BrokerAddress]]:
+        """The addresses of the brokers that are alive now."""
         ids = sorted((yield from GetChildren(BROKER_IDS)))
         nodes = yield from GetData(tuple(f"{BROKER_IDS}/{broker_id}" for broker_id in ids))
         return [broker_address(broker_id, node.data) for broker_id, node in zip(ids, nodes, strict=True) if node]
 
     def known_topics(self) -> Steps[list[str]]:
+        """The topics of the cluster, in order."""
         return sorted((yield from GetChildren(TOPICS)))
 
     def partitions(self, topics: Sequence[str]) -> Steps[dict[str, list[int]]]:
@@ -91,6 +96,7 @@ class GroupNodes:
     # -- owners
 
     def unowned(self, partitions: Mapping[str, Iterable[int]]) -> Steps[set[TopicPartition]]:
+        """The partitions among these that have no owner node."""
         found = set()
         for topic, numbers in partitions.items():
             owned = set((yield from self.owned_numbers(topic)))
@@ -98,6 +104,7 @@ class GroupNodes:
         return found
 
     def owned_numbers(self, topic: str) -> Steps[list[int]]:
+        """The partitions of a topic that have an owner node."""
         numbers = yield from GetChildren(f"{self.paths.owners}/{topic}")
         return [int(number) for number in numbers]
 

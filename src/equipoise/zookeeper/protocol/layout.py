@@ -32,19 +32,24 @@ class GroupPaths:
         self.epochs = f"{self.root}/epochs"
 
     def registration(self, consumer_id: str) -> str:
+        """The ephemeral node of a consumer."""
         return f"{self.ids}/{consumer_id}"
 
     def owner(self, partition: TopicPartition) -> str:
+        """The ephemeral node that names the owning thread."""
         return f"{self.owners}/{partition.topic}/{partition.partition}"
 
     def offset(self, partition: TopicPartition) -> str:
+        """The node of the committed offset."""
         return f"{self.offsets}/{partition.topic}/{partition.partition}"
 
     def epoch(self, partition: TopicPartition) -> str:
+        """The node whose version is the fencing token."""
         return f"{self.epochs}/{partition.topic}/{partition.partition}"
 
 
 def topic_path(topic: str) -> str:
+    """The node with the partitions of a topic."""
     return f"{TOPICS}/{topic}"
 
 
@@ -67,16 +72,19 @@ class TopicFilter:
             raise UsageError(f"{self.regex!r} is no regular expression: {error}") from None
 
     def allows(self, topic: str, *, exclude_internal: bool) -> bool:
+        """Whether the filter takes a topic. The internal topics of Kafka can be excluded whatever it says."""
         matches = re.fullmatch(self.regex, topic) is not None
         is_hidden = exclude_internal and topic in INTERNAL_TOPICS
         return matches is (self.pattern == "white_list") and not is_hidden
 
 
 def whitelist(regex: str) -> TopicFilter:
+    """Every topic that the regular expression matches wholly."""
     return TopicFilter(regex)
 
 
 def blacklist(regex: str) -> TopicFilter:
+    """Every topic but those."""
     return TopicFilter(regex, "black_list")
 
 
@@ -94,6 +102,7 @@ class Registration:
     exclude_internal: bool | None = None
 
     def to_json(self) -> bytes:
+        """The node's contents: what consumers of that time read, and our own fields behind it."""
         document: dict[str, Any] = {
             "version": 1,
             "subscription": dict(self.subscription),
@@ -108,6 +117,8 @@ class Registration:
 
     @classmethod
     def from_json(cls, consumer_id: str, data: bytes) -> Registration:
+        """The reverse; it takes the registrations of old consumers too."""
+
         def build(document: Any) -> Registration:
             named = document.get("strategy")
             return cls(
@@ -134,11 +145,14 @@ class Registration:
 
 
 class BrokerAddress(NamedTuple):
+    """Where a broker listens."""
+
     host: str
     port: int
 
 
 def broker_json(host: str, port: int, now_ms: int, rack: str | None = None) -> bytes:
+    """The node of a broker in the fourth version of its format, which all old clients read."""
     document = {
         "version": 4,
         "host": host,
@@ -166,10 +180,13 @@ def broker_address(broker_id: str, data: bytes) -> BrokerAddress:
 
 
 def topic_json(replicas: Mapping[int, list[int]]) -> bytes:
+    """The node of a topic: its partitions, each with the brokers that have it."""
     return _dump({"version": 1, "partitions": {str(number): nodes for number, nodes in sorted(replicas.items())}})
 
 
 def topic_replicas(topic: str, data: bytes) -> dict[int, list[int]]:
+    """The reverse: the brokers of each partition."""
+
     def build(document: Any) -> dict[int, list[int]]:
         return {int(number): list(nodes) for number, nodes in document["partitions"].items()}
 

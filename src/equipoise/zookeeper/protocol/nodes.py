@@ -18,6 +18,8 @@ class Stat(NamedTuple):
 
 
 class Node(NamedTuple):
+    """The contents of a node, and what ZooKeeper notes about it."""
+
     data: bytes
     stat: Stat
 
@@ -26,6 +28,8 @@ class Node(NamedTuple):
 
 
 class GetChildren(Action[tuple[str, ...]]):
+    """The names of the nodes below a path; none if there is no such node."""
+
     path: str
 
 
@@ -36,6 +40,8 @@ class GetData(Action[tuple[Node | None, ...]]):
 
 
 class Exists(Action[tuple[Stat | None, ...]]):
+    """What ZooKeeper notes about each of these nodes; None where there is none."""
+
     paths: tuple[str, ...]
 
 
@@ -61,6 +67,8 @@ class CreateMissing(Action[None]):
 
 
 class EnsurePath(Action[None]):
+    """Creates a lasting node, and those above it, unless they are there."""
+
     path: str
 
 
@@ -81,22 +89,30 @@ class Delete(Action[None]):
 
 
 class CheckVersion(NamedTuple):
+    """Fails the transaction if the node has another version: another consumer has written it."""
+
     path: str
     version: int
 
 
 class CreateNode(NamedTuple):
+    """Fails the transaction if the node is there."""
+
     path: str
     data: bytes
     is_ephemeral: bool
 
 
 class SetNode(NamedTuple):
+    """Writes a node whatever its version, which it raises by one."""
+
     path: str
     data: bytes
 
 
 class DeleteNode(NamedTuple):
+    """Fails the transaction if the node is gone."""
+
     path: str
 
 
@@ -112,4 +128,6 @@ class Transacted(NamedTuple):
 
 
 class Transaction(Action[Transacted]):
+    """All operations, or none: the outcome names the first that failed."""
+
     operations: tuple[Operation, ...]

@@ -107,15 +107,18 @@ class RebalancePolicy(ABC):
         """An event could not be seen to."""
 
     @abstractmethod
-    def handle_new_session(self) -> Steps[None]: ...
+    def handle_new_session(self) -> Steps[None]:
+        """The session before has expired, and its ephemeral nodes with it: registers and rebalances anew."""
 
     def handle_topic_event(self) -> Steps[None]:
+        """Rebalances if the new topics contain any that the filter takes."""
         known = yield from self.group.known_topics()
         if (yield from FollowTopics(known)):
             yield from self.synced_rebalance()
 
     @abstractmethod
-    def synced_rebalance(self) -> Steps[None]: ...
+    def synced_rebalance(self) -> Steps[None]:
+        """Rebalances under the lock, and repeats what failed."""
 
     @abstractmethod
     def commit_offsets(self) -> Steps[None]:
@@ -129,18 +132,22 @@ class RebalancePolicy(ABC):
         yield from self.register_consumer_in_zk()
 
     def new_consumer_id(self) -> Steps[str]:
+        """GROUP_NAME: the configured name, or one that no other consumer has."""
         return f"{self.config.group_id}_{self.config.consumer_id or (yield from UniqueName())}"
 
     def registration(self, now_ms: int) -> Registration:
+        """What this consumer publishes about itself."""
         return replace(self.subscribed, timestamp_ms=now_ms)
 
     def register_consumer_in_zk(self) -> Steps[None]:
+        """Publishes the consumer; the other members rebalance."""
         now = yield from WallClock()
         yield from self.group.register(self.consumer_id, self.registration(now))
 
     # -- parts of a rebalance
 
     def attempt(self) -> Steps[bool]:
+        """One try of a rebalance. False if it failed in a way that another try may mend."""
         self.attempts += 1
         self._failure = None
         try:
@@ -161,6 +168,7 @@ class RebalancePolicy(ABC):
         """Whether an attempt that has failed so is followed by another."""
 
     def threads(self) -> dict[TopicPartition, str]:
+        """What the consumer holds: partitions, and the thread of each."""
         return {partition: info.thread for partition, info in self.topic_registry.items()}
 
     def fetch_offsets(self, partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, int]]:
@@ -178,6 +186,7 @@ class RebalancePolicy(ABC):
     def add_partition_topic_info(
         self, share: Decision, offsets: Mapping[TopicPartition, int], tokens: Mapping[TopicPartition, int] | None = None
     ) -> Registry:
+        """The registry for a share, with the offsets to start at and the tokens of the claim."""
         given = tokens or {}
         return {
             partition: PartitionTopicInfo(partition, thread, offsets.get(partition), given.get(partition, -1))
@@ -185,6 +194,7 @@ class RebalancePolicy(ABC):
         }
 
     def rebalance_failed(self) -> ConsumerRebalanceFailedError:
+        """The error that the application gets, with the reason of the last failure and what to do."""
         retries, backoff = self.config.rebalance_max_retries, self.config.rebalance_backoff_ms
         reason = (
             f"others own its share; see who by `equipoise zookeeper explain {self.config.group_id}`, and keep "

@@ -37,6 +37,8 @@ _SETTLES = 10  # times rebalance.settle.ms, after which changes that never end a
 
 
 class SafePolicy(RebalancePolicy):
+    """The policy of one consumer in safe mode. It moves only what goes to another thread."""
+
     gives_way_to_sessions = True
 
     def __init__(self, config: ZooKeeperConsumerConfig, subscribed: Registration, gate: Gate, now_ms: int) -> None:

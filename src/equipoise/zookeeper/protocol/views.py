@@ -14,6 +14,8 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class Member(NamedTuple):
+    """A registered consumer of the group."""
+
     registration: Registration
     created: int  # ZooKeeper's number of the change: the first member has the smallest
 
@@ -64,6 +66,7 @@ class Gate:
     interruptions: int = 0  # of the connection, ever
 
     def shut(self) -> None:
+        """Streams hand nothing out until it opens; whoever counts `interruptions` sees that it was shut."""
         self.interruptions += 1
         self.is_open = False
 
