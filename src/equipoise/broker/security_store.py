@@ -33,6 +33,8 @@ _LOAD_BYTES = 1 << 20
 
 
 class SecurityStore:
+    """The security state of one broker, and the queue of changes to it."""
+
     def __init__(self, server: Server) -> None:
         self.state = SecurityState()
         self.on_change: Callable[[], None] = lambda: None  # called when `state` has changed

@@ -32,6 +32,8 @@ class _Code(IntEnum):
 
 
 class ResourceType(_Code):
+    """What an ACL is about, in the protocol's numbers. UNKNOWN and ANY occur in filters alone."""
+
     UNKNOWN = 0
     ANY = 1
     TOPIC = 2
@@ -43,6 +45,8 @@ class ResourceType(_Code):
 
 
 class PatternType(_Code):
+    """How the name of an ACL is compared, in the protocol's numbers. ANY and MATCH occur in filters alone."""
+
     UNKNOWN = 0
     ANY = 1
     MATCH = 2
@@ -51,6 +55,8 @@ class PatternType(_Code):
 
 
 class AclOperation(_Code):
+    """What a principal does to a resource, in the protocol's numbers."""
+
     UNKNOWN = 0
     ANY = 1
     ALL = 2
@@ -70,6 +76,8 @@ class AclOperation(_Code):
 
 
 class AclPermissionType(_Code):
+    """Whether an ACL allows or denies, in the protocol's numbers. A denial goes before."""
+
     UNKNOWN = 0
     ANY = 1
     DENY = 2

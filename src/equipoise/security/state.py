@@ -40,6 +40,8 @@ class ScramMechanism(IntEnum):
 
 
 class SecurityState:
+    """All of it, in memory."""
+
     def __init__(self) -> None:
         self.users: dict[str, dict[int, ScramCredential]] = {}  # by name, then by the mechanism's number
         self.acls: dict[bytes, AccessControlEntryValue] = {}  # by id

@@ -18,6 +18,8 @@ AUTHORIZATION_FAILED = {
 
 
 class Authorizer(Protocol):
+    """Decides for every handler. `allow_all` is one."""
+
     def __call__(self, session: Session, operation: AclOperation, resource: Resource) -> bool: ...
 
 
