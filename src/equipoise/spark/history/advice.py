@@ -74,8 +74,8 @@ def _restarts(group: Summary) -> Advice | None:
 
 
 def _came_back(memberships: Iterable[Row]) -> list[tuple[Row, timedelta]]:
-    """Dynamic members that came again under the same client id and host, and how long they were away. Where several
-    members share both at a time, nobody can tell which is which."""
+    """Dynamic members that rejoined under the same client id and host, and their time away. Members that share both at
+    one time cannot be told apart, and are left out."""
     last: dict[tuple[str, str], Row] = {}
     back: list[tuple[Row, timedelta]] = []
     shared: set[tuple[str, str]] = set()
@@ -110,7 +110,7 @@ def _eager(group: Summary) -> Advice | None:
 
 
 def _one_after_another(group: Summary) -> Advice | None:
-    """The group was formed by several rebalances in a row, each for one more member."""
+    """Whether several rebalances in a row formed the group, each for one more member."""
     first, joins = None, 0
     longest = timedelta(0)
     for before, row in zip([None, *group.rebalances], group.rebalances, strict=False):
@@ -164,15 +164,15 @@ def _who(rows: Iterable[Row]) -> str:
 
 
 def _names(found: Iterable[str]) -> str:
-    """Those that occur most; the rest is counted."""
+    """The most frequent names, and the number of the others."""
     names = Counter(found).most_common()
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(printable(name, _LONGEST) for name, _ in names[:_NAMED]) + more
 
 
 def _began(group: Summary, gone: Sequence[Row]) -> str:
-    """How many rebalances these members began by going, which is what the table of reasons counts. Who goes while a
-    rebalance is under way begins none."""
+    """How many rebalances these members began by leaving. A member that leaves during a rebalance begins none. The
+    table of reasons counts the same."""
     causes = {row["cause_member"] for row in group.rebalances if row["reason"] in _BY_GOING}
     began = sum(row["member_id"] in causes for row in gone)
     during = len(gone) - began

@@ -50,9 +50,9 @@ class _Values(NamedTuple):
 
 
 def decode(batches: Iterable[pa.RecordBatch], group: str | None = None) -> Iterator[pa.RecordBatch]:
-    """Batches of `INPUT` to batches of `ROWS`, of one group or all.
+    """Decodes batches of `INPUT` to batches of `ROWS`, of one group or all.
 
-    What no version known here could have written, and groups of other types, are left out.
+    Records of unknown versions and groups of other types are left out.
     """
     for batch in batches:
         batch = batch.filter(batch["key"].is_valid()) if batch["key"].null_count else batch
@@ -97,7 +97,7 @@ def _commits(batch: pa.RecordBatch, known: _Keys, code: Ints, kind: Ints) -> pa.
 
 
 def _read_keys(keys: pa.Array) -> _Keys:
-    """Type, group, topic and partition; of what is no commit only the first two mean anything."""
+    """Type, group, topic and partition of each key. Keys of other records than commits have the first two only."""
     data, begin, end = _spans(keys)
     kind, group_size = _ints(data, begin, ">i2"), _ints(data, begin + 2, ">i2")
     group_end = np.minimum(begin + 4 + np.maximum(group_size, 0), end)
@@ -112,7 +112,7 @@ def _read_keys(keys: pa.Array) -> _Keys:
 
 
 def _read_values(values: pa.Array) -> _Values:
-    """All versions have offset, metadata and time in this order; newer ones a leader epoch after the offset."""
+    """Offset, metadata and time, in this order in all versions. Newer versions have a leader epoch after the offset."""
     data, begin, end = _spans(values)
     version = _ints(data, begin, ">i2")
     has_epoch = version >= 3
@@ -131,7 +131,7 @@ def _read_values(values: pa.Array) -> _Values:
 
 
 def _sizes(data: Bytes, at: Ints, is_compact: Flags) -> tuple[Ints, Ints]:
-    """The length of each text, and where it begins: an int16 before it, or a varint that is one more."""
+    """The length of each text and its start. The length is an int16, or a varint that is one more."""
     size, begin = _ints(data, at, ">i2"), at + 2
     if not is_compact.any():
         return size, begin
@@ -151,7 +151,7 @@ def _sizes(data: Bytes, at: Ints, is_compact: Flags) -> tuple[Ints, Ints]:
 
 
 def _spans(column: pa.Array) -> tuple[Bytes, Ints, Ints]:
-    """A column's bytes, with some to spare, and where each row begins and ends in them."""
+    """The bytes of a column, with some to spare, and the start and end of each row in them."""
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     found = np.frombuffer(data, np.uint8)[: ends[-1]] if data is not None else np.empty(0, np.uint8)
@@ -252,7 +252,7 @@ def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:
 
 
 def _subscribed(member: MemberMetadata, protocol_type: str) -> tuple[list[str], list[tuple[str, int]]]:
-    """Topics asked for, and partitions given. Other protocols, such as Connect's, have neither."""
+    """The topics and the partitions of a consumer. Other protocols, such as Connect's, have neither."""
     if protocol_type != PROTOCOL_TYPE:
         return [], []
     try:

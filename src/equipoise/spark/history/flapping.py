@@ -10,7 +10,7 @@ _MS_IN_HOUR = 3_600_000
 
 
 def flapping(ownership: Sequence[Row]) -> list[Row]:
-    """For each partition how often its owner changed, and went back to the one before; and its time without any."""
+    """Counts for each partition: changes of owner, returns to the previous owner, time without an owner."""
     hours = (_end(ownership) - min((row["began"] for row in ownership), default=0)) / _MS_IN_HOUR
     spans: dict[tuple[str, str, int], list[Row]] = {}
     for row in sorted(ownership, key=lambda row: int(row["began"])):
@@ -40,7 +40,7 @@ def _partition(rows: Sequence[Row], hours: float) -> Row:
 
 
 def _owners(rows: Iterable[Row]) -> list[str]:
-    """The owners one after another. A gap between two spans of the same owner does not count."""
+    """The successive owners. A gap between two spans of the same owner is no change."""
     owners: list[str] = []
     for row in rows:
         owner = row.get("member_id")
@@ -50,12 +50,12 @@ def _owners(rows: Iterable[Row]) -> list[str]:
 
 
 def _is_gap(row: Row) -> bool:
-    """That is over, and during which the group had members."""
+    """Whether the partition had no owner while the group had members, in a span that has ended."""
     return row.get("member_id") is None and not row["is_empty"] and row["ended"] is not None
 
 
 def causes(rebalances: Iterable[Row]) -> list[Row]:
-    """How often each client made the group rebalance, by reason."""
+    """Counts the rebalances that each client caused, by reason."""
     found: dict[tuple[str | None, ...], Row] = {}
     for row in rebalances:
         names = {name: row.get(name) for name in ("group", "reason", "cause_client", "cause_host")}

@@ -18,7 +18,8 @@ log = logging.getLogger(__name__)
 
 
 def run(request: Request, out: Path, application: SparkApplication, progress: Callable[[str], None]) -> list[Summary]:
-    """The groups found, the one with the most rebalances first. EquipoiseError in one sentence, whatever fails."""
+    """Runs the job. Returns the groups, those with the most rebalances first. EquipoiseError says in one sentence what
+    failed."""
     find_topics(request)  # before Spark's JVM takes its seconds
     try:
         out.mkdir(parents=True, exist_ok=True)

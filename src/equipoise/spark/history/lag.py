@@ -31,9 +31,9 @@ LogEnds = dict[TopicPartition, dict[int, int | None]]  # by the number of the ti
 
 
 def lag_over_time(bootstrap_servers: str, commits: DataFrame, written: Path) -> pa.Table:
-    """A row for each group, partition and time: committed, log_end, lag; is_estimate but for the last time, now.
+    """A row for each group, partition and time: committed, log_end, lag. `is_estimate` is False for the last time, now.
 
-    `written` is where the files of `commits` are: what they say of themselves spares a look at all rows.
+    `written` is the directory of `commits`: the statistics in its files spare a pass over all rows.
     """
     first = _first_commit(written)
     if first is None:
@@ -60,7 +60,7 @@ def _first_commit(written: Path) -> int | None:
 
 
 def _committed(commits: DataFrame, first: int, width: float) -> dict[tuple[str, str, int], dict[int, int]]:
-    """By group, topic and partition: the last commit of each step between two times, by the time behind it."""
+    """The last commit before each time, by group, topic and partition."""
     step = f.ceil((f.unix_millis(_AT) - first) / f.lit(width)).cast("int").alias("step")
     last = f.max_by("offset", "position")
     rows = commits.where(f.col(_AT).isNotNull()).groupBy("group", "topic", "partition", step).agg(last).toArrow()
@@ -74,7 +74,7 @@ def _committed(commits: DataFrame, first: int, width: float) -> dict[tuple[str, 
 
 
 def _log_ends(bootstrap_servers: str, used: set[TopicPartition], times: list[int]) -> LogEnds:
-    """At all times, or at fewer where there are many partitions to ask for."""
+    """The end offsets at all times, or at fewer times if there are many partitions to ask about."""
     reader = OffsetReader(ConsumerConfig.parse({"bootstrap.servers": bootstrap_servers}))
     try:
         partitions = _existing(bootstrap_servers, used)
@@ -94,7 +94,7 @@ def _log_ends(bootstrap_servers: str, used: set[TopicPartition], times: list[int
 
 
 def _existing(bootstrap_servers: str, used: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Topics may have been deleted since."""
+    """The partitions that still exist: topics may have been deleted since."""
     with Admin(bootstrap_servers) as admin:
         sizes = {topic.name: len(topic.partitions) for topic in admin.topics()}
     return sorted(one for one in used if one.partition < sizes.get(one.topic, 0))
@@ -106,7 +106,7 @@ def _existing(bootstrap_servers: str, used: Iterable[TopicPartition]) -> list[To
 def _rows(
     place: tuple[str, str, int], commits: Mapping[int, int], ends: LogEnds, times: list[int]
 ) -> Iterator[dict[str, Any]]:
-    """From the first commit on. A commit may be younger than the estimate of the log's end: then there is no lag."""
+    """Rows from the first commit on. A commit can be newer than the estimated end of the log: the lag is 0 then."""
     group, topic, partition = place
     of_log = ends.get(TopicPartition(topic, partition), _UNKNOWN)
     committed: int | None = None

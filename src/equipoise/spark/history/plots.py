@@ -61,7 +61,7 @@ Draw = Callable[[Axes], None]
 
 
 def picture(draws: Sequence[Draw], width: float, height: float) -> Figure:
-    """One of them, or all, two in a row."""
+    """Draws one picture, or all of them, two in a row."""
     with matplotlib.rc_context(STYLE):
         space = ConstrainedLayoutEngine(h_pad=0.15, w_pad=0.1)
         figure = Figure(figsize=(width, height), dpi=_DPI, layout=space, facecolor="white")
@@ -162,7 +162,7 @@ def _color(row: Row) -> str:
 def _spans(
     axes: Axes, rows: Sequence[Row], lines: Sequence[int], colors: Sequence[Any], *, height: float, alpha: float = 1
 ) -> None:
-    """Bars from `began` to `ended`; what has not ended goes on to the end of all."""
+    """Bars from `began` to `ended`. A row without an end reaches the right edge."""
     if not rows:
         return
     end = max(row["ended"] or row["began"] for row in rows)
@@ -173,7 +173,7 @@ def _spans(
 
 
 def _latest(rows: Sequence[Row]) -> Sequence[Row]:
-    """More could neither be told apart nor be drawn in a reasonable time."""
+    """The newest rows: more could neither be told apart nor drawn in reasonable time."""
     return (
         rows if len(rows) <= _MOST_SPANS else sorted(rows, key=lambda row: row["ended"] or row["began"])[-_MOST_SPANS:]
     )
@@ -197,7 +197,7 @@ def lag_in_time(axes: Axes, groups: Sequence[Summary]) -> None:
 
 
 def _lag_of(group: Summary) -> dict[datetime, int]:
-    """Of all partitions, at the times at which at least one is known."""
+    """The group's lag over all partitions, at each time at which one is known."""
     total: dict[datetime, int] = {}
     for row in group.lag:
         if row["lag"] is not None:
@@ -206,7 +206,7 @@ def _lag_of(group: Summary) -> dict[datetime, int]:
 
 
 def ownership_in_time(axes: Axes, group: Summary) -> None:
-    """A row for each partition, the most restless first where there are too many; gaps in red."""
+    """A line for each partition, gaps in red. If there are too many, those with the most changes are shown."""
     axes.set_title(f"Who owned which partition of {labels([group.group])[0]}")
     score = {(row["topic"], row["partition"]): row["score"] for row in group.flapping}
     places = sorted({(row["topic"], row["partition"]) for row in group.ownership})
@@ -235,7 +235,7 @@ def _client_colors(ownership: Iterable[Row]) -> dict[str, Any]:
 
 
 def _is_drawn(row: Row) -> bool:
-    """Times without any member are left blank."""
+    """False for times at which the group had no members: they stay blank."""
     return row["member_id"] is not None or not row["is_empty"]
 
 
@@ -252,18 +252,18 @@ def _in_time(axes: Axes) -> None:
 
 
 def _days(at: datetime) -> float:
-    """As matplotlib counts time."""
+    """A time as matplotlib counts it."""
     return float(date2num(at))  # type: ignore[no-untyped-call]
 
 
 def labels(names: Sequence[str]) -> list[str]:
-    """Each in 32 letters or less: of those that would look the same, the letters in which they differ."""
+    """Labels of at most 32 letters. Long names that begin alike keep the letters in which they differ."""
     return [_literal(label) for label in _labels([printable(name) for name in names])]
 
 
 def _literal(label: str) -> str:
-    """matplotlib reads what stands between two dollars as a formula, and leaves what begins with _ out of legends.
-    A group may have no name at all."""
+    """Escapes what matplotlib interprets: text between dollars is a formula, a leading _ hides a legend. A group can
+    also have no name."""
     text = label.replace("$", r"\$") or '""'
     return f" {text}" if text.startswith("_") else text
 

@@ -92,8 +92,8 @@ def _png(figure: object) -> bytes:
 
 
 def file_name(group: str) -> str:
-    """Group ids may hold anything; file names may not, and some file systems take A for a. What had to change ends in
-    a number of its own, so that two groups never share a file."""
+    """A file name for any group id, also where A and a are the same file. A changed name ends in a number, so that two
+    groups never share a file."""
     plain = "".join(letter if letter in _IN_FILES else "_" for letter in group[:_LONGEST_FILE])
     if plain != group or not plain.islower():
         plain += f"-{hashlib.sha256(group.encode(errors='surrogatepass')).hexdigest()[:8]}"
@@ -128,7 +128,7 @@ def _span(groups: Sequence[Summary]) -> str:
 
 
 def _in_short(groups: Sequence[Summary]) -> str:
-    """The answers, in a sentence each."""
+    """The answers, one sentence each."""
     busy = [one for one in groups if one.rebalances]
     if not busy:
         return "No group has rebalanced."
@@ -180,7 +180,7 @@ def figures(one: Summary) -> tuple[str, ...]:
 
 
 def _often(one: Summary) -> str:
-    """A rate where the time seen carries it, else that time."""
+    """The rate of rebalances, or the observed time if it is too short for a rate."""
     if not one.rebalances:
         return ""
     seen = f"in {duration(round(one.seen_for.total_seconds() * 1000))}"
@@ -287,7 +287,7 @@ def _table(
 
 
 def _safe(text: str) -> str:
-    """In a page: names are shown, never obeyed."""
+    """Escapes a name for HTML."""
     return escape(printable(text, _LONGEST))
 
 

@@ -50,5 +50,5 @@ LAG = pa.schema(_fields("group topic string, partition int32, at time, committed
 
 
 def schemas() -> dict[str, pa.Schema]:
-    """Of the tables but for the commits, by name."""
+    """The columns of each table except the commits, by name."""
     return {field.name: pa.schema(list(field.type.value_type)) for field in TOLD} | {"lag": LAG}

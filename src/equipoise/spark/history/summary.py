@@ -36,12 +36,12 @@ class Summary:
 
     @cached_property
     def culprits(self) -> Counter[str]:
-        """Clients by how many rebalances each has caused."""
+        """The number of rebalances that each client caused."""
         return Counter(row["cause_client"] for row in self.rebalances if row["cause_client"])
 
     @cached_property
     def span(self) -> tuple[datetime, datetime] | None:
-        """From the first that is known of it to the last; a group that still has members has been calm until now."""
+        """The first and the last known time of the group. A group that still has members is observed until now."""
         times = [row[name] for row in (*self.rebalances, *self.memberships) for name in ("began", "ended") if row[name]]
         if any(row["ended"] is None for row in self.memberships):
             times += [row["at"] for row in self.lag[-1:]]
@@ -54,19 +54,19 @@ class Summary:
 
     @property
     def per_hour(self) -> float | None:
-        """Rebalances. None: it has been seen for too short a time to tell."""
+        """Rebalances per hour; None if the observed time is too short for a rate."""
         is_long = self.seen_for >= _SHORTEST_SPAN
         return len(self.rebalances) / (self.seen_for / timedelta(hours=1)) if is_long else None
 
     @property
     def protocols(self) -> list[str]:
-        """The last one first."""
+        """The assignors in use, the newest first."""
         found = [row["protocol"] for row in self.rebalances if row["protocol"]]
         return list(dict.fromkeys(reversed(found)))
 
     @property
     def is_guessed(self) -> bool:
-        """No journal tells of it."""
+        """Whether the group has no journal, so that causes and durations are not known."""
         return bool(self.rebalances) and all(row["source"] != "journal" for row in self.rebalances)
 
     @property
@@ -81,7 +81,7 @@ class Summary:
 
     @property
     def dark_ms(self) -> int:
-        """Of all partitions together, without an owner while the group had members."""
+        """The time that partitions had no owner while the group had members, summed over partitions."""
         return sum(row["dark_ms"] for row in self.flapping)
 
     @property
@@ -96,12 +96,12 @@ class Summary:
 
 
 def words(reason: str) -> str:
-    """For people. A subscription holds what its member owns, so most changes of it are no other topics."""
+    """A reason in words. A subscription contains the owned partitions, so it changes mostly without new topics."""
     return REJOINED if reason == "subscription_changed" else reason.replace("_", " ")
 
 
 def summarise(tables: Mapping[str, pa.Table]) -> list[Summary]:
-    """The group with the most rebalances first."""
+    """A summary of each group, those with the most rebalances first."""
     rows = {name: _by_group(table) for name, table in tables.items() if name in Summary.__dataclass_fields__}
     groups = {group for found in rows.values() for group in found}
     summaries = [Summary(group, **{name: found.get(group, []) for name, found in rows.items()}) for group in groups]

@@ -45,7 +45,8 @@ class Request:
 
 
 def write_tables(spark: SparkSession, request: Request, out: Path) -> Tables:
-    """All under `out`, and returned but for the commits. UsageError where the group asked for has left no trace."""
+    """Writes all tables under `out`, and returns all but the commits. UsageError: the requested group has left no
+    trace."""
     known = find_topics(request)
     spark.dataSource.register(OffsetsSource)
     staged = out / ".staged"
@@ -66,7 +67,7 @@ def write_tables(spark: SparkSession, request: Request, out: Path) -> Tables:
 
 
 def find_topics(request: Request) -> set[str]:
-    """All there are. UsageError where there can be no history."""
+    """All topics of the cluster. UsageError: it has no `__consumer_offsets`, and so no history."""
     with Admin(request.bootstrap_servers) as admin:
         known = {topic.name for topic in admin.topics()}
     if OFFSETS_TOPIC not in known:
@@ -97,7 +98,7 @@ def _load(spark: SparkSession, source: str, topic: str, request: Request) -> Any
 
 
 def _write_commits(spark: SparkSession, request: Request, staged: Path, out: Path) -> DataFrame:
-    """Commits to their table; returns the records of groups, from where they wait for it."""
+    """Writes the commits' table. Returns the records of groups, which wait in a directory of their own."""
     reader = _load(spark, OffsetsSource.name(), OFFSETS_TOPIC, request)
     rows = reader.option(ONLY_GROUP, request.group).load() if request.group is not None else reader.load()
     # With two files open at a time Spark need not sort by what tells them apart.
@@ -111,7 +112,7 @@ def _write_commits(spark: SparkSession, request: Request, staged: Path, out: Pat
 
 
 def _settle(spark: SparkSession, written: Path, table: Path) -> None:
-    """By renaming what was written; a table without rows has to be made."""
+    """Moves the written files to the table's directory. A table without rows gets an empty file."""
     shutil.rmtree(table, ignore_errors=True)
     if written.exists():
         written.rename(table)
@@ -148,7 +149,7 @@ def _flat(lists: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
 
 
 def _tell(groups: pa.Array, entries: pa.Array) -> pa.Array:
-    """For each group, from all that is written of it, its rows of each table."""
+    """The rows of each table for one group, from all its records."""
     rows = []
     for group, found in zip(groups.to_pylist(), entries.to_pylist(), strict=True):
         journal = [json.loads(one["entry"]) for one in found if one["is_journal"]]
@@ -160,7 +161,7 @@ def _tell(groups: pa.Array, entries: pa.Array) -> pa.Array:
 
 
 def _with_times(row: Row) -> Row:
-    """Milliseconds to what an Arrow timestamp counts in."""
+    """Milliseconds as the microseconds of an Arrow timestamp."""
     return row | {name: row[name] * 1000 for name in _TIMES if row.get(name) is not None}
 
 

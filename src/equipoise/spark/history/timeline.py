@@ -29,7 +29,7 @@ class Tables(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """Partitions given out, at one time: all of them, or, where only the journal tells, what changed."""
+    """The partitions that were assigned at one time: all of them or, by the journal alone, the changes."""
 
     at: int
     generation: int
@@ -41,7 +41,7 @@ class _Step(NamedTuple):
 
 
 def tell(group: str, journal: Sequence[Entry], records: Sequence[Entry]) -> Tables:
-    """`journal` and `records` in the order of their logs."""
+    """The history of one group. `journal` and `records` are in the order of their logs."""
     generations = [one for one in records if one["type"] == "generation"]
     rebalances = [one for one in journal if one["type"] == "rebalance"]
     pairs = _match(rebalances, generations)
@@ -59,8 +59,8 @@ def tell(group: str, journal: Sequence[Entry], records: Sequence[Entry]) -> Tabl
 
 
 def _match(rebalances: Sequence[Entry], generations: Sequence[Entry]) -> list[Entry | None]:
-    """To each rebalance of the journal the record of its generation, unless compaction has taken it. One that was
-    overtaken may have one too: its assignment was written, and given to nobody any more."""
+    """Finds the record of each rebalance's generation, unless compaction has removed it. An overtaken rebalance can
+    have one: its assignment was written, and sent to no member."""
     by_number: dict[int, list[Entry]] = {}
     for one in generations:
         by_number.setdefault(one["generation"], []).append(one)
@@ -73,7 +73,7 @@ def _match(rebalances: Sequence[Entry], generations: Sequence[Entry]) -> list[En
 
 
 def _neighbours(records: Sequence[Entry]) -> Iterable[tuple[Entry | None, Entry]]:
-    """Generations, each with the one before it in the same life of the group."""
+    """Each generation with the one before it, in the same life of the group."""
     before: Entry | None = None
     for one in records:
         if one["type"] == "generation":
@@ -85,7 +85,7 @@ def _neighbours(records: Sequence[Entry]) -> Iterable[tuple[Entry | None, Entry]
 
 
 def _limits(cause: Entry) -> Row:
-    """Journals of before have no `group_max_size`: they put it into `limit_ms`."""
+    """The limits of an entry. Older journals put `group_max_size` into `limit_ms`."""
     if cause["trigger"] == "size_limit":
         return {"limit_ms": None, "group_max_size": cause.get("group_max_size") or cause["limit_ms"]}
     return {"limit_ms": cause["limit_ms"] or None, "group_max_size": None}
@@ -120,14 +120,14 @@ def _from_journal(entry: Entry, record: Entry | None) -> Row:
 
 
 def _reason(cause: Mapping[str, Any]) -> str:
-    """A member that leaves because its application no longer polls says so; that is another matter than a farewell."""
+    """The reason for the rebalance. A member whose application stopped polling says so when it leaves."""
     trigger, said = str(cause["trigger"]), (cause["said"] or "").lower()
     is_overrun = trigger == "member_left" and ("poll timeout" in said or "max.poll.interval" in said)
     return POLL_OVERRUN if is_overrun else trigger
 
 
 def _from_metadata(record: Entry, before: Entry | None) -> Row | None:
-    """A generation of which there is no more than its record. None: a record that has ended no rebalance."""
+    """The rebalance of a generation without a journal entry; None if the record ended no rebalance."""
     if before is not None and record["generation"] == before["generation"]:
         return None
     if before is None and not record["members"]:
@@ -154,7 +154,7 @@ def _from_metadata(record: Entry, before: Entry | None) -> Row | None:
 
 
 def _guess(record: Entry, before: Entry | None) -> tuple[str, Mapping[str, Any]]:
-    """What the members before and after say of the reason. Whether one that is gone left or died, they cannot."""
+    """The likely reason, by the members before and after. They do not tell whether a member left or died."""
     new = {one["member_id"]: one for one in record["members"]}
     if before is None:
         return ("member_joined", record["members"][0]) if record["generation"] <= 1 else ("unknown", {})
@@ -179,7 +179,7 @@ def _client(member: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _memberships(journal: Iterable[Entry], records: Iterable[Entry]) -> list[Row]:
-    """Where the journal has not seen a member come, the first record with it is the next best."""
+    """Memberships. Without a join in the journal, a member began with the first record that names it."""
     rows = _seen_in_records(records)
     for entry in journal:
         if entry["type"] in ("member_joined", "member_left"):
@@ -238,8 +238,8 @@ def _metadata_step(record: Entry) -> _Step:
 
 
 class _Ownership:
-    """Spans of ownership, and of none: in those `member_id` is None, and `is_empty` tells whether the group had no
-    members at all in the meantime."""
+    """Spans with an owner and without. Without an owner `member_id` is None, and `is_empty` says whether the group had
+    no members."""
 
     def __init__(self, steps: Iterable[_Step], generations: Iterable[Entry], journal: Iterable[Entry]) -> None:
         self.rows: list[Row] = []

@@ -34,7 +34,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class MemberPaths:
-    """Of one member: its checkpoint, None if it is a temporary one, and the directory of its files, if it has one."""
+    """The directories of one member. `checkpoint` is None if it is temporary, `files` if the sink writes none."""
 
     checkpoint: str | None
     files: str | None
@@ -46,7 +46,7 @@ class MemberPaths:
 
 
 class CheckpointClaim:
-    """`spark`: the session by which places elsewhere are reached; those of this machine need none."""
+    """The notes in one member's directories. Those on other file systems need a session, `spark`."""
 
     def __init__(self, pipeline: Pipeline, places: MemberPaths, spark: Any = None) -> None:
         self._pipeline = pipeline
@@ -78,20 +78,20 @@ class CheckpointClaim:
 
     @property
     def _id(self) -> str | None:
-        """Its own, by the note; else the one that Spark has given to its query."""
+        """The id in the checkpoint's note, or else the id that Spark gave to the query."""
         if self._last("offsets") < 0:
             return None
         found = self._json(f"{self._checkpoint}/{_NOTE}") or self._json(f"{self._checkpoint}/metadata")
         return None if found is None else found.get("id")
 
     def _last(self, log: str) -> int:
-        """The last batch in a log of the checkpoint; -1: there is none."""
+        """The last batch in a log of the checkpoint; -1 if the log is empty."""
         if self._checkpoint is None:
             return -1
         return max(map(int, filter(str.isdecimal, self._files.names(f"{self._checkpoint}/{log}"))), default=-1)
 
     def _planned(self, batch: int) -> list[str]:
-        """What Spark wrote when it planned the batch: version, metadata, and a line for each source."""
+        """The text that Spark wrote when it planned the batch: version, metadata, and a line for each source."""
         return (self._files.read(f"{self._checkpoint}/offsets/{batch}") or "").splitlines()
 
     def _check_offsets(self) -> None:
@@ -129,7 +129,7 @@ class CheckpointClaim:
         return bool(self._batches())
 
     def _batches(self) -> dict[int, str]:
-        """By number, the files in which Spark lists what each batch has written. Every tenth lists all before it."""
+        """Spark's lists of written files, by batch number. Every tenth list repeats all before it."""
         if self._path is None:
             return {}
         found = {name.removesuffix(".compact"): name for name in self._files.names(f"{self._path}/{_LISTED}")}
@@ -149,7 +149,7 @@ class CheckpointClaim:
             raise self._other_checkpoint()
 
     def _is_likely(self) -> bool:
-        """By Spark's logs alone: the last batch on either side is the same, or was under way, and its files fit."""
+        """By Spark's own logs: the last batches of both sides are equal, or one was under way and its files fit."""
         batches, planned = self._batches(), self._last("offsets")
         last = max(batches)
         if last not in (planned, planned - 1) or last < self._last("commits"):

@@ -25,7 +25,7 @@ _REACH_MS = 5_000
 
 
 def check(pipeline: Pipeline, members: int) -> None:
-    """PipelineError or UsageError says what is missing."""
+    """PipelineError and UsageError say what is missing."""
     if members > 1 and not pipeline.is_shared:
         raise UsageError(
             f"--members {members}: members share the partitions of a group, so the pipeline needs a group, with "
@@ -61,7 +61,7 @@ def _listing(config: ConsumerConfig, strategy: ConsumerStrategy) -> list[TopicPa
 
 
 def source_of(pipeline: Pipeline, number: int, members: int) -> dict[str, str]:
-    """The options of its source: under a name of its own, and as a static member with an id of its own."""
+    """The source's options for one member, with its own client id and, for static members, its own instance id."""
     if pipeline.source_format != OURS:
         return pipeline.source_options
     options = {"kafka.client.id": f"{pipeline.name}-{number}"} | pipeline.source_options
@@ -77,7 +77,7 @@ def checkpoint_of(pipeline: Pipeline, number: int) -> str:
 
 
 def path_of(pipeline: Pipeline, number: int) -> str:
-    """Written as a partition of a table is: reading the directory above gives all members, in a column `member`."""
+    """The member's directory, named like a partition of a table: Spark reads the parent with a column `member`."""
     return f"{pipeline.sink['path'].rstrip('/')}/member={number}"
 
 
@@ -91,7 +91,7 @@ def paths_of(pipeline: Pipeline, number: int) -> MemberPaths:
 
 
 def load(function: str) -> Callable[[Any], Any]:
-    """`module:function`, the module found from the current directory too."""
+    """Imports `module:function`. Modules in the current directory are found too."""
     module_name, _, name = function.partition(":")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
@@ -107,7 +107,7 @@ def load(function: str) -> Callable[[Any], Any]:
 
 
 def blame(error: Exception) -> str:
-    """An error of the user's code, with its innermost place."""
+    """An error in the user's code as one sentence, with the innermost file and line."""
     place, trace = "", error.__traceback__
     while trace is not None:
         place = f" ({trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno})"

@@ -30,7 +30,7 @@ Options = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """Made by `read`. `sql` or `function` is given, or neither: then all is passed on as it is."""
+    """A checked pipeline; `read` makes it. Without `sql` and `function`, records pass through unchanged."""
 
     name: str
     source: Options = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Pipeline:
 
     @classmethod
     def read(cls, what: str, settings: Options | None = None) -> Self:
-        """The pipeline `what`, a path or `module:function`, with `settings` by their dotted names over it."""
+        """Reads the pipeline `what`, a path or `module:function`. `settings`, by dotted names, override its values."""
         if _FUNCTION.fullmatch(what):
             document: dict[str, Any] = {"function": what}
         else:
@@ -96,7 +96,7 @@ class Pipeline:
 
     @property
     def is_shared(self) -> bool:
-        """Whether its queries share the partitions of the topics."""
+        """Whether the queries of the pipeline share the partitions as members of a group."""
         return GROUP_ID in self.source_options and self.source.get("group.mode", "member") == "member"
 
     # -- brokers
@@ -112,11 +112,11 @@ class Pipeline:
         return OURS in (self.source_format, self.sink_format) or self.sink_format == TOPIC
 
     def at(self, brokers: str) -> Self:
-        """The same, with these brokers and no others."""
+        """A copy of the pipeline in which source and sink use these brokers."""
         return self._reached(brokers, instead=True)
 
     def _reached(self, brokers: str, *, instead: bool) -> Self:
-        """A sink that names no brokers has those of the source, and the other way round."""
+        """Completes the brokers: a sink without brokers takes the source's, and a source the sink's."""
 
         def reached(options: Options, is_ours: bool) -> Options:
             return {**options, BROKERS: brokers} if is_ours and (instead or BROKERS not in options) else options
@@ -140,7 +140,7 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 def _name(what: str) -> str:
-    """For Spark, for the group's tools and for temporary directories."""
+    """The name for Spark, for the group's tools and for temporary directories."""
     stem = what.replace(":", ".") if _FUNCTION.fullmatch(what) else Path(what).stem
     return re.sub(r"[^\w.-]", "-", stem)
 
@@ -159,7 +159,7 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str
 
 
 def _sorted_out(given: Options) -> dict[str, Any]:
-    """By table; settings of Spark keep the name of theirs, with which all of them begin."""
+    """Sorts settings by table. Settings of Spark keep their prefix, which belongs to their names."""
     found: dict[str, Any] = {table: {} for table in _TABLES}
     for key, value in given.items():
         table, dot, name = key.partition(".")

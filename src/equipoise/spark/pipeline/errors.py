@@ -28,11 +28,11 @@ class PipelineError(EquipoiseError):
 
 
 class Stopped(EquipoiseError):
-    """A run was told to end before its Spark was there."""
+    """The run was stopped before its Spark session was ready."""
 
 
 def explain(error: BaseException) -> PipelineError:
-    """`error` in a sentence; what we said ourselves, somewhere below Spark, is said as it was."""
+    """The error as one sentence. A message of our own code, wherever Spark wrapped it, is returned as it is."""
     if type(error).__name__ == "Py4JNetworkError" or isinstance(error, ConnectionError):
         return PipelineError(_JVM_GONE)
     try:
@@ -45,7 +45,7 @@ def explain(error: BaseException) -> PipelineError:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """For calls of Spark: PipelineError in place of whatever they raise."""
+    """A block of calls to Spark: whatever they raise becomes a PipelineError."""
     try:
         yield
     except EquipoiseError:
@@ -55,7 +55,7 @@ def explained() -> Iterator[None]:
 
 
 def _text(error: BaseException) -> str:
-    """PySpark keeps the message of the JVM apart; Py4J has it behind its own."""
+    """The message without the wrapping. PySpark keeps the JVM's message in a field, Py4J appends it to its own."""
     for name in ("desc", "_desc", "_message"):
         told = getattr(error, name, None)
         if isinstance(told, str) and told:
@@ -69,7 +69,7 @@ def _of_ours(text: str) -> str | None:
 
 
 def _of_python(text: str) -> str | None:
-    """The last line of the last traceback: a function of the user, on the driver or in a worker."""
+    """The last line of the last traceback: a user's function has failed, in the driver or in a worker."""
     if "Traceback (most recent call last)" not in text:
         return None
     said = [found.groups() for line in text.splitlines() if (found := _PYTHON.fullmatch(line.strip()))]
@@ -77,7 +77,7 @@ def _of_python(text: str) -> str | None:
 
 
 def _of_format(text: str) -> str | None:
-    """Java says which class it has looked for last, `parket.DefaultSource`, and Spark says that in front."""
+    """The format that Spark did not find. Java's message has the class that it tried last: `parket.DefaultSource`."""
     found = _NO_FORMAT.search(text)
     if found is None:
         return None
@@ -93,7 +93,7 @@ def _of_sql(error: BaseException, text: str) -> str | None:
 
 
 def _of_spark(text: str) -> str:
-    """The innermost cause if Java names one, else the first line that says something."""
+    """The innermost cause if Java names one, else the first line with words."""
     causes = [found.groups() for line in text.splitlines() if (found := _JAVA.match(line.strip()))]
     if causes:
         return _sentence(f"{causes[-1][1]} ({causes[-1][0]})")
@@ -112,7 +112,7 @@ def _telling(text: str) -> Iterator[str]:
 
 
 def _sentence(text: str) -> str:
-    """Without the names and numbers that are for search engines."""
+    """The sentence without error classes and SQL states."""
     text = _WHERE.sub("", _STATE.sub("", _CONDITION.sub("", text)))
     text = re.sub(r"\s+", " ", text).strip().rstrip(".;")
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

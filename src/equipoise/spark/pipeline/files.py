@@ -14,7 +14,7 @@ def is_local(place: str) -> bool:
 
 
 class Local:
-    """Files of this machine; a text is written whole or not at all."""
+    """Files of this machine. A file is written whole or not at all."""
 
     def names(self, directory: str) -> list[str]:
         """The names in a directory, in order; none if there is no such directory."""
@@ -44,7 +44,7 @@ def _path(place: str) -> Path:
 
 
 class Remote:
-    """Files that Spark's Hadoop finds by the scheme of their address, in a running session."""
+    """Files on other systems, by the scheme of their address. Spark's Hadoop reaches them in a running session."""
 
     def __init__(self, spark: Any) -> None:
         self._context = spark.sparkContext

@@ -26,12 +26,12 @@ _OUR_MODULE = "pyspark_equipoise"
 
 
 def named(given: str, known: Collection[str]) -> str:
-    """Spark takes Parquet for parquet. So must `run`, which treats file formats specially."""
+    """The known spelling of a format: Spark ignores case, and `run` treats file formats specially."""
     return given.lower() if given.lower() in known else given
 
 
 def check_format(table: str, given: str, known: Collection[str], settings: Mapping[str, str]) -> None:
-    """UsageError for a name that is almost one of those known, where nothing could bring another."""
+    """UsageError if the name resembles a known format, and no package could bring a format of that name."""
     if given in known or "." in given or _may_be_brought(settings):
         return
     near = difflib.get_close_matches(given.lower(), list(known), n=1, cutoff=_NEAR)

@@ -22,7 +22,7 @@ Report = Mapping[str, Any]  # one StreamingQueryProgress
 
 @dataclass(slots=True)
 class MemberProgress:
-    """Of one query, from Spark's reports; None: not known, or not to be known of such a source."""
+    """The figures of one query, from Spark's reports. None: unknown so far, or unknown to such a source."""
 
     name: str
     rows: int = 0
@@ -35,7 +35,7 @@ class MemberProgress:
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
     def take(self, reports: Iterable[Report], now: float) -> None:
-        """Of the reports that Spark keeps, those that are new."""
+        """Takes the new reports among those that Spark keeps."""
         for report in reports:
             if report["timestamp"] > self._last:
                 self._last = report["timestamp"]
@@ -53,7 +53,7 @@ class MemberProgress:
         self._take_source(_json(report["sources"][0]["latestOffset"]))
 
     def _take_source(self, latest: Any) -> None:
-        """What our source says beside the ends of its partitions (stream.py)."""
+        """Reads the figures that our source adds to its offset report (`StreamReader.reportLatestOffset`)."""
         if isinstance(latest, dict) and "lag" in latest:
             self.partitions = sum(map(len, latest["to"].values()))
             self.lag, self.rebalances = latest["lag"], latest["rebalances"]
@@ -83,7 +83,7 @@ def _count(value: int | None) -> str:
 
 
 class ProgressTable:
-    """On a terminal the table, drawn anew; elsewhere a line now and then. At the end the table stays."""
+    """A terminal gets a table that redraws itself, anything else a line now and then. The last table stays."""
 
     def __init__(self, console: Console, members: Sequence[MemberProgress]) -> None:
         self._console = console

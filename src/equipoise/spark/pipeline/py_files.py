@@ -15,10 +15,8 @@ from typing import Any
 
 @contextmanager
 def with_py_files(session: Any, function: str) -> Iterator[None]:
-    """The module of `function`, and what it has imported from beside it, to executors that do not have it: they come
-    for it whenever one starts.
-
-    A function that they call comes to them by the name of its module."""
+    """Sends the module of `function`, and the modules beside it that it imports, to executors without them. Each
+    executor fetches the archive when it starts, and then finds the function by its module's name."""
     top = function.partition(":")[0].partition(".")[0]
     root = _root(sys.modules[top])
     if root is None:
@@ -34,7 +32,7 @@ def with_py_files(session: Any, function: str) -> Iterator[None]:
 
 
 def _root(module: ModuleType) -> Path | None:
-    """Where a module was found; None: among installed ones, which executors are to have as well."""
+    """The directory in which a module was found; None if it is installed, as executors must have it too."""
     file = getattr(module, "__file__", None)
     place = Path(file).parent if file else Path(next(iter(module.__path__)))
     root = place.parent if hasattr(module, "__path__") and (not file or Path(file).name == "__init__.py") else place

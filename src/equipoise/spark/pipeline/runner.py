@@ -50,7 +50,7 @@ class Run:
 
 
 def run(plan: Run, console: Console) -> None:
-    """Until Ctrl-C or SIGTERM, or all is read; PipelineError in one sentence if it fails."""
+    """Runs until Ctrl-C, SIGTERM or the end of the records. PipelineError says in one sentence why it failed."""
     if plan.pipeline.function is not None:
         load(plan.pipeline.function)
     stopping = threading.Event()
@@ -91,7 +91,7 @@ class _Running:
                     self.stop(spark)
 
     def modules(self, spark: Any) -> AbstractContextManager[None]:
-        """On one machine all processes find what is found here."""
+        """The modules to send to executors. On one machine, all processes find the same modules."""
         function = None if is_one_machine(self.plan.master) else self.pipeline.function
         return nullcontext() if function is None else with_py_files(spark, function)
 
@@ -164,7 +164,7 @@ class _Running:
             self.look(spark)
 
     def look(self, spark: Any) -> bool:
-        """Whether a query had to be started again."""
+        """Looks after the queries. True if one had to be started again."""
         is_restarted = False
         for number, (query, figures) in enumerate(zip(self.queries, self.figures, strict=False)):
             figures.take(query.recentProgress, time.monotonic())
@@ -178,7 +178,7 @@ class _Running:
         return is_restarted
 
     def is_late(self, failure: Exception) -> bool:
-        """Whether a Python process was not there in time, and may have another chance: on a busy machine it happens."""
+        """Whether a Python process of Spark came too late, and the query may start again: busy machines do that."""
         if _LATE not in str(failure) or self.chances == 0:
             return False
         self.chances -= 1
@@ -186,7 +186,7 @@ class _Running:
         return True
 
     def stop(self, spark: Any) -> None:
-        """Queries first, then the group: a member is gone when the process of its source is."""
+        """Stops the queries, then waits: a member has left its group when the process of its source has ended."""
         for query in self.queries:
             query.stop()
         if not wait_for_sources(spark, _LEAVE_S):
@@ -194,7 +194,7 @@ class _Running:
 
 
 def _show(options: dict[str, str]) -> Any:
-    """The console sink, in this process: Spark's own prints from the JVM, through the table."""
+    """The console sink, printed by this process: Spark's own prints from the JVM and would break the table."""
     rows = convert("numRows", options.get("numRows", _SHOWN), int)
     is_cut = convert("truncate", options.get("truncate", "true"), bool)
 
@@ -210,8 +210,8 @@ def _show(options: dict[str, str]) -> Any:
 
 @contextmanager
 def _until_told(stopping: threading.Event) -> Iterator[None]:
-    """Who ends a whole group of processes, as `timeout` and systemd do, ends the JVM too: what fails by that is no
-    error, and may fail a moment before the signal is seen here."""
+    """A block that ends quietly after a signal. `timeout` and systemd signal the JVM too, whose end can be noticed here
+    before the signal is: such a failure is no error."""
     try:
         with explained():
             yield
@@ -224,7 +224,7 @@ def _until_told(stopping: threading.Event) -> Iterator[None]:
 
 @contextmanager
 def _signals(stopping: threading.Event) -> Iterator[None]:
-    """The first one asks for a clean end; a second Ctrl-C does not wait for it. Spark's own handler cancels jobs."""
+    """The first signal asks for a clean end; a second Ctrl-C ends at once. Spark's own handler would cancel jobs."""
 
     def handle(signum: int, frame: FrameType | None) -> None:
         if stopping.is_set():

@@ -49,7 +49,7 @@ _GLANCE_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkApplication:
-    """What Spark is started with: `log` is the file of what it has to say."""
+    """What a session is started with. `log` is the file for Spark's own log."""
 
     name: str
     master: str
@@ -59,7 +59,7 @@ class SparkApplication:
 
 @contextmanager
 def spark_session(application: SparkApplication, tell: Tell, stopping: threading.Event | None = None) -> Iterator[Any]:
-    """The one session of this process. At the end its JVM is gone. Stopped: `stopping` was set before it was there."""
+    """The one session of this process; its JVM ends with the block. Stopped: `stopping` was set before it was ready."""
     try:
         from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
@@ -90,8 +90,8 @@ def is_one_machine(master: str) -> bool:
 
 
 def _python(application: SparkApplication, scratch: Path) -> dict[str, str]:
-    """Which Python Spark's processes have. On one machine it is this one, and they find the modules that are found
-    here; on a cluster it is the one that executors are said to have, with its own modules."""
+    """The Python of Spark's processes. On one machine it is this one, with its modules. On a cluster it is the
+    configured one, with modules of its own."""
     if is_one_machine(application.master):
         program = python_program(scratch)
         os.environ |= {"PYSPARK_PYTHON": program, "PYSPARK_DRIVER_PYTHON": program, "PYTHONPATH": python_path()}
@@ -101,7 +101,7 @@ def _python(application: SparkApplication, scratch: Path) -> dict[str, str]:
 
 
 def _register(session: Any) -> None:
-    """Our source by hand: one that Spark finds by itself does not see what spark.submit.pyFiles has brought."""
+    """Registers our source. A source that Spark discovers does not see the modules of spark.submit.pyFiles."""
     from equipoise.spark.source.data_source import EquipoiseSource
 
     session.dataSource.register(EquipoiseSource)
@@ -125,8 +125,8 @@ def _settings(application: SparkApplication, scratch: Path) -> dict[str, str]:
 
 
 def _started(builder: Any, settings: Mapping[str, str], stopping: threading.Event) -> Any:
-    """The JVM comes up in a thread: PySpark in the main one would answer Ctrl-C with a traceback, and this one can be
-    left alone. The session itself is the main thread's, as Spark keeps the active one by thread."""
+    """Starts the JVM in a thread, which Ctrl-C can abandon: in the main thread PySpark would print a traceback. The
+    session is created in the main thread, because Spark keeps the active session by thread."""
     from pyspark import SparkConf, SparkContext
 
     failures: list[Exception] = []
@@ -151,9 +151,9 @@ def _started(builder: Any, settings: Mapping[str, str], stopping: threading.Even
 
 @contextmanager
 def _heard(tell: Tell) -> Iterator[None]:
-    """The JVM that is started within has a pipe for stderr, read for as long as it lives; half started, it is ended.
+    """A JVM that starts in the block has a pipe for stderr, which is read while it lives; half started, it is ended.
 
-    PySpark keeps its process to itself until it is ready. If it is left alone before, it stays for ever.
+    PySpark does not return the process before it is ready. A JVM that is abandoned earlier would stay for ever.
     """
     module: Any = importlib.import_module("pyspark.java_gateway")
     started: list[subprocess.Popen[bytes]] = []
@@ -189,7 +189,7 @@ def _read(pipe: IO[bytes], tell: Tell) -> None:
 
 
 def without_tracebacks(lines: Iterable[str]) -> Iterator[str]:
-    """What a process dies of arrives as an exception too, if it matters; if it is only stopped, it does not."""
+    """Filters tracebacks out of the processes' output. A failure that matters also arrives as an exception."""
     is_inside = False
     for line in lines:
         if line.startswith("Traceback "):
@@ -217,7 +217,7 @@ def _ended(session: Any) -> None:
 
 
 def wait_for_sources(session: Any, seconds: float) -> bool:
-    """Until the processes of sources, which leave their groups when a query is stopped, are gone."""
+    """Waits until the processes of the sources have ended: they leave their groups when a query stops."""
     deadline = time.monotonic() + seconds
     while _has_sources(session):
         if time.monotonic() > deadline:

@@ -45,7 +45,7 @@ def rows() -> Rows:
 
 
 def _parse_producer(settings: Mapping[str, str]) -> ProducerConfig:
-    """UsageError names the setting at fault, and the nearest match."""
+    """The producer's settings. UsageError names the setting at fault, and the nearest match."""
     for name, instead in _REFUSED.items():
         if name in settings:
             raise UsageError(f"{name} is not for Spark: {instead}")

@@ -77,7 +77,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def _planned(schema: StructType, options: Mapping[str, str]) -> SinkOptions:
-    """The options, once they and the columns are known to be right, and the topic to exist."""
+    """Checks options and columns, and that the topic exists, in the driver: before any task starts."""
     parsed = SinkOptions.parse(options)
     names = schema.fieldNames()
     if "value" not in names:

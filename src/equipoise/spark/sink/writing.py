@@ -24,7 +24,8 @@ _PRODUCERS: dict[ProducerConfig, Producer] = {}
 
 
 def write(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> int:
-    """Returns the number of rows, all of which are stored. UsageError or KafkaError names the row at fault."""
+    """Writes the rows of one task, and returns their number when all are stored. UsageError and KafkaError name the row
+    at fault."""
     freeze()
     producer = producer_of(options.producer)
     writing = ArrowRows(producer, options.topic, _name)
@@ -60,7 +61,7 @@ def _gathered(batches: Iterator[pa.RecordBatch], writing: ArrowRows) -> Iterator
 
 
 def _enough_bytes(writing: ArrowRows) -> int:
-    """To be worth sending."""
+    """Whether the gathered rows are worth sending."""
     least, most = _ENOUGH_BYTES
     return min(most, max(least, _ENOUGH_BYTES_A_PARTITION * sum(writing.partitions.values())))
 
@@ -70,14 +71,14 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def producer_of(config: ProducerConfig) -> Producer:
-    """This process's producer of these settings."""
+    """The producer of this process for these settings; the first task creates it."""
     if config not in _PRODUCERS:
         _PRODUCERS[config] = Producer(config)
     return _PRODUCERS[config]
 
 
 def discard(producer: Producer) -> None:
-    """After an error: what it still has under way belongs to a task that will be repeated."""
+    """Drops a producer after an error: its pending records belong to a task that Spark repeats."""
     _PRODUCERS.pop(producer.config, None)
     producer.abandon()
 
