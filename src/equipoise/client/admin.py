@@ -106,7 +106,7 @@ class Admin:
         **settings: object,
     ) -> None:
         """`settings`: those of docs/security.md, with underscores for dots, unless `security` has them."""
-        self._security = security or security_from_keywords(**settings)
+        self._security = security or security_from_keywords(bootstrap_servers, **settings)
         self._client_id = client_id
         self._timeout = timeout
         self._open = ExitStack()

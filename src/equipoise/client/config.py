@@ -66,7 +66,7 @@ def parse_client(given: Mapping[str, object], rows: Rows, aliases: Iterable[str]
     """Attributes and values of a client's table, `security` too. UsageError names the setting at fault."""
     secured, rest = split(given)
     values = parse_values(rest, rows, [*aliases, *known_names()], document)
-    return {**values, "security": parse_security(secured)}
+    return {**values, "security": parse_security(secured, str(given.get("bootstrap.servers", "")), rows)}
 
 
 def check_servers(config: ClientConfig) -> None:

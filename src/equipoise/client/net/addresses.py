@@ -19,6 +19,9 @@ def parse_bootstrap_servers(text: str) -> list[Address]:
     """HOST:PORT, one or more with commas; an IPv6 host in brackets."""
     addresses = []
     for part in text.split(","):
+        if "://" in part:
+            protocol, _, address = part.strip().partition("://")
+            raise UsageError(f"{part!r} is no server: write {address}, and set security.protocol={protocol}")
         host, separator, port = part.strip().rpartition(":")
         if not separator or not is_host(host) or not port.isdigit() or not 0 < int(port) < 65536:
             raise UsageError(f"{part!r} is no server: write HOST:PORT, for instance 127.0.0.1:9092")

@@ -9,8 +9,9 @@ import ssl
 from dataclasses import dataclass
 from enum import StrEnum
 
-from equipoise.client.security.tls import DEFAULT_TLS, TlsConfig, context_of
+from equipoise.client.security.tls import context_of
 from equipoise.security.secrets import NO_SECRET, Secret
+from equipoise.security.tls import DEFAULT_TLS, TlsConfig
 
 
 class SecurityProtocol(StrEnum):

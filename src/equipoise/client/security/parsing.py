@@ -1,4 +1,4 @@
-"""From settings to `SecurityConfig`: names of all clients, contradictions, defaults."""
+"""From settings to `SecurityConfig`: the names of all clients, contradictions, defaults."""
 
 from __future__ import annotations
 
@@ -6,44 +6,72 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from equipoise.client.security.config import (
-    PLAINTEXT,
-    KerberosConfig,
-    OAuthConfig,
-    SecurityConfig,
-    SecurityProtocol,
-)
+from equipoise.client.security.config import PLAINTEXT, SecurityConfig, SecurityProtocol
+from equipoise.client.security.login import login_of
 from equipoise.client.security.settings import DOCUMENT, SecuritySettings, canonical, known_names, rows
-from equipoise.client.security.tls import TlsConfig
+from equipoise.security.secrets import Secret
+from equipoise.security.tls import TlsConfig, check_pairs
 from equipoise.settings import parse_values
 from equipoise.wire.errors import UsageError
 
 log = logging.getLogger(__name__)
 
-MECHANISMS = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"
+_NOT_RESOLVED = "{{secrets/"
+_NO_HOSTNAMES = ("", "none")
 
 
-def parse_security(settings: Mapping[str, object], also_known: Iterable[str] = ()) -> SecurityConfig:
-    """Settings by name, as text or values. UsageError names the one at fault, and the nearest match."""
+def parse_security(
+    settings: Mapping[str, object], bootstrap_servers: str = "", also_known: Iterable[str] = ()
+) -> SecurityConfig:
+    """Settings by name, as text or values. UsageError names the one at fault, and the nearest match.
+
+    `bootstrap_servers`: they may name the region of AWS. `also_known`: other names that may be meant.
+    """
     if not settings:
         return PLAINTEXT
     given = canonical(settings)
     parsed = SecuritySettings(**parse_values(given, rows(), [*known_names(), *also_known], DOCUMENT))
-    protocol = SecurityProtocol(parsed.security_protocol)
-    config = SecurityConfig(protocol=protocol)
-    values: dict[str, Any] = {"tls": _tls(parsed)}
+    _check_resolved(parsed)
+    config = SecurityConfig(protocol=SecurityProtocol(parsed.security_protocol))
+    _warn_of_no_effect(config, given)
+    values: dict[str, Any] = {}
+    if config.uses_tls:
+        values["tls"] = _tls(parsed, given)
     if config.uses_sasl:
-        values |= _sasl(parsed)
-    return SecurityConfig(protocol=protocol, **values)
+        values |= login_of(parsed, bootstrap_servers)
+    return SecurityConfig(protocol=config.protocol, **values)
 
 
-def security_from_keywords(**settings: object) -> SecurityConfig:
+def security_from_keywords(bootstrap_servers: str = "", **settings: object) -> SecurityConfig:
     """The same with underscores for dots: `security_protocol="SSL"`."""
-    return parse_security({name.replace("_", "."): value for name, value in settings.items()})
+    return parse_security({name.replace("_", "."): value for name, value in settings.items()}, bootstrap_servers)
 
 
-def _tls(parsed: SecuritySettings) -> TlsConfig:
-    return TlsConfig(
+def _check_resolved(parsed: SecuritySettings) -> None:
+    """Databricks puts secrets in the place of such text before a source sees it."""
+    for name, row in rows().items():
+        value = getattr(parsed, row.name)
+        if isinstance(value, Secret) and _NOT_RESOLVED in value.reveal():
+            raise UsageError(f"{name}: the secret was not resolved: it still has {_NOT_RESOLVED}...}}}} in it")
+
+
+def _warn_of_no_effect(config: SecurityConfig, given: Iterable[str]) -> None:
+    """Java ignores them in silence."""
+    families = ("sasl.",) * (not config.uses_sasl) + ("ssl.", "enable.ssl.") * (not config.uses_tls)
+    idle = sorted(name for name in given if name.startswith(families)) if families else []
+    if idle:
+        log.warning("%s: no effect with security.protocol=%s", ", ".join(idle), config.protocol)
+
+
+def _tls(parsed: SecuritySettings, given: Mapping[str, object]) -> TlsConfig:
+    algorithm = parsed.ssl_endpoint_identification_algorithm.lower()
+    if algorithm not in ("https", *_NO_HOSTNAMES):
+        raise UsageError(f"ssl.endpoint.identification.algorithm={algorithm}: must be https, none or empty")
+    if parsed.ssl_context is not None:
+        beside = sorted(name for name in given if name.startswith("ssl.") and name != "ssl.context")
+        if beside:
+            raise UsageError(f"ssl.context goes without other settings of TLS: leave {', '.join(beside)} out")
+    tls = TlsConfig(
         ca_location=parsed.ssl_ca_location,
         ca_pem=parsed.ssl_ca_pem,
         truststore_location=parsed.ssl_truststore_location,
@@ -58,70 +86,11 @@ def _tls(parsed: SecuritySettings) -> TlsConfig:
         keystore_type=parsed.ssl_keystore_type,
         keystore_password=parsed.ssl_keystore_password,
         verifies=parsed.enable_ssl_certificate_verification,
-        checks_hostname=parsed.ssl_endpoint_identification_algorithm.lower() == "https",
+        checks_hostname=algorithm == "https",
         crl_location=parsed.ssl_crl_location,
         ciphers=parsed.ssl_cipher_suites,
         versions=tuple(parsed.ssl_enabled_protocols.split(",")),
         context=parsed.ssl_context,
     )
-
-
-def _sasl(parsed: SecuritySettings) -> dict[str, Any]:
-    return {
-        "mechanism": _mechanism(parsed),
-        "username": parsed.sasl_username,
-        "password": parsed.sasl_password,
-        "oauth": _oauth(parsed),
-        "kerberos": KerberosConfig(
-            service_name=parsed.sasl_kerberos_service_name,
-            principal=parsed.sasl_kerberos_principal,
-            keytab=parsed.sasl_kerberos_keytab,
-        ),
-    }
-
-
-def _mechanism(parsed: SecuritySettings) -> str:
-    """Without a mechanism Java and librdkafka take GSSAPI, which nobody with a password means."""
-    if parsed.sasl_mechanism is None:
-        if parsed.sasl_username or parsed.sasl_password:
-            raise UsageError("sasl.mechanism is missing: say PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
-        return "GSSAPI"
-    if "," in parsed.sasl_mechanism:
-        raise UsageError(f"sasl.mechanism={parsed.sasl_mechanism}: name one mechanism only")
-    if parsed.sasl_mechanism not in MECHANISMS:
-        raise UsageError(f"sasl.mechanism={parsed.sasl_mechanism}: must be one of {', '.join(MECHANISMS)}")
-    return parsed.sasl_mechanism
-
-
-def _oauth(parsed: SecuritySettings) -> OAuthConfig:
-    return OAuthConfig(
-        method=parsed.sasl_oauthbearer_method,
-        callback=parsed.sasl_oauthbearer_callback,
-        config=parsed.sasl_oauthbearer_config,
-        token_endpoint_url=parsed.sasl_oauthbearer_token_endpoint_url,
-        client_id=parsed.sasl_oauthbearer_client_id,
-        client_secret=parsed.sasl_oauthbearer_client_secret,
-        scope=parsed.sasl_oauthbearer_scope,
-        extensions=_pairs("sasl.oauthbearer.extensions", parsed.sasl_oauthbearer_extensions),
-        header_urlencode=parsed.sasl_oauthbearer_header_urlencode,
-        https_ca_location=parsed.https_ca_location,
-        https_ca_pem=parsed.https_ca_pem,
-        refresh_window_factor=parsed.sasl_login_refresh_window_factor,
-        refresh_window_jitter=parsed.sasl_login_refresh_window_jitter,
-        refresh_min_period_seconds=parsed.sasl_login_refresh_min_period_seconds,
-        refresh_buffer_seconds=parsed.sasl_login_refresh_buffer_seconds,
-        connect_timeout_ms=parsed.sasl_login_connect_timeout_ms,
-        read_timeout_ms=parsed.sasl_login_read_timeout_ms,
-        retry_backoff_ms=parsed.sasl_login_retry_backoff_ms,
-        retry_backoff_max_ms=parsed.sasl_login_retry_backoff_max_ms,
-    )
-
-
-def _pairs(name: str, text: str) -> tuple[tuple[str, str], ...]:
-    found = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        key, separator, value = part.partition("=")
-        if not separator or not key.strip():
-            raise UsageError(f"{name}: write key=value, separated by commas")
-        found.append((key.strip(), value.strip()))
-    return tuple(found)
+    check_pairs(tls)
+    return tls

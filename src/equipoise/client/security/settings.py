@@ -6,7 +6,7 @@ the Java client or of librdkafka; `TWINS` has the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from equipoise.security.secrets import NO_SECRET, Secret
@@ -150,6 +150,8 @@ def canonical(settings: Mapping[str, object]) -> dict[str, object]:
     said_by: dict[str, str] = {}
     for name, value in settings.items():
         row = TWINS.get(name, name)
+        if row.endswith(".class") and row not in rows():
+            raise UsageError(f"{name}: a Java class cannot run in Python: leave it out")
         value = _translated(name, value)
         if row in found and found[row] != value:
             raise UsageError(f"{said_by[row]} and {name} are the same setting, with two values: leave one out")
@@ -165,8 +167,3 @@ def _translated(name: str, value: object) -> object:
     if word not in ("true", "false"):
         raise UsageError(f"{name}={value}: must be true or false")
     return "https" if word == "true" else "none"
-
-
-def given_of(given: Iterable[str], family: tuple[str, ...]) -> list[str]:
-    """Those names among the given that belong to a family."""
-    return sorted(name for name in given if name.startswith(family))

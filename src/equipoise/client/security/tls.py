@@ -1,78 +1,108 @@
 """Contexts of TLS for connections to brokers.
 
-A context is made once for all connections of a process with the same settings.
+A context is made once for all connections of a process with the same settings. When a file changes, the next
+connection gets a new one: certificates are renewed without a restart.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import ssl
 import threading
-from dataclasses import dataclass
+from importlib import import_module
+from typing import NamedTuple
 
-from equipoise.security.secrets import NO_SECRET, Secret
+from equipoise.security.tls import (
+    TlsConfig,
+    load_ca_location,
+    load_crl,
+    load_key,
+    load_trust,
+    set_ciphers,
+    set_versions,
+)
+from equipoise.wire.errors import UsageError
 
-_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsConfig:
-    """The settings ssl.*, checked."""
-
-    ca_location: str = ""
-    ca_pem: str = ""
-    truststore_location: str = ""
-    truststore_type: str = "JKS"
-    truststore_password: Secret = NO_SECRET
-    certificate_location: str = ""
-    certificate_pem: str = ""
-    key_location: str = ""
-    key_pem: Secret = NO_SECRET
-    key_password: Secret = NO_SECRET
-    keystore_location: str = ""
-    keystore_type: str = "JKS"
-    keystore_password: Secret = NO_SECRET
-    verifies: bool = True
-    checks_hostname: bool = True
-    crl_location: str = ""
-    ciphers: str = ""
-    versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
-    context: object = None  # the application's own, instead of all others
+_PROBE = "probe"
 
 
-DEFAULT_TLS = TlsConfig()
-_CONTEXTS: dict[TlsConfig, ssl.SSLContext] = {}
-_MAKING = threading.Lock()
+class _Made(NamedTuple):
+    context: ssl.SSLContext
+    stamps: tuple[int, ...]
+
+
+_contexts: dict[TlsConfig, _Made] = {}
+_making = threading.Lock()
 
 
 def context_of(tls: TlsConfig) -> ssl.SSLContext:
     """The context for these settings, made at the first call. UsageError names the setting at fault."""
     if isinstance(tls.context, ssl.SSLContext):
         return tls.context
-    with _MAKING:
-        known = _CONTEXTS.get(tls)
+    with _making:
+        known, stamps = _contexts.get(tls), tuple(map(_stamp, tls.files))
         if known is None:
-            known = _CONTEXTS[tls] = make_context(tls)
-        return known
+            known = _contexts[tls] = _Made(make_context(tls), stamps)
+        elif known.stamps != stamps:
+            known = _contexts[tls] = _Made(_renewed(tls, known.context), stamps)
+        return known.context
+
+
+def _renewed(tls: TlsConfig, before: ssl.SSLContext) -> ssl.SSLContext:
+    """A file may be half written, or a key may be replaced before its certificate: the old ones go on."""
+    try:
+        return make_context(tls)
+    except UsageError as error:
+        log.warning("certificates have changed, and cannot be used: %s; the old ones go on", error)
+        return before
+
+
+def _stamp(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def make_context(tls: TlsConfig) -> ssl.SSLContext:
     """A client's context: TLS 1.2 at least, certificates and host names checked (DefaultSslEngineFactory)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    versions = sorted(_VERSIONS[name] for name in tls.versions)
-    context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    set_versions(context, tls.versions)
+    set_ciphers(context, tls.ciphers)
     context.check_hostname = tls.verifies and tls.checks_hostname
-    if not tls.verifies:
+    if tls.verifies:
+        _load_trust(context, tls)
+    else:
         context.verify_mode = ssl.CERT_NONE
-    _load_trust(context, tls)
-    if tls.certificate_location:
-        context.load_cert_chain(tls.certificate_location, tls.key_location or None, tls.key_password.reveal)
+        log.warning("enable.ssl.certificate.verification=false: any server can pose as the broker")
+    if tls.has_key:
+        load_key(context, tls)
     return context
 
 
 def _load_trust(context: ssl.SSLContext, tls: TlsConfig) -> None:
-    if tls.ca_location:
-        context.load_verify_locations(cafile=tls.ca_location)
-    elif tls.ca_pem:
-        context.load_verify_locations(cadata=tls.ca_pem)
-    else:
-        context.load_default_certs()
+    if tls.has_trust and tls.ca_location != _PROBE:
+        load_trust(context, tls)
+        return
+    context.load_default_certs()
+    if tls.ca_location == _PROBE and trusts_nobody(context):
+        _load_certifi(context)
+    if tls.crl_location:
+        load_crl(context, tls.crl_location)
+
+
+def _load_certifi(context: ssl.SSLContext) -> None:
+    try:
+        certifi = import_module("certifi")
+    except ImportError:
+        return
+    load_ca_location(context, certifi.where(), "ssl.ca.location=probe")
+
+
+def trusts_nobody(context: ssl.SSLContext) -> bool:
+    """Whether no CA is known, as in a container without the package ca-certificates. For messages."""
+    paths = ssl.get_default_verify_paths()
+    return context.cert_store_stats()["x509_ca"] == 0 and paths.capath is None
