@@ -105,6 +105,8 @@ def test_bootstrap_servers_are_read_as_kafka_writes_them() -> None:
     for wrong in ("", "a", "a:", ":1", "a:b", "a:0", "a:65536", "a:1,,b:2"):
         with pytest.raises(UsageError, match="write HOST:PORT"):
             parse_bootstrap_servers(wrong)
+    with pytest.raises(UsageError, match=r"'SSL://a:1' is no server: write a:1, and set security\.protocol=SSL"):
+        parse_bootstrap_servers("SSL://a:1")
 
 
 def test_plain_text_may_be_said_and_nothing_else(broker: Broker) -> None:

@@ -287,12 +287,9 @@ def test_oidc_as_librdkafka_writes_it() -> None:
 def test_a_callback_under_all_its_names(name: str) -> None:
     found = oauth({name: token, "sasl.oauthbearer.config": SECRET}).oauth
     assert (found.method, found.callback, found.config.reveal()) == ("default", token, SECRET)
-    assert (
-        security_from_keywords(
-            **{name.replace(".", "_"): token}, security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER"
-        ).oauth.callback
-        is token
-    )
+    keywords: dict[str, Any] = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
+    keywords[name.replace(".", "_")] = token
+    assert security_from_keywords(**keywords).oauth.callback is token
 
 
 def test_tokens_without_a_signature_only_if_it_is_said() -> None:
