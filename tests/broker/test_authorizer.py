@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.security.acls import CLUSTER, AclOperation, Resource, ResourceType
+from equipoise.security.acls import ANY_NAME, CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.security.session import Session
 from equipoise.wire.apis import k33_alter_configs as k33
 from equipoise.wire.apis import k44_incremental_alter_configs as k44
@@ -54,6 +54,12 @@ from tests.broker.rawclient import RawClient
 
 T = Resource(ResourceType.TOPIC, "t")
 GROUP = Resource(ResourceType.GROUP, "g")
+# What allows a caller as well what a case denies on a topic or a group.
+OTHER_WAYS = {
+    *((operation, CLUSTER) for operation in (AclOperation.CREATE, AclOperation.DELETE, AclOperation.DESCRIBE)),
+    (AclOperation.CLUSTER_ACTION, CLUSTER),
+    (AclOperation.WRITE, Resource(ResourceType.TOPIC, ANY_NAME)),
+}
 BY_NAME_COMMIT = 9  # later versions of OffsetCommit name topics by id
 
 
@@ -270,7 +276,7 @@ def test_denied_is_answered_by_code_and_allowed_goes_through(
     guest: RawClient, authorizer: Authorizer, case: Case
 ) -> None:
     operation, resource, request, version, code_of = case
-    authorizer.denied = {(operation, resource)}
+    authorizer.denied = {(operation, resource), *OTHER_WAYS}
     assert code_of(guest.call(request, version)) == CODES[resource.type]
     assert ("User:ANONYMOUS", operation, resource) in authorizer.asked
     authorizer.denied = set()
@@ -289,8 +295,12 @@ def test_topics_that_may_not_be_described_are_left_out_of_a_list_of_all(
 def test_who_may_not_ask_does_not_learn_whether_a_topic_is_there(guest: RawClient, authorizer: Authorizer) -> None:
     authorizer.denied = {(AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, "absent"))}
     assert list_offsets(guest, -1, topic="absent").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    authorizer.denied = {(AclOperation.DELETE, Resource(ResourceType.TOPIC, "absent"))}
+    authorizer.denied |= OTHER_WAYS
     assert delete_topic(guest, "absent") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    authorizer.denied = {(AclOperation.DELETE, Resource(ResourceType.TOPIC, "absent")), *OTHER_WAYS}
+    assert delete_topic(guest, "absent") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it may describe the topic"
+    authorizer.denied = {(AclOperation.DELETE, T), *OTHER_WAYS}
+    assert delete_topic(guest, "t") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_groups_that_may_not_be_described_are_left_out_of_a_list_of_all(
@@ -299,11 +309,14 @@ def test_groups_that_may_not_be_described_are_left_out_of_a_list_of_all(
     for group in ("g", "seen"):
         guest.call(OffsetCommitRequest(group_id=group, topics=[committed("t")]), BY_NAME_COMMIT)
     authorizer.denied = {(AclOperation.DESCRIBE, GROUP)}
+    seen = sorted(row.group_id for row in guest.call(ListGroupsRequest()).groups)
+    assert seen == ["g", "seen"], "DESCRIBE on the cluster is enough"
+    authorizer.denied |= OTHER_WAYS
     assert [row.group_id for row in guest.call(ListGroupsRequest()).groups] == ["seen"]
 
 
 def test_what_was_denied_was_not_done(guest: RawClient, authorizer: Authorizer) -> None:
-    authorizer.denied = {(operation, resource) for operation, resource, *_ in CASES.values()}
+    authorizer.denied = {(operation, resource) for operation, resource, *_ in CASES.values()} | OTHER_WAYS
     for _, _, request, version, _ in CASES.values():
         guest.call(request, version)
     authorizer.denied = set()

@@ -137,6 +137,15 @@ class BrokerConfig:
     advertised_listeners: str = setting(
         "", "HOST:PORT that Metadata gives to clients; empty: the address that each client has used."
     )
+    authorizer_class_name: str = setting(
+        "",
+        "Kafka's StandardAuthorizer by its class name, or acl: ACLs decide. Empty: everybody may do everything.",
+        choices=("", "acl", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+    )
+    super_users: str = setting("", "Principals that may do everything, as User:name, with semicolons between.")
+    allow_everyone_if_no_acl_found: bool = setting(
+        False, "Whether everybody may do what no ACL is about, neither an allowing nor a denying one."
+    )
     flush: str = setting(
         "commit",
         "commit: a record is acknowledged and readable after a group commit with fdatasync. never: at once.",

@@ -13,7 +13,15 @@ from equipoise.broker.config import BrokerConfig
 from equipoise.broker.groups.shards import GroupCoordinator
 from equipoise.broker.handlers import Route, find_route
 from equipoise.broker.net import descriptors
-from equipoise.broker.net.authorizer import AUTHORIZATION_FAILED, Authorizer, allow_all
+from equipoise.broker.net.authorizer import (
+    ALL_OPERATIONS,
+    AUTHORIZATION_FAILED,
+    OPERATIONS,
+    AclAuthorizer,
+    Authorizer,
+    Denials,
+    allow_all,
+)
 from equipoise.broker.net.client_warnings import ClientWarnings
 from equipoise.broker.net.connection import Call, Connection
 from equipoise.broker.net.memory_pool import MemoryPool
@@ -25,7 +33,15 @@ from equipoise.broker.topics.fetch_sessions import FetchSessionCache
 from equipoise.broker.topics.topics import LEADER_EPOCH, Partition, Topic, Topics
 from equipoise.broker.topics.validation_queue import ValidationQueue
 from equipoise.log.storage.flusher import Flusher
-from equipoise.security.acls import AclOperation, Resource, ResourceType
+from equipoise.security.acls import (
+    ANY_NAME,
+    CLUSTER,
+    AclOperation,
+    Resource,
+    ResourceType,
+    StandardAuthorizer,
+    parse_super_users,
+)
 from equipoise.settings import is_host
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader
@@ -38,6 +54,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _RECEIVE_BUFFER = 1 << 18
+_DESCRIBE = AclOperation.DESCRIBE
 
 
 class Server:
@@ -48,7 +65,7 @@ class Server:
         config: BrokerConfig,
         directory: DataDirectory | MemoryDirectory,
         clock: Clock,
-        authorizer: Authorizer = allow_all,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.config = config
         self.directory = directory
@@ -61,8 +78,9 @@ class Server:
         self.memory_pool = MemoryPool(config.queued_max_request_bytes, clock)
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BUFFER))
         self.host, self.port = "", 0
-        self.allows_all = authorizer is allow_all
-        self._authorizer = authorizer
+        self._authorizer = self._configured_authorizer() if authorizer is None else authorizer
+        self.allows_all = self._authorizer is allow_all
+        self.denials = Denials(self._authorizer)
         self._routes: dict[tuple[int, int], Route] = {}
         self._listener: asyncio.Server | None = None
         self.lookups = BatchThread("lookups")
@@ -75,6 +93,17 @@ class Server:
         self.turns = Turns(loop)
         self.client_warnings = ClientWarnings(clock.now)
         self.flusher = Flusher(lambda end_round: loop.call_soon_threadsafe(self._together, end_round))
+
+    def _configured_authorizer(self) -> Authorizer:
+        """ACLs decide if `authorizer.class.name` says so."""
+        if not self.config.authorizer_class_name:
+            return allow_all
+        acls = self.security.state.authorizer
+        acls.configure(
+            parse_super_users(self.config.super_users),
+            allow_everyone_if_no_acl_found=self.config.allow_everyone_if_no_acl_found,
+        )
+        return AclAuthorizer(acls)
 
     # -- what handlers ask
 
@@ -108,9 +137,14 @@ class Server:
             return parse_address(self.config.advertised_listeners)
         return connection.local_host, self.port
 
-    def is_authorized(self, call: Call, operation: AclOperation, resource: Resource) -> bool:
-        """Whether the authorizer allows it to the session of the caller's connection."""
-        return self._authorizer(call.connection.session, operation, resource)
+    def is_authorized(self, call: Call, operation: AclOperation, resource: Resource, *, quiet: bool = False) -> bool:
+        """Whether the authorizer allows it to the session of the caller's connection. A denial is logged, except of
+        what was not asked for by name (`quiet`)."""
+        if self.allows_all or self._authorizer(call.connection.session, operation, resource):
+            return True
+        if not quiet:
+            self.denials.note(call, operation, resource)
+        return False
 
     def authorize(self, call: Call, operation: AclOperation, resource: Resource) -> None:
         """Raises the resource's own error where the authorizer refuses."""
@@ -119,6 +153,28 @@ class Server:
                 AUTHORIZATION_FAILED[resource.type],
                 f"{operation.name} on {resource.type.name} {resource.name} is denied",
             )
+
+    def is_authorized_by_type(self, call: Call, operation: AclOperation, kind: ResourceType) -> bool:
+        """Whether some resource of the type is allowed (Authorizer.authorizeByResourceType)."""
+        if not isinstance(self._authorizer, AclAuthorizer):
+            return self.is_authorized(call, operation, Resource(kind, ANY_NAME), quiet=True)
+        return self._authorizer.by_resource_type(call.connection.session, operation, kind)
+
+    def authorized_operations(self, call: Call, resource: Resource) -> int:
+        """What the caller may do to the resource, as bits (AuthHelper.authorizedOperations)."""
+        if self.allows_all:
+            return ALL_OPERATIONS[resource.type]
+        each = OPERATIONS[resource.type]
+        return sum(1 << one for one in each if self.is_authorized(call, one, resource, quiet=True))
+
+    def cluster_operations(self, call: Call) -> int:
+        """The same for the cluster; none where the caller may not describe it."""
+        return self.authorized_operations(call, CLUSTER) if self.is_authorized(call, _DESCRIBE, CLUSTER) else 0
+
+    @property
+    def acls(self) -> StandardAuthorizer | None:
+        """The ACLs, if they decide."""
+        return self._authorizer.acls if isinstance(self._authorizer, AclAuthorizer) else None
 
     def find_partition(self, call: Call, operation: AclOperation, topic: str | bytes, index: int) -> Partition:
         """The partition, if the caller may do this to it and it is there."""
@@ -137,7 +193,7 @@ class Server:
         return [
             topic
             for topic in self.topics
-            if self.is_authorized(call, AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic.name))
+            if self.is_authorized(call, _DESCRIBE, Resource(ResourceType.TOPIC, topic.name), quiet=True)
         ]
 
     def route(self, api_key: int, version: int) -> Route:

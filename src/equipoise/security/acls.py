@@ -20,7 +20,7 @@ WILDCARD_PRINCIPAL = "User:*"
 CLUSTER_NAME = "kafka-cluster"
 MAX_RECORDS_PER_USER_OP = 10_000  # changes of one request (QuorumController)
 _MAX_DECISIONS = 100_000
-_ANY_NAME = "hardcode"
+ANY_NAME = "hardcode"  # stands for a name that no ACL names (Authorizer.authorizeByResourceType)
 
 
 class _Code(IntEnum):
@@ -275,14 +275,21 @@ class StandardAuthorizer:
     """All ACLs, found by resource, and the decisions that were made by them (StandardAuthorizerData)."""
 
     def __init__(self, super_users: Iterable[str] = (), *, allow_everyone_if_no_acl_found: bool = False) -> None:
-        self._super_users = frozenset(super_users)
-        self._without_acl = _DEFAULT_ALLOW if allow_everyone_if_no_acl_found else _DEFAULT_DENY
+        self._super_users: frozenset[str] = frozenset()
+        self._without_acl = _DEFAULT_DENY
         self._acls: dict[Acl, None] = {}
         self._by_pattern: dict[ResourcePattern, dict[Acl, None]] = {}
         # How many PREFIXED patterns have each length: a name falls under few of them.
         self._prefix_lengths: dict[ResourceType, Counter[int]] = {kind: Counter() for kind in ResourceType}
         self._decisions: dict[tuple[str, str, AclOperation, ResourceType, str], Decision] = {}
         self.epoch = 0  # counts the changes
+        self.configure(super_users, allow_everyone_if_no_acl_found=allow_everyone_if_no_acl_found)
+
+    def configure(self, super_users: Iterable[str], *, allow_everyone_if_no_acl_found: bool) -> None:
+        """`super.users` may do everything; the other setting decides where no ACL names a resource."""
+        self._super_users = frozenset(super_users)
+        self._without_acl = _DEFAULT_ALLOW if allow_everyone_if_no_acl_found else _DEFAULT_DENY
+        self._changed()
 
     # -- the ACLs
 
@@ -373,7 +380,7 @@ class StandardAuthorizer:
 
         Implied operations do not count here.
         """
-        if self.authorize(principal, host, operation, resource_type, _ANY_NAME).is_allowed:
+        if self.authorize(principal, host, operation, resource_type, ANY_NAME).is_allowed:
             return True
         allowed: set[ResourcePattern] = set()
         denied: set[ResourcePattern] = set()

@@ -9,6 +9,15 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TypeVar
 
+from equipoise.security.acls import (
+    Acl,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+    StandardAuthorizer,
+)
 from equipoise.security.scram import ScramCredential
 from equipoise.wire.errors import ProtocolError
 from equipoise.wire.schema import Message
@@ -46,6 +55,7 @@ class SecurityState:
         self.users: dict[str, dict[int, ScramCredential]] = {}  # by name, then by the mechanism's number
         self.acls: dict[bytes, AccessControlEntryValue] = {}  # by id
         self.quotas: dict[Entity, dict[str, float]] = {}
+        self.authorizer = StandardAuthorizer()  # has the same ACLs
         self.acls_epoch = 0  # of changes to `acls`, for caches of what follows from them
         self.quotas_epoch = 0
 
@@ -62,8 +72,7 @@ class SecurityState:
         if isinstance(key, UserScramCredentialKey) and isinstance(value, UserScramCredentialValue | None):
             self._apply_credential(key, value)
         elif isinstance(key, AccessControlEntryKey) and isinstance(value, AccessControlEntryValue | None):
-            _put(self.acls, key.id, value)
-            self.acls_epoch += 1
+            self._apply_acl(key, value)
         elif isinstance(key, ClientQuotaKey) and isinstance(value, ClientQuotaValue | None):
             self._apply_quota(key, value)
             self.quotas_epoch += 1
@@ -79,12 +88,49 @@ class SecurityState:
         if not of_user:
             del self.users[key.name]
 
+    def _apply_acl(self, key: AccessControlEntryKey, value: AccessControlEntryValue | None) -> None:
+        before = self.acls.get(key.id)
+        if before is not None:
+            self.authorizer.remove(acl_of(before))
+        if value is not None:
+            self.authorizer.add(acl_of(value))
+        _put(self.acls, key.id, value)
+        self.acls_epoch += 1
+
     def _apply_quota(self, key: ClientQuotaKey, value: ClientQuotaValue | None) -> None:
         entity = tuple((one.entity_type, one.entity_name) for one in key.entity)
         of_entity = self.quotas.setdefault(entity, {})
         _put(of_entity, key.key, None if value is None else value.value)
         if not of_entity:
             del self.quotas[entity]
+
+
+def acl_of(value: AccessControlEntryValue) -> Acl:
+    """The ACL that a record keeps."""
+    return Acl(
+        ResourcePattern(ResourceType(value.resource_type), value.resource_name, PatternType(value.pattern_type)),
+        value.principal,
+        value.host,
+        AclOperation(value.operation),
+        AclPermissionType(value.permission_type),
+    )
+
+
+def acl_record(acl_id: bytes, acl: Acl | None) -> SecurityRecord:
+    """The record that keeps an ACL; None: that removes it."""
+    key = AccessControlEntryKey(id=acl_id)
+    if acl is None:
+        return SecurityRecord(key, None)
+    value = AccessControlEntryValue(
+        resource_type=acl.pattern.resource_type,
+        resource_name=acl.pattern.name,
+        pattern_type=acl.pattern.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission_type,
+    )
+    return SecurityRecord(key, value)
 
 
 def _credential(value: UserScramCredentialValue) -> ScramCredential:

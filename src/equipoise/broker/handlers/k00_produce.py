@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.topics.validation_queue import QueuedBatch, validation_for
 from equipoise.log.batch_validation import BatchValidation, RecordValidationError
-from equipoise.security.acls import AclOperation
+from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k00_produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -39,6 +39,7 @@ ADVERTISED = "0-13"
 NAMES_PARTITIONS = True
 NONE = 0
 _FIRST_VERSION_WITH_IDS = 13
+_ATTRIBUTES = 22  # where the low byte of a batch's attributes is
 _INLINE_BYTES = 16 << 10  # in one request: at worst a millisecond or two
 
 
@@ -94,6 +95,8 @@ class ProducePartitionStatus:
 def handle(server: Server, request: ProduceRequest, call: Call) -> ProduceResponse | None:
     """Appends, and answers when the records are durable (ReplicaManager.appendRecords)."""
     appending = _Appending(server, request, call)
+    if not server.allows_all:
+        appending.authorize_transactions(request)
     topics = [appending.topic(data) for data in request.topic_data]
     response = ProduceResponse(responses=topics)
     if request.acks == NONE:
@@ -158,6 +161,12 @@ def _fail(answer: PartitionProduceResponse, error: KafkaError) -> None:
         ]
 
 
+def _is_transactional(data: PartitionProduceData) -> bool:
+    """By the attributes of the first batch, which may be broken otherwise (RequestUtils.hasTransactionalRecords)."""
+    records = data.records
+    return isinstance(records, memoryview) and len(records) > _ATTRIBUTES and bool(records[_ATTRIBUTES] & 0x10)
+
+
 class _Appending:
     """One request's way through its partitions."""
 
@@ -169,6 +178,19 @@ class _Appending:
         self.transactional = request.transactional_id is not None
         self.statuses: list[ProducePartitionStatus] = []
         self.inline = 0  # bytes of records looked into on the loop
+        self.denied: KafkaError | None = None  # for every partition
+
+    def authorize_transactions(self, request: ProduceRequest) -> None:
+        """Transactional batches need the transactional id, before any topic is looked at (handleProduceRequest)."""
+        if not any(_is_transactional(data) for topic in request.topic_data for data in topic.partition_data):
+            return
+        try:
+            if request.transactional_id is None:
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional id is needed")
+            resource = Resource(ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+            self.server.authorize(self.call, AclOperation.WRITE, resource)
+        except KafkaError as error:
+            self.denied = error
 
     def topic(self, data: TopicProduceData) -> TopicProduceResponse:
         answers = [self.partition(data, partition) for partition in data.partition_data]
@@ -183,11 +205,13 @@ class _Appending:
             return answer
 
     def find(self, topic: TopicProduceData, index: int) -> Partition:
-        if self.acks not in (-1, 0, 1):
-            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {self.acks}; it must be -1 (all), 0 or 1")
+        if self.denied is not None:
+            raise self.denied
         by_id = self.call.version >= _FIRST_VERSION_WITH_IDS
         key = topic.topic_id if by_id else topic.name
         partition = self.server.find_partition(self.call, AclOperation.WRITE, key, index)
+        if self.acks not in (-1, 0, 1):
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {self.acks}; it must be -1 (all), 0 or 1")
         # Kafka makes an exception for the client id `__admin_client`, which any client can use.
         if partition.topic.is_internal:
             raise KafkaError(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.topics.fetch_sessions import CachedPartition, FetchContext, FetchData, FetchMetadata
 from equipoise.broker.topics.topics import check_leader_epoch
-from equipoise.security.acls import AclOperation
+from equipoise.security.acls import CLUSTER, AclOperation
 from equipoise.wire.apis.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from equipoise.wire.errors import ErrorCode, KafkaError
 
@@ -78,6 +78,7 @@ class DelayedFetch:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._operation: DelayedOperation | None = None
         self._is_completing = False
+        self._is_follower = not server.allows_all and _replica_of(request) >= 0
         self._watched: list[Partition] = []
 
     # -- waiting
@@ -164,15 +165,29 @@ class DelayedFetch:
         )
 
     def _find(self, cached: CachedPartition) -> Partition:
-        partition = self._server.find_partition(self._call, AclOperation.READ, cached.topic, cached.index)
+        if self._is_follower:
+            partition = self._find_for_follower(cached)
+        else:
+            partition = self._server.find_partition(self._call, AclOperation.READ, cached.topic, cached.index)
         check_leader_epoch(cached.leader_epoch)
         return partition
+
+    def _find_for_follower(self, cached: CachedPartition) -> Partition:
+        """A follower needs the cluster's permission, and no topic's (KafkaApis.handleFetchRequest)."""
+        if not self._server.is_authorized(self._call, AclOperation.CLUSTER_ACTION, CLUSTER):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return self._server.topics.partition(cached.topic, cached.index)
 
     def _note(self, cached: CachedPartition, data: PartitionData, size: int) -> None:
         """Remembers what the session's client now knows."""
         cached.high_watermark, cached.log_start_offset = data.high_watermark, data.log_start_offset
         if self._context.session is not None and size:
             self._context.session.rotate(cached.key)
+
+
+def _replica_of(request: FetchRequest) -> int:
+    """The broker that fetches; -1: a consumer. From v15 on it is a tagged field."""
+    return request.replica_id if request.replica_state is None else request.replica_state.replica_id
 
 
 def _topic_of(topics: dict[str | bytes, FetchableTopicResponse], key: str | bytes) -> FetchableTopicResponse:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from equipoise.broker.net.authorizer import CLUSTER_OPERATIONS, NO_OPERATIONS, TOPIC_OPERATIONS
+from equipoise.broker.handlers.topics import authorize_create
+from equipoise.broker.net.authorizer import NO_OPERATIONS
 from equipoise.broker.topics.topics import INTERNAL_TOPICS, LEADER_EPOCH, NewTopic, Topic, unify_collision_chars
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k03_metadata import (
@@ -112,10 +113,11 @@ class _Asking:
             return self.refuse(asked, error)
 
     def missing(self, asked: MetadataRequestTopic, name: str) -> Found:
+        if self.may_create:
+            authorize_create(self.server, self.call, name)
         self.server.topics.check_name(name)
         if not self.may_create or name in INTERNAL_TOPICS:
             return self.server.topics.require(name)
-        self.server.authorize(self.call, AclOperation.CREATE, Resource(ResourceType.TOPIC, name))
         planned = self.server.topics.plan(name, self.server.config.num_partitions, {}, self.planned)
         self.planned[unify_collision_chars(name)] = planned
         return _New(asked, planned.topic)
@@ -128,7 +130,7 @@ class _Asking:
             name=asked.name if self.call.version >= _FIRST_VERSION_WITH_IDS else asked.name or "",
             topic_id=asked.topic_id or ZERO_UUID,
             partitions=[],
-            topic_authorized_operations=_operations_in_error(self.request, asked, error.code),
+            topic_authorized_operations=self.operations_in_error(asked, error.code),
         )
 
     def response(self) -> MetadataResponse:
@@ -141,8 +143,19 @@ class _Asking:
             topics=self.rows,
         )
         if self.request.include_cluster_authorized_operations:
-            response.cluster_authorized_operations = CLUSTER_OPERATIONS
+            response.cluster_authorized_operations = self.server.cluster_operations(self.call)
         return response
+
+    def operations(self, name: str) -> int:
+        return self.server.authorized_operations(self.call, Resource(ResourceType.TOPIC, name))
+
+    def operations_in_error(self, asked: MetadataRequestTopic, error: ErrorCode) -> int:
+        """A name that is unknown or illegal has operations like any other (KafkaApis.handleTopicMetadataRequest); a
+        topic that the caller may not see, or that is only known by an id that nobody has, tells of none."""
+        is_told = self.request.include_topic_authorized_operations and asked.name is not None
+        if not is_told or error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return NO_OPERATIONS
+        return self.operations(asked.name or "")
 
     def describe(self, found: Found) -> MetadataResponseTopic:
         if isinstance(found, MetadataResponseTopic):
@@ -156,7 +169,7 @@ class _Asking:
             partitions=_partition_rows(self.call.version, self.server.node_id, len(topic.partitions)),
         )
         if self.request.include_topic_authorized_operations:
-            described.topic_authorized_operations = TOPIC_OPERATIONS
+            described.topic_authorized_operations = self.operations(topic.name)
         return described
 
 
@@ -184,10 +197,3 @@ def _encoded_rows(version: int, node_id: int, count: int) -> Encoded:
         for index in range(count)
     ]
     return encode_rows(MetadataResponse, version, rows)
-
-
-def _operations_in_error(request: MetadataRequest, asked: MetadataRequestTopic, error: ErrorCode) -> int:
-    """A name that is unknown or illegal has operations like any other (KafkaApis.handleTopicMetadataRequest); a topic
-    that the caller may not see, or that is only known by an id that nobody has, tells of none."""
-    is_told = request.include_topic_authorized_operations and asked.name is not None
-    return TOPIC_OPERATIONS if is_told and error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED else NO_OPERATIONS

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.security.acls import AclOperation, Resource, ResourceType
+from equipoise.security.acls import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 VERSIONS = "0-6"
-GROUP, TRANSACTION = 0, 1
+GROUP, TRANSACTION, SHARE = 0, 1, 2
 _FIRST_BATCHED = 4
+_FIRST_WITH_SHARE = 6
 
 
 def handle(server: Server, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse | None:
@@ -42,7 +43,10 @@ def handle(server: Server, request: FindCoordinatorRequest, call: Call) -> FindC
 
 def _find(server: Server, call: Call, key_type: int, key: str) -> Coordinator:
     try:
+        if key_type == SHARE and call.version >= _FIRST_WITH_SHARE:
+            server.authorize(call, AclOperation.CLUSTER_ACTION, CLUSTER)
         if key_type == TRANSACTION:
+            server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.TRANSACTIONAL_ID, key))
             # No code says "not served"; this one makes every client give up at once instead of asking again.
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

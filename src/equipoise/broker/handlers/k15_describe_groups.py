@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import GROUP_OPERATIONS
 from equipoise.coordinator.admin import describe_group
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -23,7 +22,7 @@ def handle(server: Server, request: DescribeGroupsRequest, call: Call) -> Descri
     def describe(group_id: str) -> DescribedGroup:
         group = _describe(server, group_id, call)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
-            group.authorized_operations = GROUP_OPERATIONS
+            group.authorized_operations = server.authorized_operations(call, Resource(ResourceType.GROUP, group_id))
         return group
 
     asked = dict.fromkeys(request.groups)  # each once: a small request could ask a thousand times for a large group

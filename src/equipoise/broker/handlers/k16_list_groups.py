@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from equipoise.coordinator.admin import GROUP_TYPE, list_groups
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.shard import Status
-from equipoise.security.acls import AclOperation, Resource, ResourceType
+from equipoise.security.acls import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k16_list_groups import ListGroupsRequest, ListGroupsResponse
 from equipoise.wire.errors import ErrorCode
 
@@ -26,13 +26,14 @@ def handle(server: Server, request: ListGroupsRequest, call: Call) -> ListGroups
     if any(shard.status is Status.LOADING for shard in shards):
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     states, types = _known(request.states_filter, _STATES), _known(request.types_filter, _TYPES)
-    groups = [
-        row
-        for shard in shards
-        for row in list_groups(shard, states, types)
-        if server.is_authorized(call, AclOperation.DESCRIBE, Resource(ResourceType.GROUP, row.group_id))
-    ]
+    groups = [row for shard in shards for row in list_groups(shard, states, types)]
+    if not server.is_authorized(call, AclOperation.DESCRIBE, CLUSTER, quiet=True):
+        groups = [row for row in groups if _is_visible(server, call, row.group_id)]
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)
+
+
+def _is_visible(server: Server, call: Call, group_id: str) -> bool:
+    return server.is_authorized(call, AclOperation.DESCRIBE, Resource(ResourceType.GROUP, group_id), quiet=True)
 
 
 def _known(asked: list[str], known: frozenset[str]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.handlers.repeated_names import RepeatedNames
+from equipoise.broker.handlers.topics import authorize_create
 from equipoise.broker.topics.config import describe
 from equipoise.broker.topics.topics import NewTopic, Topic, unify_collision_chars
 from equipoise.security.acls import AclOperation, Resource, ResourceType
@@ -57,12 +58,15 @@ class _Creating:
 
     def check(self, name: str, asked: CreatableTopic) -> CreatableTopicResult:
         try:
-            self.server.authorize(self.call, AclOperation.CREATE, Resource(ResourceType.TOPIC, name))
             self.repeated.check(name, name)
+            authorize_create(self.server, self.call, name)
             one = self.planned[unify_collision_chars(name)] = _plan(self.server, asked, self.planned)
         except KafkaError as error:
             return _refused(name, error)
-        return _created(self.server, one, self.call.version)
+        may_see = self.server.is_authorized(
+            self.call, AclOperation.DESCRIBE_CONFIGS, Resource(ResourceType.TOPIC, name), quiet=True
+        )
+        return _created(self.server, one, self.call.version) if may_see else _created_unseen(one)
 
     def create(self) -> Iterator[None]:
         try:
@@ -100,6 +104,17 @@ def _created(server: Server, planned: NewTopic, version: int) -> CreatableTopicR
         num_partitions=planned.partitions,
         replication_factor=1,
         configs=_configs(server, planned.topic, version),
+    )
+
+
+def _created_unseen(planned: NewTopic) -> CreatableTopicResult:
+    """For a caller that may create the topic, and not know its configs (ReplicationControlManager.createTopic)."""
+    return CreatableTopicResult(
+        name=planned.topic.name,
+        topic_id=planned.topic.topic_id,
+        error_code=ErrorCode.NONE,
+        topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        configs=[],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from equipoise.security.acls import AclOperation
+from equipoise.security.acls import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k20_delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -17,6 +17,7 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
+    from equipoise.broker.topics.topics import Topic
 
 VERSIONS = "1-6"
 
@@ -46,12 +47,37 @@ def _find(server: Server, call: Call, asked: DeleteTopicState) -> DeletableTopic
     answer = DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=ErrorCode.NONE)
     try:
         _check(server, asked)
-        topic = server.find_topic(call, AclOperation.DELETE, asked.topic_id if asked.name is None else asked.name)
+        topic = _find_deletable(server, call, asked, answer)
         answer.name, answer.topic_id = topic.name, topic.topic_id
         server.topics.check_deletable(topic)
     except KafkaError as error:
         _refuse(answer, error)
     return answer
+
+
+def _find_deletable(server: Server, call: Call, asked: DeleteTopicState, answer: DeletableTopicResult) -> Topic:
+    """A caller that may not describe a topic does not learn whether a name exists, or which name an id has
+    (ControllerApis.deleteTopics)."""
+    if asked.name is None:
+        topic = server.topics.require_id(asked.topic_id)
+        if not _may(server, call, AclOperation.DELETE, topic.name):
+            if _may(server, call, AclOperation.DESCRIBE, topic.name):
+                answer.name = topic.name
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return topic
+    if not _may(server, call, AclOperation.DESCRIBE, asked.name):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    topic = server.topics.find(asked.name)
+    if not _may(server, call, AclOperation.DELETE, asked.name):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return topic
+
+
+def _may(server: Server, call: Call, operation: AclOperation, name: str) -> bool:
+    """DELETE on the cluster is enough for both operations."""
+    if server.is_authorized(call, AclOperation.DELETE, CLUSTER, quiet=True):
+        return True
+    return server.is_authorized(call, operation, Resource(ResourceType.TOPIC, name))
 
 
 def _check(server: Server, asked: DeleteTopicState) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.security.acls import CLUSTER, AclOperation
+from equipoise.security.acls import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 
@@ -23,11 +23,20 @@ _NONE = -1
 def handle(server: Server, request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:
     """Gives a new producer id (KafkaApis.handleInitProducerIdRequest)."""
     try:
-        server.authorize(call, AclOperation.IDEMPOTENT_WRITE, CLUSTER)
+        _authorize(server, request, call)
         producer_id, epoch = _next(server, request)
     except KafkaError as error:
         return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)
     return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=epoch)
+
+
+def _authorize(server: Server, request: InitProducerIdRequest, call: Call) -> None:
+    """A principal that may write to some topic may do so idempotently (KIP-679)."""
+    if request.transactional_id is not None:
+        resource = Resource(ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        server.authorize(call, AclOperation.WRITE, resource)
+    elif not server.is_authorized_by_type(call, AclOperation.WRITE, ResourceType.TOPIC):
+        server.authorize(call, AclOperation.IDEMPOTENT_WRITE, CLUSTER)
 
 
 def _next(server: Server, request: InitProducerIdRequest) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.broker.topics.topics import LEADER_EPOCH, check_leader_epoch
-from equipoise.security.acls import AclOperation
+from equipoise.security.acls import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -37,7 +37,9 @@ def handle(server: Server, request: OffsetForLeaderEpochRequest, call: Call) -> 
 
 def _end(server: Server, call: Call, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = server.find_partition(call, AclOperation.DESCRIBE, topic, asked.partition)
+        if not server.is_authorized(call, AclOperation.CLUSTER_ACTION, CLUSTER, quiet=True):
+            server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic))
+        partition = server.topics.partition(topic, asked.partition)
         check_leader_epoch(asked.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error_code=error.code, partition=asked.partition)

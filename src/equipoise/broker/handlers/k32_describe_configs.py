@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 VERSIONS = "1-4"
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 _ADVERTISED = "advertised.listeners"
 
 
@@ -55,17 +55,26 @@ def _describe(
     return result
 
 
+def config_resource(resource_type: int, name: str) -> Resource | None:
+    """Whose permission a config resource needs; None: the type is unknown (ConfigHelper, ControllerApis)."""
+    if resource_type == TOPIC:
+        return Resource(ResourceType.TOPIC, name)
+    if resource_type == GROUP:
+        return Resource(ResourceType.GROUP, name)
+    return CLUSTER if resource_type in (BROKER, BROKER_LOGGER, CLIENT_METRICS) else None
+
+
 def _rows(server: Server, call: Call, asked: DescribeConfigsResource) -> list[ConfigRow]:
+    resource = config_resource(asked.resource_type, asked.resource_name)
+    if resource is not None:
+        server.authorize(call, AclOperation.DESCRIBE_CONFIGS, resource)
     if asked.resource_type == TOPIC:
-        server.authorize(call, AclOperation.DESCRIBE_CONFIGS, Resource(ResourceType.TOPIC, asked.resource_name))
         return describe(server.topics.defaults, server.topics.require(asked.resource_name).configs)
     if asked.resource_type == BROKER:
-        server.authorize(call, AclOperation.DESCRIBE_CONFIGS, CLUSTER)
         if asked.resource_name not in ("", str(server.node_id)):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {server.node_id}, not {asked.resource_name}")
         return [_in_use(server, call, row) for row in describe_broker(server.config)]
     if asked.resource_type == GROUP:
-        server.authorize(call, AclOperation.DESCRIBE_CONFIGS, Resource(ResourceType.GROUP, asked.resource_name))
         return []  # those there are in Kafka are for `consumer` and share groups
     raise KafkaError(
         ErrorCode.INVALID_REQUEST, f"resource type {asked.resource_type} is not served: 2 topic, 4 broker, 32 group"

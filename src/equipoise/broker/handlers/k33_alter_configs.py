@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.handlers.k32_describe_configs import TOPIC
+from equipoise.broker.handlers.k32_describe_configs import BROKER_LOGGER, TOPIC, config_resource
 from equipoise.broker.handlers.repeated_names import RepeatedNames
 from equipoise.broker.topics.config import effective
 from equipoise.broker.topics.topics import Topic
-from equipoise.security.acls import CLUSTER, AclOperation, Resource, ResourceType
+from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k33_alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -74,14 +74,15 @@ class Altering:
             self._save()
 
     def _check(self, resource_type: int, name: str, change: Change | None) -> None:
+        resource = config_resource(resource_type, name)
+        if resource is not None and resource_type != BROKER_LOGGER:
+            self._server.authorize(self._call, AclOperation.ALTER_CONFIGS, resource)
         if change is None:  # while a broker runs none of its settings is set: there is nothing to remove
-            self._server.authorize(self._call, AclOperation.ALTER_CONFIGS, CLUSTER)
             return
         if resource_type != TOPIC:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "only topics' configs can be altered; a broker's are set with --set at start"
             )
-        self._server.authorize(self._call, AclOperation.ALTER_CONFIGS, Resource(ResourceType.TOPIC, name))
         topic = self._server.topics.require(name)
         configs = change(topic)
         self._changes[topic] = configs, effective(self._server.topics.defaults, configs)

@@ -50,8 +50,8 @@ class _Growing:
 
     def check(self, name: str, asked: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         try:
-            self.server.authorize(self.call, AclOperation.ALTER, Resource(ResourceType.TOPIC, name))
             self.repeated.check(name, name)
+            self.server.authorize(self.call, AclOperation.ALTER, Resource(ResourceType.TOPIC, name))
             topic = self.server.topics.require(name)
             _check_assignments(self.server, asked, len(topic.partitions))
             self.server.topics.check_growth(topic, asked.count)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import CLUSTER_OPERATIONS
 from equipoise.wire.apis.k60_describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -30,5 +29,5 @@ def handle(server: Server, request: DescribeClusterRequest, call: Call) -> Descr
         brokers=[DescribeClusterBroker(broker_id=server.node_id, host=host, port=port, rack=server.rack)],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = server.cluster_operations(call)
     return response

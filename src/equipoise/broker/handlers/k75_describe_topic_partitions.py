@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.authorizer import TOPIC_OPERATIONS
 from equipoise.broker.topics.topics import LEADER_EPOCH
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k75_describe_topic_partitions import (
@@ -61,8 +60,10 @@ def _describe(
     name, first = cursor.topic_name, cursor.partition_index
     answer = DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.NONE, name=name, partitions=[])
     try:
-        server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, name))
-        answer.topic_authorized_operations = TOPIC_OPERATIONS  # of an unknown or illegal name too, as on Kafka
+        resource = Resource(ResourceType.TOPIC, name)
+        server.authorize(call, AclOperation.DESCRIBE, resource)
+        # Of an unknown or illegal name too, as on Kafka.
+        answer.topic_authorized_operations = server.authorized_operations(call, resource)
         server.topics.check_name(name)
         topic = server.topics.require(name)
     except KafkaError as error:

@@ -1,0 +1,51 @@
+"""DescribeAcls (29): the ACLs that match a filter, by resource. Without an authorizer it is SECURITY_DISABLED."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from equipoise.broker.handlers.acls import filter_of, require_acls
+from equipoise.security.acls import CLUSTER, AclOperation
+from equipoise.wire.apis.k29_describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.broker.net.connection import Call
+    from equipoise.broker.server import Server
+
+VERSIONS = "1-3"
+
+
+def handle(server: Server, request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse:
+    """Lists the ACLs (AclApis.handleDescribeAcls)."""
+    try:
+        server.authorize(call, AclOperation.DESCRIBE, CLUSTER)
+        acls = require_acls(server)
+        wanted = filter_of(request)
+        wanted.check()
+    except KafkaError as error:
+        return DescribeAclsResponse(error_code=error.code, error_message=str(error), resources=[])
+    resources = [
+        DescribeAclsResource(
+            resource_type=pattern.resource_type,
+            resource_name=pattern.name,
+            pattern_type=pattern.pattern_type,
+            acls=[
+                AclDescription(
+                    principal=acl.principal,
+                    host=acl.host,
+                    operation=acl.operation,
+                    permission_type=acl.permission_type,
+                )
+                for acl in of_pattern
+            ],
+        )
+        for pattern, of_pattern in groupby(acls.matching(wanted), lambda acl: acl.pattern)
+    ]
+    return DescribeAclsResponse(error_code=ErrorCode.NONE, resources=resources)

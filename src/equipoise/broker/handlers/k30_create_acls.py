@@ -1,0 +1,79 @@
+"""CreateAcls (30): adds ACLs, all that are valid together. One that is there already is a success."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from equipoise.broker.handlers.acls import require_acls
+from equipoise.security.acls import (
+    CLUSTER,
+    MAX_RECORDS_PER_USER_OP,
+    Acl,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+    check_new,
+)
+from equipoise.security.state import SecurityState, acl_record
+from equipoise.wire.apis.k30_create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.security_records import SecurityRecord
+
+if TYPE_CHECKING:
+    from equipoise.broker.net.connection import Call
+    from equipoise.broker.server import Server
+
+VERSIONS = "1-3"
+
+
+def handle(server: Server, request: CreateAclsRequest, call: Call) -> CreateAclsResponse | None:
+    """Answers when the ACLs are durable, and every later request heeds them (AclControlManager.createAcls)."""
+    try:
+        server.authorize(call, AclOperation.ALTER, CLUSTER)
+        require_acls(server)
+        if len(request.creations) > MAX_RECORDS_PER_USER_OP:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"more than {MAX_RECORDS_PER_USER_OP} ACLs in one request")
+    except KafkaError as error:
+        return CreateAclsResponse(results=[_failed(error)] * len(request.creations))
+    acls = [_acl_of(creation) for creation in request.creations]
+    results = [_result(acl) for acl in acls]
+
+    def decide(state: SecurityState) -> list[SecurityRecord]:
+        valid = (acl for acl, result in zip(acls, results, strict=True) if result.error_code == ErrorCode.NONE)
+        new = (acl for acl in dict.fromkeys(valid) if acl not in state.authorizer)
+        return [acl_record(uuid.uuid4().bytes, acl) for acl in new]
+
+    def reply(error: KafkaError | None) -> CreateAclsResponse:
+        return CreateAclsResponse(results=results if error is None else [_failed(error)] * len(results))
+
+    server.security.answer(call, decide, reply)
+    return None
+
+
+def _acl_of(creation: AclCreation) -> Acl:
+    return Acl(
+        ResourcePattern(
+            ResourceType(creation.resource_type),
+            creation.resource_name,
+            PatternType(creation.resource_pattern_type),
+        ),
+        creation.principal,
+        creation.host,
+        AclOperation(creation.operation),
+        AclPermissionType(creation.permission_type),
+    )
+
+
+def _result(acl: Acl) -> AclCreationResult:
+    try:
+        check_new(acl)
+    except KafkaError as error:
+        return _failed(error)
+    return AclCreationResult(error_code=ErrorCode.NONE)
+
+
+def _failed(error: KafkaError) -> AclCreationResult:
+    return AclCreationResult(error_code=error.code, error_message=str(error))
