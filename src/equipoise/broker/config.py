@@ -146,6 +146,8 @@ class BrokerConfig:
     allow_everyone_if_no_acl_found: bool = setting(
         False, "Whether everybody may do what no ACL is about, neither an allowing nor a denying one."
     )
+    quota_window_num: int = setting(11, "Samples over which the rate of a client with a quota is measured.", 1, INT_MAX)
+    quota_window_size_seconds: int = setting(1, "Length of such a sample.", 1, INT_MAX)
     flush: str = setting(
         "commit",
         "commit: a record is acknowledged and readable after a group commit with fdatasync. never: at once.",

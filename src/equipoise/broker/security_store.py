@@ -54,6 +54,7 @@ class SecurityStore:
             offset = source.log_start_offset
             while offset < source.log_end_offset:
                 offset = self._load_from(source.read(offset, _LOAD_BYTES, source.log_end_offset))
+            self.on_change()
         except (KafkaError, ProtocolError, ValueError, OSError) as error:
             raise UsageError(
                 f"{source.name} could not be read, and without its users and access rules the broker does not start: "

@@ -26,6 +26,7 @@ from equipoise.broker.net.client_warnings import ClientWarnings
 from equipoise.broker.net.connection import Call, Connection
 from equipoise.broker.net.memory_pool import MemoryPool
 from equipoise.broker.net.purgatory import Completion
+from equipoise.broker.net.throttling import Throttling
 from equipoise.broker.net.turns import Turns
 from equipoise.broker.security_store import SecurityStore
 from equipoise.broker.topics.batch_thread import BatchThread
@@ -74,6 +75,8 @@ class Server:
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.group_coordinator = GroupCoordinator(self)
         self.security = SecurityStore(self)
+        self.throttling = Throttling(self)
+        self.security.on_change = self.throttling.update
         self.connections: set[Connection] = set()
         self.memory_pool = MemoryPool(config.queued_max_request_bytes, clock)
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BUFFER))

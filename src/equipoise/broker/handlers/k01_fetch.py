@@ -75,6 +75,8 @@ class DelayedFetch:
         self._call = call
         self._context = context
         self._max_bytes = min(request.max_bytes, server.config.fetch_max_bytes)
+        if call.usage is not None:
+            self._max_bytes = int(min(self._max_bytes, server.throttling.max_fetch_bytes(call)))
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._operation: DelayedOperation | None = None
         self._is_completing = False
@@ -140,12 +142,26 @@ class DelayedFetch:
 
     def response(self, results: list[LogReadResult]) -> FetchResponse:
         """Every partition, or in an incremental fetch those with news."""
+        if self._call.usage is not None:
+            size = sum(one.size for one in results)
+            throttle_ms = self._server.throttling.charge_fetch(self._call, self._call.usage, size)
+            if throttle_ms:
+                return self._throttled_response(throttle_ms)
         topics: dict[str | bytes, FetchableTopicResponse] = {}
         for cached, data, size in results:
             if not self._context.incremental or cached.must_respond(data):
                 _topic_of(topics, cached.topic).partitions.append(data)
                 self._note(cached, data, size)
         return FetchResponse(session_id=self._context.session_id, responses=list(topics.values()))
+
+    def _throttled_response(self, throttle_ms: int) -> FetchResponse:
+        """Nothing, for a client above its quota. It comes back with the same offsets, and a full fetch has made no
+        session (FetchContext.getThrottledResponse)."""
+        session_id = self._context.session_id
+        if not self._context.incremental:
+            self._server.fetch_sessions.close(session_id)
+            session_id = 0
+        return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=[])
 
     def _read_partition(self, cached: CachedPartition, left: int, is_first: bool) -> PartitionData:
         try:

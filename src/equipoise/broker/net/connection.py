@@ -19,6 +19,7 @@ from equipoise.broker.groups.held_heartbeats import HeldHeartbeat
 from equipoise.broker.groups.repeated_heartbeat import RepeatedHeartbeat
 from equipoise.broker.net.memory_pool import FREE_ROOM
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
+from equipoise.broker.net.throttling import Usage
 from equipoise.broker.net.turns import SLICE_S
 from equipoise.broker.topics.topics import MAX_ELEMENTS
 from equipoise.security.session import Session
@@ -50,7 +51,18 @@ _WORTH_COUNTING_S = 0.00001  # more than a heartbeat takes
 class Call:
     """A request being served, and the place its reply has in the connection's order."""
 
-    __slots__ = ("client_id", "connection", "correlation_id", "delayed", "now", "pieces", "route", "size", "version")
+    __slots__ = (
+        "client_id",
+        "connection",
+        "correlation_id",
+        "delayed",
+        "now",
+        "pieces",
+        "route",
+        "size",
+        "usage",
+        "version",
+    )
 
     def __init__(self, connection: Connection, route: Route, correlation_id: int, client_id: str) -> None:
         self.connection = connection
@@ -60,6 +72,7 @@ class Call:
         self.client_id = client_id
         self.now = 0  # when it came: the clock is read once for all requests that come together
         self.size = 0  # of the request, as long as it is kept
+        self.usage: Usage | None = None  # for quotas, if there are any
         self.delayed: DelayedOperation | None = None
         self.pieces: list[Any] | None = None  # the reply, once it is there; empty: there will be none
 
@@ -74,10 +87,14 @@ class Call:
 
     def no_reply(self) -> None:
         """For a Produce with acks=0, to which the protocol has no answer."""
+        if self.usage is not None:
+            self.connection.server.throttling.charge_unanswered(self, self.usage)
         self.pieces = []
         self.connection.drain()
 
     def _encode(self, response: Message | bytes) -> list[Any]:
+        if self.usage is not None:
+            response = self.connection.server.throttling.charge(self, self.usage, response)
         head = self.route.reply_head
         if isinstance(response, bytes):
             size = len(response) + head.size
@@ -106,6 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         "_is_resting",
         "_is_starved",
         "_is_turn",
+        "_muted",
         "_next_slice",
         "_out",
         "_pending_bytes",
@@ -143,6 +161,7 @@ class Connection(asyncio.BufferedProtocol):
         self._splitter = FrameSplitter(
             server.config.socket_request_max_bytes, min_size=_MIN_FRAME, writable_produce=True
         )
+        self._muted = 0  # as often as `mute` was called: nothing more is served
         self._frame: bytearray | None = None  # a frame partly received; it grows up to `_room`
         self._filled = 0
         self._frame_size = 0
@@ -345,10 +364,22 @@ class Connection(asyncio.BufferedProtocol):
     def _is_full(self) -> bool:
         return (
             self._write_paused
+            or self._muted > 0
             or self.held_bytes >= _WRITE_HIGH_WATER
             or self._pending_bytes >= _PENDING_HIGH_WATER
             or len(self._calls) >= self.server.config.max_in_flight_requests_per_connection
         )
+
+    def mute(self) -> None:
+        """Nothing more is read or served, until `unmute` was called as often."""
+        self._muted += 1
+        self._regulate_reading()
+
+    def unmute(self) -> None:
+        """What has waited is served."""
+        self._muted -= 1
+        if not self._transport.is_closing():
+            self._serve_backlog()
 
     def _regulate_reading(self) -> None:
         full = bool(self._backlog) or self._is_starved or self._is_resting or self._is_full()
@@ -378,11 +409,15 @@ class Connection(asyncio.BufferedProtocol):
             call.now = now
             if api_key != _PRODUCE:
                 call.size = len(frame)
+            if self.server.throttling.is_enabled:
+                call.usage = Usage(len(frame))
             elements = self.server.topics.elements if route.names_partitions else MAX_ELEMENTS
             request = route.decode(frame, pos, elements)
             response = route.handle(self.server, request, call)
             if response is not None:
                 call.pieces = call._encode(response)
+            elif call.usage is not None:
+                call.usage.pause()
             if api_key == _HEARTBEAT:
                 self.repeated_heartbeat = self._repeatable(request, frame, call, response)
         except ProtocolError as error:
@@ -397,6 +432,8 @@ class Connection(asyncio.BufferedProtocol):
         self, request: HeartbeatRequest, frame: bytes | bytearray, call: Call, response: Message | bytes | None
     ) -> RepeatedHeartbeat | None:
         if not isinstance(response, bytes) or self.held_heartbeat.is_patient or not self.server.allows_all:
+            return None
+        if call.usage is not None:
             return None
         assert call.pieces
         core = self.server.group_coordinator.shard_of(request.group_id).core

@@ -128,7 +128,7 @@ class FetchSessionCache:
             partitions = asked.partitions
             if len(partitions) > 1:  # each once, as on Kafka
                 partitions = list({one.key: one for one in partitions}.values())
-            self._drop(session_id)
+            self.close(session_id)
             opened = self._create(FetchData(partitions, [], asked.by_id), now, owner) if epoch == FULL else None
             return FetchContext(partitions, opened, incremental=False)
         session = self._resume(metadata, asked.by_id)
@@ -137,7 +137,7 @@ class FetchSessionCache:
         self.partition_count += len(session.partitions) - had
         # Bit by bit a client could make it hold any number.
         if len(session.partitions) > _MAX_PARTITIONS or self.partition_count > self._max_partitions:
-            self._drop(session_id)
+            self.close(session_id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session_id} grew too large")
         session.last_used, session.owner = now, owner
         session.epoch = session.epoch + 1 if session.epoch < _MAX_EPOCH else 1
@@ -150,7 +150,8 @@ class FetchSessionCache:
                 session.owner = None
                 session.last_used -= _EVICT_AFTER_MS
 
-    def _drop(self, session_id: int) -> None:
+    def close(self, session_id: int) -> None:
+        """Forgets a session, if there is such a one."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partition_count -= len(session.partitions)
@@ -184,5 +185,5 @@ class FetchSessionCache:
             oldest = min(self._sessions.values(), key=lambda s: s.last_used)
             if now - oldest.last_used < _EVICT_AFTER_MS:
                 return False
-            self._drop(oldest.session_id)
+            self.close(oldest.session_id)
         return True
