@@ -150,6 +150,37 @@ def test_9_4_topics_that_match_the_pattern_are_taken_even_if_they_were_not_known
     assert solo.told == [("on_assigned", places(0, topic="tt"))]
 
 
+def test_9_4_a_topic_that_matched_the_pattern_before_it_was_known_is_no_news_when_it_is() -> None:
+    solo = cooperative().subscribe(pattern="t.*")
+    solo.learn(t=1)
+    solo.poll()
+    solo.find()
+    solo.join()
+    solo.sync(0, topic="tt")
+    solo.poll()
+    solo.learn(t=1, tt=1)
+    solo.poll()
+    assert solo.asked(JoinGroupRequest) is None
+    solo.learn(t=1)
+    solo.poll()
+    assert solo.told[-1] == ("on_revoked", places(0, topic="tt"))
+    assert solo.asked(JoinGroupRequest) is not None
+
+
+def test_9_4_a_topic_that_went_while_it_joined_is_not_subscribed_to_again() -> None:
+    solo = cooperative().subscribe(pattern="t.*")
+    solo.learn(t=1, tt=1)
+    solo.poll()
+    solo.find()
+    solo.join()
+    solo.learn(t=1)
+    solo.sync(0, topic="tt")
+    solo.poll()
+    request = solo.asked(JoinGroupRequest)
+    assert request is not None
+    assert decode_subscription(request.protocols[0].metadata).topics == ["t"]
+
+
 def test_9_4_cooperative_revoked_then_assigned_then_it_joins_again() -> None:
     solo = cooperative().stable(0, 1)
     solo.told_to_rejoin()

@@ -93,6 +93,19 @@ def test_9_5_a_member_that_has_only_been_given_an_id_leaves_with_it() -> None:
     assert request.members[0].member_id == ME
 
 
+@BOTH
+def test_9_5_a_member_of_an_old_generation_leaves_with_the_id_that_it_has_kept(how: str) -> None:
+    solo = Solo().stable(0)
+    solo.advance(HEARTBEAT)
+    solo.beat(ErrorCode.ILLEGAL_GENERATION)
+    leave(solo, how)
+    solo.poll()
+    assert solo.told == [("on_lost", places(0))]
+    request = solo.asked(LeaveGroupRequest)
+    assert request is not None
+    assert request.members[0].member_id == ME
+
+
 def test_9_5_one_that_nobody_knows_yet_just_goes() -> None:
     solo = Solo().joining()
     leave(solo, "close")

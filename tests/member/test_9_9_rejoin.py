@@ -82,6 +82,15 @@ def test_9_9_the_application_wants_it() -> None:
     assert request.reason == "a new machine"
 
 
+def test_9_9_a_long_reason_is_cut() -> None:
+    solo = Solo().stable(0)
+    solo.do(solo.member.enforce_rebalance("because " * 100, solo.now))
+    assert rejoins(solo)
+    request = solo.asked(JoinGroupRequest)
+    assert request is not None
+    assert request.reason == ("because " * 100)[:255]
+
+
 def test_9_9_a_consumer_without_subscription_cannot_want_it() -> None:
     solo = Solo()
     solo.do(solo.member.enforce_rebalance("nothing to share", solo.now))

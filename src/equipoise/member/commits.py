@@ -70,6 +70,9 @@ class Committer(Protocol):
     def lose_coordinator(self, now: int) -> None:
         """A failed commit shows that the coordinator has moved, or is gone."""
 
+    def pause_ms(self, failures: int) -> int:
+        """The pause after so many failures in a row."""
+
 
 class OffsetAndMetadata(NamedTuple):
     """What is committed for a partition."""
@@ -88,6 +91,7 @@ class Commit:
         self.is_done = False
         self.error: KafkaError | None = None
         self.on_done: Callable[[Commit], None] | None = None
+        self.attempts = 0  # that failed, and are made again
         self.generation_id = -1  # in which the application asked for it
         self.refused_in = -1  # the generation that was already over when it came to the coordinator
         self.revoked: dict[TopicPartition, int] = {}  # in which generation: in a later one others may have read on
@@ -287,7 +291,10 @@ class Commits:
         return True
 
     def _pause(self, now: int) -> None:
-        self._retry_at = now + self._member.config.retry_backoff_ms
+        """Pauses double from attempt to attempt (KIP-580, ConsumerCoordinator.commitOffsetsSync)."""
+        commit = self._queue[0]
+        commit.attempts += 1
+        self._retry_at = now + self._member.pause_ms(commit.attempts)
 
     def abandon(self, error: KafkaError) -> None:
         """The member is out of its generation: nothing of it can be committed any more."""

@@ -67,6 +67,11 @@ class Subscription:
         unknown = set(topics) - self.topics
         return not unknown or (self.pattern is not None and all(map(self.pattern.match, unknown)))
 
+    def adopt(self, topics: Iterable[str]) -> None:
+        """Topics that the leader knew first count as subscribed to: when their metadata comes, nothing has changed
+        (ConsumerCoordinator.maybeUpdateJoinedSubscription)."""
+        self.topics |= frozenset(topics)
+
     @property
     def is_known(self) -> bool:
         """Whether there is metadata for all that is wanted."""

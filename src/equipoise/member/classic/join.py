@@ -1,7 +1,7 @@
 """JoinGroup and SyncGroup: the way of a member from one generation to the next, and the callbacks of the application.
 
-In Kafka: AbstractCoordinator.joinGroupIfNeeded, with onJoinPrepare, onLeaderElected and onJoinComplete of
-ConsumerCoordinator.
+In Kafka: AbstractCoordinator.joinGroupIfNeeded, with ConsumerCoordinator.onJoinPrepare,
+ConsumerCoordinator.onLeaderElected and ConsumerCoordinator.onJoinComplete.
 """
 
 from __future__ import annotations
@@ -198,7 +198,8 @@ def _subscription(one: JoinGroupResponseMember) -> Subscription:
 
 
 def _send_sync(member: Member, step: Step) -> None:
-    """The leader's has all shares, a follower's none (AbstractCoordinator.onLeaderElected, onJoinFollower). A failing
+    """The leader's has all shares, a follower's none (AbstractCoordinator.onLeaderElected,
+    AbstractCoordinator.onJoinFollower). A failing
     assignor is anybody's code: poll() raises, and the next one tries again."""
     joining, assignments = member.joining, []
     if joining.to_assign is not None:
@@ -294,6 +295,8 @@ def _complete(member: Member, assignment: Assignment, now: int) -> None:
     if not member.subscription.accepts(one.topic for one in assigned):
         member.joining.want("the assignment has topics that are not subscribed to")
         return
+    if not member.joining.is_wanted:
+        member.subscription.adopt(one.topic for one in assigned)
     if member.subscription.has_changed:
         member.joining.want("the topics or partitions of the group have changed")
     try:

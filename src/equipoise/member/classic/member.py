@@ -41,6 +41,7 @@ _OUT = {
     CommitFailure.EXPELLED: "the coordinator did not know the member any more",
     CommitFailure.OLD_GENERATION: "the group had gone on without the member",
 }
+_LONGEST_REASON = 255
 _LEAVE_TIMEOUT_MS = 5_000  # the answer to LeaveGroup is not worth a long wait
 
 
@@ -108,7 +109,7 @@ class Member:
     @property
     def is_cooperative(self) -> bool:
         """One assignor that is eager makes the member eager, so that a group changes over in two rolling restarts
-        (KIP-429, ConsumerCoordinator's constructor)."""
+        (KIP-429, ConsumerCoordinator)."""
         return common_protocol(self.config.assignors) is RebalanceProtocol.COOPERATIVE
 
     @property
@@ -181,9 +182,10 @@ class Member:
         return self._go_on(now)
 
     def enforce_rebalance(self, reason: str, now: int) -> Step:
-        """The application wants a rebalance (KIP-568, AbstractCoordinator.requestRejoin)."""
+        """The application wants a rebalance (KIP-568, ClassicKafkaConsumer.enforceRebalance). A long reason is cut
+        (JoinGroupRequest.maybeTruncateReason)."""
         if self.subscription.is_active:
-            self.joining.want(reason)
+            self.joining.want(reason[:_LONGEST_REASON])
         return self._go_on(now)
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], now: int) -> tuple[Commit, Step]:
@@ -290,8 +292,8 @@ class Member:
         return None if earliest == NEVER else earliest
 
     def tick(self, now: int) -> Step:
-        """What time brings about: late polls, lost coordinators, heartbeats, retries (AbstractCoordinator's
-        HeartbeatThread.run)."""
+        """What time brings about: late polls, lost coordinators, heartbeats, retries
+        (AbstractCoordinator.HeartbeatThread.run)."""
         step = Step()
         if self.polls.is_late(now):
             self._be_late(now, step)
@@ -303,7 +305,7 @@ class Member:
 
     def _be_late(self, now: int, step: Step) -> None:
         """Its partitions go to members that have time for them; a static member keeps its place until its session ends
-        (KIP-62, KIP-345, AbstractCoordinator.maybeLeaveGroup). The application hears of it at its next poll."""
+        (KIP-62, KIP-345, AbstractCoordinator.handlePollTimeoutExpiry). The application hears of it at its next poll."""
         self.polls.overrun()
         if not self.config.is_static:
             self._leave(step, f"poll() was not called for {self.config.max_poll_interval_ms} ms (max.poll.interval.ms)")
@@ -327,8 +329,12 @@ class Member:
     def back_off(self, now: int) -> None:
         """Pauses that double up to a limit, so that many members do not crowd a broker that is coming up (KIP-580)."""
         self._attempts += 1
-        pause = backoff_ms(self._attempts, self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
-        self._retry_at = now + round(pause * self._jitter())
+        self._retry_at = now + self.pause_ms(self._attempts)
+
+    def pause_ms(self, failures: int) -> int:
+        """The pause after so many failures in a row (ExponentialBackoff.backoff)."""
+        pause = backoff_ms(failures, self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+        return round(pause * self._jitter())
 
     def recover(self) -> None:
         """An attempt has succeeded: the next pause is a short one again."""
