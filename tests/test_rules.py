@@ -1,9 +1,14 @@
-"""docs/rules/ is true: its files, functions and tests exist, and every rule that is cited stands in a table."""
+"""docs/rules/ is true: its files, functions and tests exist, and every rule that is cited stands in a table.
+
+sources.md has every class and method of Kafka that docstrings, comments and the tables name, and no other.
+"""
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -13,14 +18,15 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TABLES = sorted((ROOT / "docs" / "rules").glob("*.md"))
+SOURCES = ROOT / "docs" / "rules" / "sources.md"
+TABLES = sorted(set((ROOT / "docs" / "rules").glob("*.md")) - {SOURCES})
 HEAD = "| rule | what holds | from | ours | shown by |"
 CITING = {  # the folders whose rules a table has
     "classic-groups": ["src/equipoise/coordinator", "tests/spec"],
     "members": ["src/equipoise/member", "tests/member"],
 }
 NUMBER = r"[A-Z0-9]+(?:\.[0-9]+)+"
-SOURCE = re.compile(rf"KIP-\d+|[A-Z]\w+(?:\.[a-z]\w+)?|an addition|rule {NUMBER}")
+SOURCE = re.compile(rf"KIP-\d+|an addition|rule {NUMBER}|[A-Z]\w+(?:\.\w+)*")
 
 
 class Rule(NamedTuple):
@@ -48,6 +54,10 @@ def load(path: Path) -> list[Rule]:
 
 def _quoted(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
+
+
+def sources_of(rule: Rule) -> list[str]:
+    return re.split(r"[,;] ", rule.source)
 
 
 RULES = [rule for path in TABLES for rule in load(path)]
@@ -88,7 +98,7 @@ def test_every_number_stands_once() -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.number)
 def test_a_rule_has_its_source_its_place_and_its_test(rule: Rule) -> None:
     assert rule.text.endswith(".")
-    assert SOURCE.search(rule.source), f"rule {rule.number}: from nowhere"
+    assert all(SOURCE.fullmatch(one) for one in sources_of(rule)), f"rule {rule.number}: from nowhere"
     assert rule.ours
     assert rule.tests
     for place in rule.ours:
@@ -132,3 +142,79 @@ def test_every_rule_that_is_cited_is_in_the_table(table: str) -> None:
     found = sorted(set(citations(table)))
     assert found
     assert [(number, path) for number, path in found if number not in numbers] == []
+
+
+# -- the classes and methods of Kafka
+
+SOURCES_HEAD = "| class | package | methods |"
+DOTTED = re.compile(r"(?<![\w./])[A-Z]\w*(?:\.\w+)+")
+WORD = re.compile(r"(?<![\w./])[A-Z]\w*(?![\w.]*\w)")
+FILES = (".md", ".py", ".json")
+
+
+class Source(NamedTuple):
+    version: str  # the heading above the table
+    package: str
+    name: str
+    methods: list[str]
+
+    @property
+    def members(self) -> list[str]:
+        return [f"{self.name}.{method}" for method in self.methods]
+
+
+def load_sources() -> Iterator[Source]:
+    version = ""
+    for line in SOURCES.read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            version = line.removeprefix("## ")
+        elif line.startswith("| ") and line != SOURCES_HEAD:
+            name, package, methods = (cell.strip() for cell in line.strip("|").split("|"))
+            yield Source(version, package.strip("`"), name, methods.split(", ") if methods else [])
+
+
+def prose(path: Path) -> Iterator[str]:
+    """The docstrings and comments of a file."""
+    text = path.read_text(encoding="utf-8")
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node, clean=False) or ""
+
+
+MODULES = sorted((ROOT / "src").rglob("*.py"))
+
+
+def in_tables() -> Iterator[str]:
+    for rule in RULES:
+        yield from (one for one in sources_of(rule) if re.match(r"[A-Z](?!IP-)", one))
+
+
+@cache
+def ours() -> frozenset[str]:
+    return frozenset(name for path in MODULES for name in names(path))
+
+
+@cache
+def named() -> frozenset[str]:
+    """Every class, and every class with a method, that src/ and the tables name; our own too."""
+    found = set(in_tables())
+    for path in MODULES:
+        for text in prose(path):
+            found.update(DOTTED.findall(text), WORD.findall(text))
+    return frozenset(one for one in found if not one.endswith(FILES))
+
+
+def test_every_method_that_is_named_stands_in_sources() -> None:
+    """Read the source, then enter the method in docs/rules/sources.md."""
+    known = {one for source in load_sources() for one in (source.name, *source.members)}
+    assert sorted(one for one in named() if "." in one and one not in known | ours()) == []
+    assert sorted(set(in_tables()) - known) == []
+
+
+def test_sources_has_no_name_that_nothing_uses() -> None:
+    listed = [one for source in load_sources() for one in (source.members or [source.name])]
+    assert [one for one in listed if one not in named()] == []
+    assert [one for one, count in Counter(listed).items() if count > 1] == []

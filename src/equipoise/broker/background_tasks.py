@@ -74,7 +74,7 @@ class BackgroundTasks:
                 _tell(one, "retention", error)
 
     def begin_compaction(self) -> None:
-        """Begins a round over all logs, unless one is under way (LogCleaner)."""
+        """Begins a round over all logs, unless one is under way (LogCleaner.CleanerThread.tryCleanFilthiestLog)."""
         if self._compacting is None or self._compacting.done():
             self._compacting = asyncio.get_running_loop().create_task(self._compact())
 

@@ -100,7 +100,7 @@ def forget(
 ) -> None:
     """At once: a join that comes before the tombstone is durable makes a new group, written behind it.
 
-    Rule 4.6. Kafka: GroupMetadataManager.createGroupTombstoneRecords.
+    Rule 4.6. Kafka: ClassicGroup.createGroupTombstoneRecords.
     """
     del shard.groups[group.group_id]
     step.write([*records, group.tombstone()], GroupTombstoned(group, caller))

@@ -1,4 +1,5 @@
-"""Checks a producer's batch before the append: the keys of its records, and its compression.
+"""Checks a producer's batch before the append: the keys of its records, and its compression
+(LogValidator.validateMessagesAndAssignOffsets).
 
 Both need the records' bytes, and a few kilobytes can expand to many megabytes: any thread may do this work.
 """

@@ -1,4 +1,4 @@
-"""Compaction keeps the newest record of each key. Offsets never change.
+"""Compaction keeps the newest record of each key (Cleaner.cleanSegments in Kafka). Offsets never change.
 
 It reads only rolled segments, whose bytes never change, so the work can run on any thread. It reads through views taken
 beforehand, and writes new segments beside the old. The log puts these in place.
@@ -61,7 +61,8 @@ class LogToClean(NamedTuple):
 
 
 def cleanable(segments: Sequence[LogSegment], config: LogConfig, cleaned: Cleaned, now: int) -> list[LogSegment]:
-    """The segments at the log's start that a compaction should clean now; none if it is not worth it."""
+    """The segments at the log's start that a compaction should clean now; none if it is not worth it
+    (LogCleanerManager.grabFilthiestCompactedLog)."""
     clean_until = cleaned[-1][0] if cleaned else 0
     lag = config.min_compaction_lag_ms
     ready = list(segments)
@@ -138,7 +139,7 @@ class Compaction:
             yield record
 
     def _build_offset_map(self) -> None:
-        """Learns the newest offset of each key in the dirty part."""
+        """Learns the newest offset of each key in the dirty part (Cleaner.buildOffsetMap)."""
         self._end = self._segments[-1].end_offset
         for segment in self._segments:
             for batch, header in self._batches(segment) if segment.end_offset > self._dirty_from else ():
@@ -219,7 +220,8 @@ class Compaction:
         return _emptied(header) if is_last_of_producer else None
 
     def _kept(self, batch: memoryview, header: BatchHeader) -> _Kept | None:
-        """The records that stay; None if all of them do. Most batches need no second decoding for this."""
+        """The records that stay; None if all of them do (Cleaner.shouldRetainRecord). Most batches need no second
+        decoding for this."""
         if self._dirty_from <= header.base_offset and header.last_offset < self._end:
             survivors = self._survivors
             count = bisect_right(survivors, header.last_offset) - bisect_left(survivors, header.base_offset)

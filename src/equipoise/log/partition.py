@@ -43,7 +43,7 @@ class LogAppendInfo(NamedTuple):
 
 
 class LoadedLog(NamedTuple):
-    """The contents of a partition's files when its log is opened (Kafka's LogLoader)."""
+    """The contents of a partition's files when its log is opened (LogLoader.load)."""
 
     segments: list[LogSegment]
     producers: ProducerStateManager
@@ -241,7 +241,7 @@ class PartitionLog:
     def available(self, offset: int, limit_offset: int) -> int | None:
         """Bytes between two offsets; None if segments were rolled since `offset`: there is nothing more to wait for.
 
-        Kafka counts in the same way for `min_bytes` (DelayedFetch), without regard to the ends of batches.
+        Kafka counts in the same way for `min_bytes` (DelayedFetch.tryComplete), without regard to the ends of batches.
         """
         self._check_range(offset)
         at = self._segment_of(offset)
@@ -383,8 +383,8 @@ class PartitionLog:
         return self.log_start_offset
 
     def enforce_retention(self, now: int) -> int:
-        """Deletes segments that are too old or too large together, and forgets idle producers. Returns the number of
-        deleted segments."""
+        """Deletes segments that are too old or too large together, and forgets idle producers
+        (UnifiedLog.deleteOldSegments). Returns the number of deleted segments."""
         self.producers.expire(now, self.config.producer_id_expiration_ms)
         if self.offline is not None or "delete" not in self.config.cleanup_policy:
             return 0

@@ -1,4 +1,4 @@
-"""The state of a partition's idempotent producers: finds duplicates, refuses gaps. Pure.
+"""The state of a partition's idempotent producers: finds duplicates, refuses gaps (KIP-98). Pure.
 
 It has the epoch and the last five batches of each producer id, because a client may have five requests in flight and
 resend any of them. An unknown producer may begin with any sequence number: retention may have deleted its records.
@@ -41,7 +41,7 @@ class ProducerStateManager:
         self._producers: dict[int, ProducerStateEntry] = dict(producers or {})
 
     def duplicate_of(self, batches: Iterable[tuple[int, BatchHeader]]) -> BatchMetadata | None:
-        """The batch in the log that one of these (position, header) repeats."""
+        """The batch in the log that one of these (position, header) repeats (ProducerStateEntry.findDuplicateBatch)."""
         for _, header in batches:
             known = self._producers.get(header.producer_id)
             if known is None or known.epoch != header.producer_epoch:
@@ -76,7 +76,7 @@ class ProducerStateManager:
         return max(self._producers, default=-1)
 
     def expire(self, now: int, after_ms: int) -> None:
-        """Forgets producers that were not seen for `after_ms`."""
+        """Forgets producers that were not seen for `after_ms` (ProducerStateManager.removeExpiredProducers)."""
         self._producers = {id_: p for id_, p in self._producers.items() if now - p.last_seen < after_ms}
 
     def last_offsets(self) -> set[int]:
@@ -99,6 +99,8 @@ class ProducerStateManager:
 
 
 def _check(known: ProducerStateEntry | None, header: BatchHeader) -> None:
+    """An older epoch has been replaced; a new one begins at 0 (ProducerAppendInfo.checkProducerEpoch,
+    ProducerAppendInfo.checkSequence)."""
     if known is None:
         return
     if header.producer_epoch < known.epoch:

@@ -1,4 +1,5 @@
-"""Finds the first record with a given timestamp or later. The loop finds batches by headers, any thread decodes them.
+"""Finds the first record with a given timestamp or later. The loop finds batches by headers, any thread decodes them
+(UnifiedLog.fetchOffsetByTimestamp).
 
 A producer writes the header: the records may differ from it, or expand without end. The work is therefore bounded. At
 the bound the answer is the first offset of the batch that should hold the record: a reader that begins there misses

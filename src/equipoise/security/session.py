@@ -18,5 +18,5 @@ class Session:
     expires_at: int | None = None  # on the broker's clock, in ms; None: never (KIP-368)
 
     def is_expired(self, now: int) -> bool:
-        """Whether only a re-authentication is accepted (SaslServerAuthenticator.serverSessionExpired)."""
+        """Whether only a re-authentication is accepted (KafkaChannel.serverAuthenticationSessionExpired)."""
         return self.expires_at is not None and now >= self.expires_at

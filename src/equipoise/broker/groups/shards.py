@@ -185,8 +185,8 @@ class GroupShard:
     def _fill(self, batch: _Batch) -> list[Pair]:
         """The records of as many writes as one batch may hold; the others are gathered anew.
 
-        Those of one write stay together, or are refused before any is written, as by CoordinatorRuntime.append: no
-        reader could be sure to get them, and the loop would stand still for as long as they take.
+        Those of one write stay together, or are refused before any is written: no reader could be sure to get them, and
+        the loop would stand still for as long as they take (CoordinatorRuntime.CoordinatorContext.append).
         """
         limit = self._partition.topic.settings.message_max_bytes - HEADER_SIZE
         pairs, count = list[Pair](), 0
@@ -306,7 +306,7 @@ class GroupCoordinator:
             shard.run(shard.core.activate(self._server.clock.now()))
 
     def shard_of(self, group_id: str) -> GroupShard:
-        """The shard of a group, by the hash of its id (GroupMetadataManager.partitionFor)."""
+        """The shard of a group, by the hash of its id (GroupCoordinatorService.partitionFor)."""
         shards = self.shards
         return shards[partition_for(group_id, len(shards))]
 

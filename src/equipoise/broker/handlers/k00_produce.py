@@ -93,7 +93,8 @@ class ProducePartitionStatus:
 
 
 def handle(server: Server, request: ProduceRequest, call: Call) -> ProduceResponse | None:
-    """Appends, and answers when the records are durable (ReplicaManager.appendRecords)."""
+    """Appends, and answers when the records are durable (KafkaApis.handleProduceRequest,
+    ReplicaManager.appendRecords)."""
     appending = _Appending(server, request, call)
     if not server.allows_all:
         appending.authorize_transactions(request)
@@ -125,7 +126,7 @@ def _close_if_failed(call: Call, one: ProducePartitionStatus) -> None:
 
 
 class DelayedProduce:
-    """A response that waits for partitions to be durable (DelayedProduce)."""
+    """A response that waits for partitions to be durable (DelayedProduce.tryComplete)."""
 
     __slots__ = ("_operation", "_response", "_to_come", "_waiting")
 

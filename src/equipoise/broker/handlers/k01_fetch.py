@@ -28,7 +28,8 @@ _READ_COMMITTED = 1
 
 
 def handle(server: Server, request: FetchRequest, call: Call) -> FetchResponse | None:
-    """Answers what is there, or delays the answer until there is enough (ReplicaManager.fetchMessages)."""
+    """Answers what is there, or delays the answer until there is enough (KafkaApis.handleFetchRequest,
+    ReplicaManager.fetchMessages)."""
     try:
         context = _new_context(server, request, call)
     except KafkaError as error:
@@ -67,7 +68,7 @@ class LogReadResult(NamedTuple):
 
 
 class DelayedFetch:
-    """One Fetch: read when it comes, perhaps delayed, answered once (DelayedFetch)."""
+    """One Fetch: read when it comes, perhaps delayed, answered once (DelayedFetch.tryComplete)."""
 
     def __init__(self, server: Server, request: FetchRequest, call: Call, context: FetchContext) -> None:
         self._server = server

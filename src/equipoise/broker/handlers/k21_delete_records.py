@@ -25,7 +25,8 @@ HIGH_WATERMARK = -1
 
 
 def handle(server: Server, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse | None:
-    """Each partition once, as on Kafka, with the offset given last. Each is a sync of the disk: others go between."""
+    """Each partition once, as on Kafka, with the offset given last. Each is a sync of the disk: others go between
+    (KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords)."""
     asked = {(topic.name, one.partition_index): one for topic in request.topics for one in topic.partitions}
     topics = {topic.name: DeleteRecordsTopicResult(name=topic.name, partitions=[]) for topic in request.topics}
 

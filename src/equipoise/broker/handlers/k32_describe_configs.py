@@ -27,7 +27,8 @@ _ADVERTISED = "advertised.listeners"
 
 
 def handle(server: Server, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse | None:
-    """Each resource once: a small request could ask a thousand times for the longest answer there is."""
+    """Each resource once: a small request could ask a thousand times for the longest answer there is
+    (ConfigHelper.handleDescribeConfigsRequest)."""
     asked = {(one.resource_type, one.resource_name): one for one in request.resources}
     server.turns.answer_each(
         call,

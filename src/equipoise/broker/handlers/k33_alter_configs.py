@@ -39,7 +39,7 @@ def handle(server: Server, request: AlterConfigsRequest, call: Call) -> AlterCon
 class Altering:
     """Changes of topics' configs, for this API and for IncrementalAlterConfigs: checked one by one, saved together.
 
-    A resource that stands twice in a request is refused, as on Kafka (ControllerApis).
+    A resource that stands twice in a request is refused, as on Kafka (ControllerApis.handleLegacyAlterConfigs).
     """
 
     def __init__(self, server: Server, call: Call, *, validate_only: bool) -> None:

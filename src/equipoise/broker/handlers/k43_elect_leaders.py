@@ -23,7 +23,8 @@ _ELECTION_TYPES = (0, 1)  # preferred, unclean
 
 
 def handle(server: Server, request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse | None:
-    """Where all partitions are asked for (null), only those are answered that had an election: none."""
+    """Where all partitions are asked for (null), only those are answered that had an election: none
+    (ControllerApis.handleElectLeaders)."""
     try:
         server.authorize(call, AclOperation.ALTER, CLUSTER)
         if request.election_type not in _ELECTION_TYPES:

@@ -23,7 +23,7 @@ _FIRST_VERSION_WITH_TYPES = 1
 
 
 def handle(server: Server, request: ListConfigResourcesRequest, call: Call) -> ListConfigResourcesResponse:
-    """Without types all; an unknown type is UNSUPPORTED_VERSION, as on Kafka."""
+    """Without types all; an unknown type is UNSUPPORTED_VERSION (KafkaApis.handleListConfigResources)."""
     types = set(request.resource_types) or _KNOWN
     if call.version < _FIRST_VERSION_WITH_TYPES:
         types = {_CLIENT_METRICS}

@@ -25,7 +25,8 @@ PAGE = 2000
 
 
 def handle(server: Server, request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopicPartitionsResponse:
-    """Describes topics up to the limit, and says where to go on (DescribeTopicPartitionsRequestHandler)."""
+    """Describes topics up to the limit, and says where to go on
+    (DescribeTopicPartitionsRequestHandler.handleDescribeTopicPartitionsRequest)."""
     left = min(max(request.response_partition_limit, 1), PAGE)
     response = DescribeTopicPartitionsResponse(topics=[])
     for cursor in _asked(server, request, call):

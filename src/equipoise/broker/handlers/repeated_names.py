@@ -1,4 +1,4 @@
-"""Requests in which a name may stand once only, as on Kafka (ControllerApis)."""
+"""Requests in which a name may stand once only, as on Kafka (ControllerApis.createTopics)"""
 
 from __future__ import annotations
 

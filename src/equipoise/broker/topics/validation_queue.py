@@ -1,6 +1,6 @@
 """Batches that must be decoded before the append: on a thread, and in the order of their arrival.
 
-Kafka's LogValidator does the same on the request's own thread.
+Kafka does the same on the request's own thread (LogValidator.validateMessagesAndAssignOffsets).
 
 Later batches of a partition wait behind such a batch, so that an idempotent producer's sequence stays whole. Waiting
 batches count against their connection like unread replies: the broker soon stops reading it.

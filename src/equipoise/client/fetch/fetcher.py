@@ -228,8 +228,8 @@ class Fetcher:
     # -- what to fetch
 
     def _plan(self) -> tuple[Plan, Plan]:
-        """What may be fetched and is not under way, by the broker to ask, what has least in store first; and what a new
-        leader is to validate before."""
+        """What may be fetched and is not under way, by the broker to ask, what has least in store first
+        (AbstractFetch.prepareFetchRequests); and what a new leader is to validate before."""
         now, subscriptions = self._loop.time(), self._subscriptions
         fetches: Plan = {}
         unvalidated: Plan = {}

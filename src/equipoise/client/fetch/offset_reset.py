@@ -1,4 +1,5 @@
-"""Looks up positions: for partitions without a commit, out of range, or sought by time."""
+"""Looks up positions: for partitions without a commit, out of range, or sought by time
+(OffsetFetcher.resetPositionsIfNeeded)."""
 
 from __future__ import annotations
 

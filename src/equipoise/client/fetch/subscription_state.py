@@ -154,7 +154,7 @@ class TopicPartitionState:
 
     @property
     def is_fetchable(self) -> bool:
-        """Whether a fetch may ask for it now."""
+        """Whether a fetch may ask for it now (SubscriptionState.TopicPartitionState.isFetchable)."""
         return (
             self.position is not None
             and not self.is_paused

@@ -1,6 +1,6 @@
 """Validates positions with a new leader before anything is fetched from it, and follows a log that was truncated.
 
-Kafka's own consumer does the same (SubscriptionState, OffsetFetcher.validatePositionsIfNeeded); leader_epochs.py has
+Kafka's own consumer does the same (OffsetFetcher.validatePositionsIfNeeded); leader_epochs.py has
 the rules.
 """
 

@@ -35,7 +35,8 @@ _PASSING = {
 
 class CommittedOffsetFetcher:
     """Always waits for commits of transactions under way, as Java's consumer does whatever its isolation level: who
-    reads from an offset that is about to be replaced reads records twice (KIP-447)."""
+    reads from an offset that is about to be replaced reads records twice (KIP-447,
+    ConsumerCoordinator.sendOffsetFetchRequest)."""
 
     def __init__(self, membership: Membership) -> None:
         config = membership.member.config

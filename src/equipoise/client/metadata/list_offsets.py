@@ -79,7 +79,8 @@ def listed_offsets(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartiti
 
 
 def outcomes_of(response: ListOffsetsResponse) -> Outcomes:
-    """What is not in it may be asked for again, of the leader that newer metadata names."""
+    """What is not in it may be asked for again, of the leader that newer metadata names
+    (OffsetFetcherUtils.handleListOffsetResponse)."""
     outcomes: Outcomes = {}
     for partition, one in listed_offsets(response):
         if one.error_code and one.error_code not in PASSING:

@@ -123,7 +123,8 @@ class Metadata:
             self._leaders[partition] = leader
 
     def learn_leader(self, partition: TopicPartition, leader: Leader, node: Node | None) -> bool:
-        """What a broker has said besides (KIP-951), if it is news: only a newer epoch is."""
+        """What a broker has said besides, if it is news: only a newer epoch is (KIP-951,
+        Metadata.updatePartitionLeadership)."""
         known = self._leaders.get(partition)
         if known is not None and known.epoch >= leader.epoch:
             return False

@@ -19,7 +19,8 @@ from equipoise.wire.errors import UsageError
 async def ask_epoch_ends(cluster: Cluster, node_id: int, questions: EpochQuestions) -> EpochAnswers:
     """What the leader of these partitions answers. KafkaConnectionError: it does not answer, or leads no more.
 
-    Where brokers are too old to be asked, every position stands (OffsetsForLeaderEpochUtils, as in Kafka's consumer).
+    Where brokers are too old to be asked, every position stands
+    (OffsetFetcherUtils.hasUsableOffsetForLeaderEpochVersion).
     """
     if not _serves_readers(await cluster.connection(node_id)):
         return {partition: EpochEnd(*reversed(asked.position)) for partition, asked in questions.items()}

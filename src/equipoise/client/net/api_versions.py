@@ -79,7 +79,8 @@ class ApiVersions:
     # -- the handshake
 
     def proposals(self) -> Iterator[tuple[ApiVersionsRequest, int]]:
-        """ApiVersions in older and older forms: each is sent if the one before was refused."""
+        """ApiVersions in older and older forms: each is sent if the one before was refused (KIP-511,
+        NetworkClient.handleApiVersionsResponse)."""
         request = ApiVersionsRequest(
             client_software_name="equipoise", client_software_version=installed_version("equipoise")
         )

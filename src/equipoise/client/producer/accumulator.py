@@ -1,4 +1,5 @@
-"""Records on their way, by partition: `send()` adds them, the sender takes them (Kafka's RecordAccumulator).
+"""Records on their way, by partition: `send()` adds them, the sender takes them (RecordAccumulator.append,
+RecordAccumulator.drain).
 
 Any thread may call `append` and `add`. The sender works on a queue on its loop alone, except on the open batch, which
 both use under the lock.
@@ -141,7 +142,7 @@ class RecordAccumulator:
         return found
 
     def is_ready(self, queue: PartitionQueue, now: float) -> bool:
-        """Whether the first batch should go: it is full, or has lingered."""
+        """Whether the first batch should go: it is full, or has lingered (RecordAccumulator.batchReady)."""
         first = queue.waiting[0]
         if len(queue.waiting) > 1 or first.header is not None or first.ready_at <= now:
             return True

@@ -68,7 +68,8 @@ class ProducerConfig(ClientConfig):
         return config._with_idempotence_settled("enable.idempotence" in given)
 
     def _with_idempotence_settled(self, is_given: bool) -> Self:
-        """A broker numbers what all replicas have: without acks=all there is nothing to number (KIP-679)."""
+        """A broker numbers what all replicas have: without acks=all there is nothing to number (KIP-679,
+        ProducerConfig.postProcessAndValidateIdempotenceConfigs)."""
         if self.acks == "all" or not self.enable_idempotence:
             return self
         if is_given:

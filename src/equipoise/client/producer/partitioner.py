@@ -1,7 +1,8 @@
 """Chooses the partition of a record as the Java producer does.
 
 The murmur2 hash of a key decides (BuiltInPartitioner.partitionForKey), so that records of one key stay in order with
-records of other clients. Records without a key fill a batch of one partition, then of another (KIP-480).
+records of other clients. Records without a key fill a batch of one partition, then of another (KIP-794,
+BuiltInPartitioner.updatePartitionInfo).
 """
 
 from __future__ import annotations

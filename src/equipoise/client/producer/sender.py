@@ -1,5 +1,5 @@
-"""Sends batches to the leaders of their partitions, which store each once and in order (Kafka's Sender and
-TransactionManager).
+"""Sends batches to the leaders of their partitions, which store each once and in order (Sender.sendProducerData,
+TransactionManager.canRetry).
 
 Several requests are in flight on a connection. When a batch fails, its partition waits until all its batches are
 answered. The sender then sends the failed batches again, one at a time and with the same sequence numbers, until each
@@ -10,8 +10,8 @@ batches go to one broker at a time, and the sender uses a new connection only af
 failed. Otherwise a broker could store a later batch without the earlier ones, and then take these for stored.
 
 A batch that is given up leaves a gap in the sequence of its partition, which a broker does not accept. The next batches
-therefore get new numbers, under a new producer id (KIP-360). The broker refused the batches after the gap as out of
-order and has not stored them: they get new numbers too.
+therefore get new numbers, under a new producer id (KIP-360, TransactionManager.bumpIdempotentEpochAndResetIdIfNeeded).
+The broker refused the batches after the gap as out of order and has not stored them: they get new numbers too.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def _error(group: Group | None) -> ErrorCode:
 def topic_deleted(shard: Shard, topic: str, topic_id: bytes, step: Step) -> None:
     """Offsets of a deleted topic go at once, in every group; those of an older topic of that name too.
 
-    Rule 4.6. Kafka: OffsetMetadataManager.onPartitionsDeleted.
+    Rule 4.6. Kafka: OffsetMetadataManager.onTopicsDeleted.
     """
     records = [
         tombstone(group_id, topic, partition)

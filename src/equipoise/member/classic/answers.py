@@ -1,8 +1,8 @@
 """The meaning of each error for a member, as one table for each API: rules 9.8 of docs/rules/members.md.
 
-The tables follow the response handlers of Kafka's AbstractCoordinator (JoinGroupResponseHandler,
-SyncGroupResponseHandler, HeartbeatResponseHandler, FindCoordinatorResponseHandler). An error without a row is
-unexpected, and poll() raises it.
+The tables follow AbstractCoordinator.JoinGroupResponseHandler, AbstractCoordinator.SyncGroupResponseHandler,
+AbstractCoordinator.HeartbeatResponseHandler and AbstractCoordinator.FindCoordinatorResponseHandler. An error without a
+row is unexpected, and poll() raises it.
 """
 
 from __future__ import annotations
