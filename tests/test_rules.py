@@ -147,7 +147,7 @@ def test_every_rule_that_is_cited_is_in_the_table(table: str) -> None:
 # -- the classes and methods of Kafka
 
 SOURCES_HEAD = "| class | package | methods |"
-DOTTED = re.compile(r"(?<![\w./])[A-Z]\w*(?:\.\w+)+")
+DOTTED = re.compile(r"(?<![\w./])[A-Z]\w*(?:\.[A-Za-z]\w*)+")
 WORD = re.compile(r"(?<![\w./])[A-Z]\w*(?![\w.]*\w)")
 FILES = (".md", ".py", ".json")
 

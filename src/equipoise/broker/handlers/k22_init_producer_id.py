@@ -1,7 +1,8 @@
 """InitProducerId (22) for idempotent producers. No id is given twice, not even after a crash.
 
 A producer without a transactional id gets a new id and epoch 0, whatever it brings: it moves to the next epoch by
-itself (KIP-360), and only transactions have a coordinator that keeps epochs (TransactionCoordinator.handleInitProducerId).
+itself (KIP-360), and only transactions have a coordinator that keeps epochs
+(TransactionCoordinator.handleInitProducerId).
 """
 
 from __future__ import annotations
