@@ -123,7 +123,13 @@ def topics_create(
     """A new topic."""
     from equipoise.console.topics import create_topic
 
-    create_topic(bootstrap_servers, name, partitions, replication_factor, parse_pairs("--config", config))
+    create_topic(
+        bootstrap_servers,
+        name,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        configs=parse_pairs("--config", config),
+    )
 
 
 @topics.command("describe")

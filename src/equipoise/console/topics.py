@@ -25,7 +25,7 @@ def list_topics(bootstrap_servers: str) -> None:
 
 
 def create_topic(
-    bootstrap_servers: str, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+    bootstrap_servers: str, name: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]
 ) -> None:
     """Creates a topic, and prints a line."""
     with Admin(bootstrap_servers) as admin:

@@ -56,6 +56,7 @@ class ZookeeperConsumerConnector:
         self,
         config: ZooKeeperConsumerConfig,
         client: KazooClient,
+        *,
         subscription: Subscription,
         gate: Gate,
         listener: ConsumerRebalanceListener,

@@ -77,7 +77,9 @@ class ZooKeeperConsumer:
         client = open_client(
             config.zookeeper_connect, config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms
         )
-        self._connector = ZookeeperConsumerConnector(config, client, subscription, self._gate, self._listener)
+        self._connector = ZookeeperConsumerConnector(
+            config, client, subscription=subscription, gate=self._gate, listener=self._listener
+        )
         try:
             self._connector.start()
         except BaseException:

@@ -38,7 +38,8 @@ class Slice:
         columns: pa.RecordBatch,
         at: int,
         end: int,
-        bad: Undecodable | None,
+        *,
+        bad: Undecodable | None = None,
         more: More | None = None,
     ) -> None:
         self.columns = columns
@@ -146,7 +147,7 @@ class Columns:
         columns = self._with_partitions(columns, turns, rows)
         ends = np.cumsum(rows).tolist()
         for turn, (_, bad), begin, end in zip(turns, chosen, [0, *ends], ends, strict=False):
-            turn.fetch.decoded = Slice(columns, begin, end, bad)
+            turn.fetch.decoded = Slice(columns, begin, end, bad=bad)
 
     def _with_partitions(self, columns: pa.RecordBatch, turns: Sequence[Turn], rows: Ints) -> pa.RecordBatch:
         partitions = [turn.state.partition for turn in turns]
@@ -164,7 +165,7 @@ class Columns:
 
     def _decode_alone(self, turn: Turn, batches: Sequence[Batch], bad: Undecodable | None) -> None:
         """In slices; where a batch is broken, by way of records, which tells good from bad one by one."""
-        turn.fetch.decoded = found = Slice(_from_records([]), 0, 0, None, self._slices(turn, batches, bad))
+        turn.fetch.decoded = found = Slice(_from_records([]), 0, 0, more=self._slices(turn, batches, bad))
         found.go_on()
 
     def _slices(self, turn: Turn, batches: Sequence[Batch], bad: Undecodable | None) -> More:

@@ -67,29 +67,29 @@ class ArrowRows:
     def send(self, rows: pa.RecordBatch) -> None:
         """Hands the rows of one batch to the producer."""
         columns = RecordColumns(_column(rows, "key"), rows.column("value"), _column(rows, "headers"))
+        order, ends, targets = self._divide(rows, columns.sizes)
+        built = columns.batches(order, ends, _timestamps(rows), self._target.config.codec)
+        for target, begin, (header, records) in zip(targets, [0, *ends[:-1]], built, strict=True):
+            self._target.add(target, header, records, self._name(order[begin]))
+        self.rows += rows.num_rows
+
+    def _divide(self, rows: pa.RecordBatch, sizes: Ints) -> tuple[Ints, list[int], list[TopicPartition]]:
+        """The rows in the order of their batches, where each batch ends, and its partition."""
         order: list[Ints] = []
         ends: list[int] = []
         targets: list[TopicPartition] = []
         for name, numbers in self._by_topic(rows):
-            self._check_sizes(name, numbers, columns.sizes)
-            partitions = self._choose(name, rows, numbers, columns.sizes)
+            self._check_sizes(name, numbers, sizes)
+            partitions = self._choose(name, rows, numbers, sizes)
             # Numbers of 16 bits or fewer are sorted in linear time.
             sorting = np.argsort(partitions.astype(np.min_scalar_type(partitions.max())), kind="stable")
             numbers, partitions = numbers[sorting], partitions[sorting]
             done = ends[-1] if ends else 0
-            for begin, end in _cuts(partitions, columns.sizes[numbers], self._target.topic(name).limit):
+            for begin, end in _cuts(partitions, sizes[numbers], self._target.topic(name).limit):
                 targets.append(TopicPartition(name, int(partitions[begin])))
                 ends.append(done + end)
             order.append(numbers)
-        self._send(columns, np.concatenate(order), ends, targets, _timestamps(rows))
-        self.rows += rows.num_rows
-
-    def _send(
-        self, columns: RecordColumns, order: Ints, ends: list[int], targets: list[TopicPartition], times: Ints | int
-    ) -> None:
-        built = columns.batches(order, ends, times, self._target.config.codec)
-        for target, begin, (header, records) in zip(targets, [0, *ends[:-1]], built, strict=True):
-            self._target.add(target, header, records, self._name(order[begin]))
+        return np.concatenate(order), ends, targets
 
     def _by_topic(self, rows: pa.RecordBatch) -> Iterator[tuple[str, Ints]]:
         """Each topic, and the numbers of its rows."""

@@ -57,7 +57,7 @@ class AsyncProducer:
         """Waits up to max.block.ms for the metadata of a new topic and for room. Await the result for the delivery."""
         engine = self._engine
         known = engine.topics.get(topic) or await engine.topic(topic)
-        row, size = prepare(self.config, value, key, timestamp, headers)
+        row, size = prepare(self.config, value, key, timestamp=timestamp, headers=headers)
         place = known.choose(partition, row[1], size)
         if not engine.accumulator.has_room(size):
             await self._wait_for_room(size)

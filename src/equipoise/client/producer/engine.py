@@ -146,10 +146,11 @@ GivenHeaders = Mapping[str, Text] | list[tuple[str, Text]] | tuple[tuple[str, Te
 
 
 def prepare(
-    config: ProducerConfig, value: Text, key: Text, timestamp: int | None, headers: GivenHeaders
+    config: ProducerConfig, value: Text, key: Text, *, timestamp: int | None, headers: GivenHeaders
 ) -> tuple[Row, int]:
     """A record, and the most bytes it can take. UsageError says what is wrong with it."""
-    raw_key, raw_value = _raw(key), _raw(value)
+    raw_key = key if key is None or type(key) is bytes else _raw(key)  # most keys and values are bytes: no call
+    raw_value = value if value is None or type(value) is bytes else _raw(value)
     size = RECORD_OVERHEAD + len(raw_key or b"") + len(raw_value or b"")
     packed: Headers = ()
     if headers:

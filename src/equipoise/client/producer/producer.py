@@ -55,7 +55,7 @@ class Producer:
         max.block.ms for the metadata of a new topic, and for room in buffer.memory.
         """
         known = self._topics.get(topic) or self._find(topic)
-        row, size = prepare(self.config, value, key, timestamp, headers)
+        row, size = prepare(self.config, value, key, timestamp=timestamp, headers=headers)
         place = known.choose(partition, row[1], size)
         if self._is_closed:
             raise UsageError("this producer is closed: make a new one")

@@ -38,6 +38,7 @@ def spans(looks: Sequence[Look], partitions: int) -> Iterator[Span]:
 def draw(
     path: Path,
     looks: Sequence[Look],
+    *,
     members: Sequence[str],
     partitions: int,
     events: Sequence[tuple[float, str]],

@@ -103,5 +103,12 @@ class _Demo:
 
     def draw(self, picture: Path) -> None:
         watch = self.stage.watch
-        draw(picture, watch.looks, (PLAIN, *QUERIES), PARTITIONS, watch.events, (KILLED, self.killed_at))
+        draw(
+            picture,
+            watch.looks,
+            members=(PLAIN, *QUERIES),
+            partitions=PARTITIONS,
+            events=watch.events,
+            dead=(KILLED, self.killed_at),
+        )
         self.stage.say(f"Who had which partition when: {escape(str(picture.absolute()))}")
