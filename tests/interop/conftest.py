@@ -41,9 +41,12 @@ def _no_failed_requests() -> Iterator[None]:
             failures.append(self.format(record))
 
     listener = Listener(logging.WARNING)
-    logging.getLogger("equipoise").addHandler(listener)
+    of_a_broker = [logging.getLogger(f"equipoise.{name}") for name in ("broker", "coordinator", "log")]
+    for logger in of_a_broker:
+        logger.addHandler(listener)
     yield
-    logging.getLogger("equipoise").removeHandler(listener)
+    for logger in of_a_broker:
+        logger.removeHandler(listener)
     assert not failures, failures[0]
 
 

@@ -24,6 +24,7 @@ from equipoise.wire.apis.k21_delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from tests.spark.engine import Engine
 
 Play = Callable[..., str]
 
@@ -54,6 +55,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _engines_end() -> Iterator[None]:
+    """A query that a test has left, for instance by the error it expects, would look for its broker for ever."""
+    yield
+    for engine in list(Engine.running):
+        engine.kill()
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, ClassVar
 
 from equipoise.spark.options import SourceOptions
 from equipoise.spark.source.batch_planner import BatchPlanner
@@ -31,6 +31,8 @@ def until(what: str, is_true: Callable[[], object], act: Callable[[], object] = 
 class Engine:
     """`log` and `commits` are Spark's checkpoint; a new Engine with them is the query started again."""
 
+    running: ClassVar[set[Engine]] = set()
+
     def __init__(self, bootstrap_servers: str, checkpoint: Engine | None = None, /, **options: str) -> None:
         given = {"kafka.bootstrap.servers": bootstrap_servers}
         given |= {} if {"subscribePattern", "assign"} & options.keys() else {"subscribe": "t"}
@@ -40,6 +42,7 @@ class Engine:
         self.commits: int = 0 if checkpoint is None else checkpoint.commits
         self.read: list[Range] = []  # by batches of this run
         self.reader = OffsetReader(self.options.consumer)
+        self.running.add(self)
         self.planner = self.reader.run(self._begin(), "the start")
 
     async def _begin(self) -> BatchPlanner:
@@ -72,14 +75,18 @@ class Engine:
 
     def stop(self) -> None:
         self.reader.run(self.planner.close(), "the end")
-        self.reader.close()
+        self._end()
 
     def kill(self, planning: Future[bool] | None = None) -> None:
         """Without a word to anybody, as SIGKILL would, and with it a plan that is being made in another thread."""
         self.reader.thread.run(_cancel_all())
         while planning is not None and not planning.done():
             self.reader.thread.run(_cancel_all())
+        self._end()
+
+    def _end(self) -> None:
         self.reader.close()
+        self.running.discard(self)
 
     def pause(self, seconds: float) -> None:
         """The process stands still, but for the thread of the engine: no heartbeats."""
