@@ -81,7 +81,7 @@ def test_thousands_that_leave_with_one_request_do_so_in_portions(
     monkeypatch.setattr(Shard, "leave_group", noting)
     broker = start({**SETTINGS, "group.initial.rebalance.delay.ms": 60_000})
     client = connect(broker)
-    ids = [client.call(join()).member_id for _ in range(1_100)]
+    ids = [client.call(join(session_timeout_ms=300_000)).member_id for _ in range(1_100)]
     rows = [MemberIdentity(member_id=one) for one in [*ids, "nobody"]]
     answer = client.call(LeaveGroupRequest(group_id="g", member_id="", members=rows))
     assert answer.error_code == ErrorCode.NONE

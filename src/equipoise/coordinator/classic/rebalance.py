@@ -8,7 +8,8 @@ takes at least this long, so that a burst of members costs one rebalance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.classic.group import Group, InitialDelay, Member
@@ -28,7 +29,7 @@ from equipoise.wire.offsets_records import GroupMetadataValue
 if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
 
-_MANY = 1000  # members: the end of their join phase takes milliseconds
+_MANY = 1000  # members: the end of their join phase takes milliseconds, and comes in portions of so many
 
 
 class Rebalancer:
@@ -221,6 +222,8 @@ class Rebalancer:
 
         Rule 2.8.3. Kafka: GroupMetadataManager.tryCompleteInitialRebalanceElseSchedule.
         """
+        if group.state is State.COMPLETING_REBALANCE:
+            self._answer_portion(group, step)
         if group.state is not State.PREPARING_REBALANCE:
             return
         if group.initial_delay is not None and group.new_member_added and group.initial_delay.left_ms != 0:
@@ -313,15 +316,34 @@ class Rebalancer:
         group.last_static_members = frozenset(group.static_members)
         group.assigning = False
         group.journal.joined(group.generation_id, len(group.members), absent, step.now)
-        for member in group.members.values():
+        group.pending_sync.update(group.members)
+        self._timers.arm(group.timer(TimerKind.SYNC), step.now + group.rebalance_timeout_ms)
+        if len(group.members) < _MANY:
+            self._answer_joins(group, group.members.values(), step)
+        else:
+            absent_or_leader = [one for key, one in group.members.items() if key not in joins or key == group.leader]
+            self._answer_joins(group, absent_or_leader, step)
+            self._answer_portion(group, step)
+
+    def _answer_portion(self, group: Group, step: Step) -> None:
+        """The next of thousands hear of their generation. A millisecond later more do: others are served in between.
+
+        Until then they wait as in the join phase. If the next rebalance overtakes them, they take part in it.
+        """
+        self._answer_joins(group, [group.members[one] for one in islice(group.parked.joins, _MANY)], step)
+        if group.parked.joins:
+            self._timers.arm(group.timer(TimerKind.JOIN), step.now + 1)
+
+    def _answer_joins(self, group: Group, members: Collection[Member], step: Step) -> None:
+        """Parked JoinGroups get their generation; sessions begin. Kafka: ClassicGroup.completeJoinFuture."""
+        joins = group.parked.joins
+        for member in members:
             caller = joins.pop(member.member_id, None)  # `release_join`, without its calls: there may be thousands
             if caller is not None:
                 member.last_seen = step.now  # it could not speak while it was parked
                 step.replies.append((caller, joined(group, member, caller)))
             member.is_new = False
-        self._arm_sessions(group.members.values(), step.now)
-        group.pending_sync.update(group.members)
-        self._timers.arm(group.timer(TimerKind.SYNC), step.now + group.rebalance_timeout_ms)
+        self._arm_sessions(members, step.now)
 
     # -- the assignment
 
@@ -359,6 +381,7 @@ class Rebalancer:
 
         Kafka: GroupMetadataManager.setAndPropagateAssignment.
         """
+        self._answer_joins(group, [group.members[one] for one in group.parked.joins], step)
         group.apply(value, step.now)
         self._transition(group, State.STABLE, step)
         for member in group.members.values():
