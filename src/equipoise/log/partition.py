@@ -152,7 +152,7 @@ class PartitionLog:
             if self.config.message_timestamp_type == "LogAppendTime":
                 header = _at_append_time(data, position, header, now)
             stamp(data, position, offset, leader_epoch)
-            headers.append(header._replace(base_offset=offset, partition_leader_epoch=leader_epoch))
+            headers.append(BatchHeader._make((offset, header.batch_length, leader_epoch, *header[3:])))
             offset += header.last_offset_delta + 1
         return headers
 

@@ -225,19 +225,16 @@ def _key_head(record_type: int, group: str, topic: str) -> bytes:
 
 def encode_value(value: Message) -> bytes:
     """Encodes in the version that Kafka 4.1 and later write."""
-    version = _written_version(value)
-    if isinstance(value, OffsetCommitValue) and version == 4 and not value.metadata and value.topic_id != ZERO_UUID:
-        position, at = (value.offset, value.leader_epoch), value.commit_timestamp
-        return _USUAL_VALUE.pack(_VERSION_4, *position, _NO_METADATA, at, _TOPIC_ID_TAG, value.topic_id)
+    version = value.versions.last
+    if isinstance(value, OffsetCommitValue):
+        if value.expire_timestamp != -1:
+            version = 1  # no other version can carry the expiry
+        elif not value.metadata and (topic_id := value.topic_id) != ZERO_UUID:
+            offset, epoch, at = value.offset, value.leader_epoch, value.commit_timestamp
+            return _USUAL_VALUE.pack(_VERSION_4, offset, epoch, _NO_METADATA, at, _TOPIC_ID_TAG, topic_id)
+    elif isinstance(value, GroupMetadataValue):
+        version = 3
     return struct.pack(">h", version) + value.encode(version)
-
-
-def _written_version(value: Message) -> int:
-    if isinstance(value, GroupMetadataValue):
-        return 3
-    if isinstance(value, OffsetCommitValue) and value.expire_timestamp != -1:
-        return 1  # no other version can carry the expiry
-    return value.versions.last
 
 
 def decode_usual_value(value: bytes) -> tuple[int, int, int, bytes] | None:

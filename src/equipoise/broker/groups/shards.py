@@ -192,7 +192,7 @@ class GroupShard:
         pairs, count = list[Pair](), 0
         for write in batch.writes:
             found = [(encode_key(key), encode_value(value) if value else None) for key, value in write.records]
-            size = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in found)
+            size = sum([len(key) + len(value or b"") for key, value in found]) + _RECORD_OVERHEAD * len(found)
             if count and size > limit:
                 break
             if size > limit:

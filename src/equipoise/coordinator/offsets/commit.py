@@ -13,7 +13,6 @@ from equipoise.coordinator.reasons import Refusal
 from equipoise.coordinator.step import Caller, Step, WallTime, write_error
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -128,6 +127,7 @@ def _records(
 ) -> tuple[list[CoordinatorRecord], frozenset[tuple[str, int]]]:
     """A commit below v5 may bring a retention of its own (KIP-211). Kafka: OffsetMetadataManager.expireTimestampMs."""
     records, too_large = [], set()
+    group_id = request.group_id
     expires = min(stamp + request.retention_time_ms, _LONG_MAX) if request.retention_time_ms != -1 else -1
     for topic in request.topics:
         topic_id = topic_ids.get(topic.name, ZERO_UUID)
@@ -136,20 +136,17 @@ def _records(
             if metadata and _utf16_length(metadata) > shard.config.offset_metadata_max_bytes:
                 too_large.add((topic.name, row.partition_index))
                 continue
-            key = OffsetCommitKey(group=request.group_id, topic=topic.name, partition=row.partition_index)
-            records.append(CoordinatorRecord(key, _value(row, stamp, expires, topic_id)))
+            key = OffsetCommitKey(group=group_id, topic=topic.name, partition=row.partition_index)
+            value = OffsetCommitValue(
+                offset=row.committed_offset,
+                leader_epoch=row.committed_leader_epoch,
+                metadata=metadata or "",
+                commit_timestamp=stamp,
+                expire_timestamp=expires,
+                topic_id=topic_id,
+            )
+            records.append(CoordinatorRecord(key, value))
     return records, frozenset(too_large) if too_large else _NONE
-
-
-def _value(row: OffsetCommitRequestPartition, stamp: WallTime, expires: int, topic_id: bytes) -> OffsetCommitValue:
-    return OffsetCommitValue(
-        offset=row.committed_offset,
-        leader_epoch=row.committed_leader_epoch,
-        metadata=row.committed_metadata or "",
-        commit_timestamp=stamp,
-        expire_timestamp=expires,
-        topic_id=topic_id,
-    )
 
 
 def _utf16_length(text: str) -> int:

@@ -42,8 +42,11 @@ class CommittedOffsets:
         if value is None:
             self._remove(key)
             return
-        topics = self._groups.setdefault(key.group, {})
-        topics.setdefault(key.topic, {})[key.partition] = CommittedOffset(
+        try:
+            partitions = self._groups[key.group][key.topic]
+        except KeyError:
+            partitions = self._groups.setdefault(key.group, {}).setdefault(key.topic, {})
+        partitions[key.partition] = CommittedOffset(
             value.offset,
             value.leader_epoch,
             value.metadata,

@@ -26,6 +26,8 @@ _HEADER = Struct(">qiibIhiqqqhii")
 _OFFSET_AND_LENGTH = Struct(">qi")
 _BASE_OFFSET = Struct(">q")
 _LEADER_EPOCH = Struct(">i")
+_LENGTH, _LENGTH_AT = Struct(">i"), 8
+_CRC, _CRC_AT = Struct(">I"), 17
 MIN_RECORD_SIZE = 7  # length, attributes, two deltas, key and value lengths, header count: a byte each
 _MAX_OFFSET = 2**63 - 1
 
@@ -117,6 +119,12 @@ def write_header(buf: bytearray | memoryview, pos: int, header: BatchHeader) -> 
 def crc_of(buf: Buffer, pos: int, size: int) -> int:
     """Computes the CRC32C that the batch of `size` bytes at `pos` must carry."""
     return crc32c(memoryview(buf)[pos + CRC_START : pos + size])
+
+
+def write_length_and_crc(batch: bytearray) -> None:
+    """Completes the header of the one batch that is in `batch`."""
+    _LENGTH.pack_into(batch, _LENGTH_AT, len(batch) - LOG_OVERHEAD)
+    _CRC.pack_into(batch, _CRC_AT, crc_of(batch, 0, len(batch)))
 
 
 def stamp(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:

@@ -8,13 +8,12 @@ from typing import NamedTuple
 from equipoise.wire.errors import UsageError
 from equipoise.wire.records.batch import (
     HEADER_SIZE,
-    LOG_OVERHEAD,
     MAGIC,
     BatchHeader,
     Buffer,
     Codec,
-    crc_of,
     write_header,
+    write_length_and_crc,
 )
 from equipoise.wire.records.codecs import compress
 
@@ -118,18 +117,20 @@ def build_pairs(pairs: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> 
 
 
 def _pair(delta: int, key: bytes, value: bytes | None) -> bytes:
-    size = _NULL if value is None else _varint(len(value))
-    body = b"".join((b"\0\0", _varint(delta), _varint(len(key)), key, size, value or b"", b"\0"))
-    return _varint(len(body)) + body
+    try:
+        body = b"\0\0" + _SMALL[delta] + _SMALL[len(key)] + key
+        body += _NULL if value is None else _SMALL[len(value)] + value
+        return _SMALL[len(body) + 1] + body + b"\0"
+    except IndexError:  # not a number of the table
+        return _record(Record(delta, 0, key, value), 0, 0)
 
 
 def frame_batch(header: BatchHeader, body: Buffer) -> bytearray:
     """Completes the header with length and CRC, and returns it with the records."""
     batch = bytearray(HEADER_SIZE)
     batch += body
-    header = header._replace(batch_length=len(batch) - LOG_OVERHEAD)
     write_header(batch, 0, header)
-    write_header(batch, 0, header._replace(crc=crc_of(batch, 0, len(batch))))
+    write_length_and_crc(batch)
     return batch
 
 
