@@ -19,8 +19,12 @@ from equipoise.broker.topics.fetch_sessions import MAX_PARTITIONS_OF_ALL
 from equipoise.broker.topics.topics import MAX_ELEMENTS, MAX_NEW_PARTITIONS, SPARE_ELEMENTS
 from equipoise.client.consumer.config import rows as consumer_settings
 from equipoise.client.producer.config import rows as producer_settings
+from equipoise.client.security.settings import TWINS, WITHOUT_EFFECT
+from equipoise.client.security.settings import rows as security_settings
 from equipoise.console.main import app
+from equipoise.security.secrets import Secret
 from equipoise.settings import kafka_name, render
+from equipoise.spark.settings import TUNED
 from equipoise.wire.compiler import LONGEST_MESSAGE
 from equipoise.wire.primitives import LONGEST_STRING
 from equipoise.wire.schema import version_range
@@ -98,10 +102,19 @@ def test_the_producers_page_lists_its_settings() -> None:
     assert listed == [[name, _default(row.default), row.metadata["doc"]] for name, row in producer_settings().items()]
 
 
+def test_the_security_page_lists_its_settings_and_their_twins() -> None:
+    listed = table("docs/security.md", "Settings")
+    assert listed == [[name, _default(row.default), row.metadata["doc"]] for name, row in security_settings().items()]
+    assert [tuple(row) for row in table("docs/security.md", "Twins")] == list(TWINS.items())
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in page for name in WITHOUT_EFFECT)
+    assert TUNED["spark.redaction.regex"] in page
+
+
 def _default(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(value)
-    return "(none)" if value is None else render(value) or "(empty)"
+    return "(none)" if value is None or isinstance(value, Secret) else render(value) or "(empty)"
 
 
 def test_the_commands_page_lists_every_command_with_its_options() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.console.options import parse_pairs
+from equipoise.console.options import Cluster, cluster_options, parse_pairs
 from equipoise.wire.errors import UsageError
 from equipoise.wire.text import printable
 
@@ -34,11 +34,11 @@ _LISTED = 20  # groups on the terminal; the report has all
     show_default=True,
     help="Where to write; what the last run wrote there is replaced.",
 )
-@click.option("--bootstrap-servers", metavar="HOST:PORT", default="127.0.0.1:9092", show_default=True, help="Brokers.")
+@cluster_options
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
 @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark; repeatable.")
 def history(
-    group: str | None, since: str | None, out: Path, bootstrap_servers: str, master: str, settings: tuple[str, ...]
+    group: str | None, since: str | None, out: Path, cluster: Cluster, master: str, settings: tuple[str, ...]
 ) -> None:
     """Read rebalances and commits back from the broker: who, when, why, and which setting would help.
 
@@ -56,7 +56,12 @@ def history(
     if find_spec("matplotlib") is None:  # it draws at the end, after minutes
         raise UsageError("equipoise history needs matplotlib: pip install 'equipoise[spark,plots]'")
     spark = SparkApplication(name="equipoise history", master=master, settings=parse_settings(settings))
-    request = Request(bootstrap_servers=bootstrap_servers, group=group, since=parse_since(since, time.time()))
+    request = Request(
+        bootstrap_servers=cluster.bootstrap_servers,
+        group=group,
+        since=parse_since(since, time.time()),
+        settings=cluster.settings,
+    )
     with Console(stderr=True).status("") as status:
         found = run(request, out, spark, lambda what: status.update(Text(f"{what} ...")))
     _print(found, out)

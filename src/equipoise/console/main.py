@@ -11,23 +11,13 @@ import click
 from equipoise.console.check import check
 from equipoise.console.edge import log_warnings, run_app
 from equipoise.console.history import history
-from equipoise.console.options import Whole, file_option, parse_pairs
+from equipoise.console.options import DEFAULT_BROKER, Cluster, Whole, cluster_options, file_option, parse_pairs
 from equipoise.console.run import run as run_command
 from equipoise.console.zookeeper import registering, zookeeper
 from equipoise.wire.errors import UsageError
 
 if TYPE_CHECKING:
     from equipoise.broker.server import Server
-
-DEFAULT_BROKER = "127.0.0.1:9092"
-
-bootstrap_servers = click.option(
-    "--bootstrap-servers",
-    metavar="HOST:PORT",
-    default=DEFAULT_BROKER,
-    show_default=True,
-    help="A broker of the cluster, or some, with commas.",
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -94,12 +84,12 @@ def topics() -> None:
 
 
 @topics.command("list")
-@bootstrap_servers
-def topics_list(bootstrap_servers: str) -> None:
+@cluster_options
+def topics_list(cluster: Cluster) -> None:
     """All topics, with their partitions."""
     from equipoise.console.topics import list_topics
 
-    list_topics(bootstrap_servers)
+    list_topics(cluster)
 
 
 @topics.command("create")
@@ -116,15 +106,15 @@ def topics_list(bootstrap_servers: str) -> None:
     help="-1: the broker's default.replication.factor.",
 )
 @click.option("--config", metavar="NAME=VALUE", multiple=True, help="A topic config by Kafka's name; repeatable.")
-@bootstrap_servers
+@cluster_options
 def topics_create(
-    name: str, partitions: int, replication_factor: int, config: tuple[str, ...], bootstrap_servers: str
+    name: str, partitions: int, replication_factor: int, config: tuple[str, ...], cluster: Cluster
 ) -> None:
     """A new topic."""
     from equipoise.console.topics import create_topic
 
     create_topic(
-        bootstrap_servers,
+        cluster,
         name,
         partitions=partitions,
         replication_factor=replication_factor,
@@ -134,22 +124,22 @@ def topics_create(
 
 @topics.command("describe")
 @click.argument("name", metavar="TOPIC")
-@bootstrap_servers
-def topics_describe(name: str, bootstrap_servers: str) -> None:
+@cluster_options
+def topics_describe(name: str, cluster: Cluster) -> None:
     """A topic's configs, and its partitions with their offsets."""
     from equipoise.console.topics import describe_topic
 
-    describe_topic(bootstrap_servers, name)
+    describe_topic(cluster, name)
 
 
 @topics.command("delete")
 @click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
-@bootstrap_servers
-def topics_delete(names: tuple[str, ...], bootstrap_servers: str) -> None:
+@cluster_options
+def topics_delete(names: tuple[str, ...], cluster: Cluster) -> None:
     """Topics and all their records, for good."""
     from equipoise.console.topics import delete_topics
 
-    delete_topics(bootstrap_servers, list(names))
+    delete_topics(cluster, list(names))
 
 
 def run() -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from equipoise.wire.errors import UsageError
 
+if TYPE_CHECKING:
+    from equipoise.client import Admin
+
+log = logging.getLogger(__name__)
+
+DEFAULT_BROKER = "127.0.0.1:9092"
 _EXAMPLES = {"--set": "num.partitions=6", "--config": "retention.ms=3600000"}
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -58,6 +67,69 @@ def file_option(*names: str, **more: Any) -> Callable[[Decorated], Decorated]:
     return click.option(*names, metavar="FILE", type=click.Path(path_type=Path), callback=_new_file, **more)
 
 
+class Cluster(NamedTuple):
+    """A cluster, and the settings of a client for it: those of --command-config. Secrets print as ***."""
+
+    bootstrap_servers: str
+    settings: Mapping[str, object] = {}
+
+    def admin(self) -> Admin:
+        """A connected Admin."""
+        from equipoise.client import Admin
+        from equipoise.client.security.parsing import parse_security
+
+        security = parse_security(self.settings, self.bootstrap_servers)
+        return Admin(self.bootstrap_servers, security=security)
+
+
+def command_config(function: Decorated) -> Decorated:
+    """The option --command-config, as Kafka's tools have it."""
+    return click.option(
+        "--command-config",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Settings of TLS and SASL: a Java properties file.",
+    )(function)
+
+
+def cluster_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The options --bootstrap-servers and --command-config; the command gets a `cluster`."""
+
+    @wraps(function)
+    def command(*, bootstrap_servers: str, command_config: Path | None, **given: Any) -> None:
+        function(cluster=cluster_of(bootstrap_servers, command_config), **given)
+
+    servers = click.option(
+        "--bootstrap-servers",
+        metavar="HOST:PORT",
+        default=DEFAULT_BROKER,
+        show_default=True,
+        help="A broker of the cluster, or some, with commas.",
+    )
+    return servers(command_config(command))
+
+
+def cluster_of(bootstrap_servers: str, file: Path | None) -> Cluster:
+    """The cluster of a command. The file's bootstrap.servers count if the command line names none."""
+    if file is None:
+        return Cluster(bootstrap_servers)
+    settings, servers = client_settings(file)
+    source = click.get_current_context().get_parameter_source("bootstrap_servers")
+    return Cluster(servers if servers and source is ParameterSource.DEFAULT else bootstrap_servers, settings)
+
+
+def client_settings(file: Path) -> tuple[dict[str, object], str | None]:
+    """The settings of TLS and SASL in a properties file, and its servers. Others have no effect on a command."""
+    from equipoise.client.security.properties import read_settings
+    from equipoise.client.security.settings import split
+
+    settings, others = split(read_settings(file))
+    servers = others.pop("bootstrap.servers", None)
+    if others:
+        log.warning("--command-config %s: no effect on a command: %s", file, ", ".join(sorted(others)))
+    return settings, None if servers is None else str(servers)
+
+
 def parse_pairs(option: str, pairs: tuple[str, ...], example: str | None = None) -> dict[str, str]:
     """Parses NAME=VALUE options. The error names the option."""
     settings: dict[str, str] = {}
@@ -67,3 +139,12 @@ def parse_pairs(option: str, pairs: tuple[str, ...], example: str | None = None)
             raise UsageError(f"{option} {pair}: write NAME=VALUE, for instance {option} {example or _EXAMPLES[option]}")
         settings[name.strip()] = value.strip()
     return settings
+
+
+def refuse_secrets(option: str, given: Iterable[str]) -> None:
+    """UsageError: a secret stands on the command line, which every user of the machine can see."""
+    from equipoise.client.security.settings import is_secret
+
+    for name in given:
+        if is_secret(name.lower().partition("kafka.")[2]):
+            raise UsageError(f"{option} {name}: every user can see a secret there: put it into --command-config FILE")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.console.options import Whole, file_option, parse_pairs
+from equipoise.console.options import Whole, client_settings, command_config, file_option, parse_pairs, refuse_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,6 +25,7 @@ _PARTITIONS = 12  # of topics on a broker of our own: enough to be shared
 @click.option("--until-idle", is_flag=True, help="End when all is read that was there at the begin.")
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
 @click.option("--bootstrap-servers", metavar="HOST:PORT", help="Brokers, instead of those the pipeline names.")
+@command_config
 @click.option(
     "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A value over the pipeline's own; repeatable."
 )
@@ -35,6 +36,7 @@ def run(
     until_idle: bool,
     master: str,
     bootstrap_servers: str | None,
+    command_config: Path | None,
     settings: tuple[str, ...],
     log: Path | None,
 ) -> None:
@@ -46,14 +48,21 @@ def run(
     with suppress(KeyboardInterrupt):  # before there is a run, or for the second time: to end one is no error
         from rich.console import Console
 
+        from equipoise.client.security.properties import as_spark_options
         from equipoise.spark.pipeline.config import Pipeline
         from equipoise.spark.pipeline.runner import Run
         from equipoise.spark.pipeline.runner import run as run_plan
 
         # Names of topics, directories and brokers are no markup.
         console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-        found = Pipeline.read(pipeline, parse_pairs("--set", settings, "source.subscribe=orders"))
-        with _reached(found, bootstrap_servers, console) as reached:
+        values = parse_pairs("--set", settings, "source.subscribe=orders")
+        refuse_secrets("--set", values)
+        found = Pipeline.read(pipeline, values)
+        servers = None
+        if command_config is not None:
+            options, servers = client_settings(command_config)
+            found = found.secured(as_spark_options(options))
+        with _reached(found, bootstrap_servers or servers, console) as reached:
             plan = Run(pipeline=reached, members=members, until_idle=until_idle, master=master, log=log)
             run_plan(plan, console)
 

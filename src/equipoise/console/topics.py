@@ -5,18 +5,18 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 
-from equipoise.client import Admin
 from equipoise.client.admin import PartitionDescription, PartitionOffsets, TopicDescription
+from equipoise.console.options import Cluster
 from equipoise.console.tables import counted, print_table
 from equipoise.wire.text import printable
 
 
-def list_topics(bootstrap_servers: str) -> None:
+def list_topics(cluster: Cluster) -> None:
     """Prints all topics as a table."""
-    with Admin(bootstrap_servers) as admin:
+    with cluster.admin() as admin:
         topics = admin.topics()
     if not topics:
-        print(f"no topics on {printable(bootstrap_servers)}")
+        print(f"no topics on {printable(cluster.bootstrap_servers)}")
         return
     print_table(
         ("topic", "partitions", "replicas", "internal"),
@@ -25,18 +25,18 @@ def list_topics(bootstrap_servers: str) -> None:
 
 
 def create_topic(
-    bootstrap_servers: str, name: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]
+    cluster: Cluster, name: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]
 ) -> None:
     """Creates a topic, and prints a line."""
-    with Admin(bootstrap_servers) as admin:
+    with cluster.admin() as admin:
         admin.create_topic(name, partitions, configs, replication_factor=replication_factor)
         count = len(admin.topic(name).partitions)
     print(f"created topic {printable(name)} with {counted(count, 'partition')}")
 
 
-def describe_topic(bootstrap_servers: str, name: str) -> None:
+def describe_topic(cluster: Cluster, name: str) -> None:
     """Prints a topic's configs and partitions."""
-    with Admin(bootstrap_servers) as admin:
+    with cluster.admin() as admin:
         topic, offsets, configs = admin.topic(name), admin.offsets(name), admin.configs(name)
     records = sum(one.latest - one.earliest for one in offsets.values())
     print(f"topic {printable(name)}, id {_kafka_uuid(topic.topic_id)}")
@@ -49,9 +49,9 @@ def describe_topic(bootstrap_servers: str, name: str) -> None:
     )
 
 
-def delete_topics(bootstrap_servers: str, names: Sequence[str]) -> None:
+def delete_topics(cluster: Cluster, names: Sequence[str]) -> None:
     """Deletes topics, and prints a line for each."""
-    with Admin(bootstrap_servers) as admin:
+    with cluster.admin() as admin:
         for name in names:
             admin.delete_topic(name)
             print(f"deleted topic {printable(name)}")

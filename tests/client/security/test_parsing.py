@@ -299,7 +299,8 @@ def test_tokens_without_a_signature_only_if_it_is_said() -> None:
     assert (found.method, found.unsecured_claims) == ("unsecured", (("sub", "alice"),))
 
 
-def test_msk_iam_as_java_writes_it() -> None:
+def test_msk_iam_as_java_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_REGION", raising=False)
     settings = {
         **SASL,
         "sasl.mechanism": "AWS_MSK_IAM",
@@ -310,6 +311,8 @@ def test_msk_iam_as_java_writes_it() -> None:
     assert (config.mechanism, config.oauth.method) == ("OAUTHBEARER", "aws_msk_iam")
     assert config.oauth.config.reveal() == "region=eu-west-1,profile=dev"
     assert parse_security(settings, "proxy:9098").oauth.config.reveal() == "profile=dev"
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    assert parse_security(settings, "proxy:9098").oauth.config.reveal() == "region=eu-north-1,profile=dev"
 
 
 def test_msk_iam_in_our_words() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from equipoise.client.security.config import PLAINTEXT, SecurityConfig, SecurityProtocol
-from equipoise.client.security.login import login_of
+from equipoise.client.security.credentials import login_of
 from equipoise.client.security.settings import DOCUMENT, SecuritySettings, canonical, known_names, rows
 from equipoise.security.secrets import Secret
 from equipoise.security.tls import TlsConfig, check_pairs

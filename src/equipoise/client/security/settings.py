@@ -42,10 +42,10 @@ class SecuritySettings:
     ssl_keystore_type: str = setting("JKS", "PEM, PKCS12 or JKS. The file's bytes decide.", in_capitals=True)
     ssl_keystore_password: Secret = setting(NO_SECRET, "Password of the keystore.")
     ssl_endpoint_identification_algorithm: str = setting(
-        "https", "`https`: the certificate must have the broker's host name. Empty or `none`: any name will do."
+        "https", "https: the certificate must have the broker's host name. Empty or none: any name will do."
     )
     enable_ssl_certificate_verification: bool = setting(
-        True, "`false`: any certificate will do, of any host. Anyone can then pose as the broker."
+        True, "false: any certificate will do, of any host. Anyone can then pose as the broker."
     )
     ssl_crl_location: str = setting("", "Revoked certificates: a PEM file with CRLs of the broker's CA.")
     ssl_cipher_suites: str = setting("", "Ciphers of TLS 1.2: OpenSSL's names with colons, or IANA's with commas.")
@@ -136,6 +136,12 @@ def rows() -> Rows:
 def known_names() -> list[str]:
     """All names that are accepted."""
     return [*rows(), *TWINS, *WITHOUT_EFFECT]
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of this setting, under any of its names, must not be shown."""
+    row = rows().get(TWINS.get(name, name))
+    return row is not None and isinstance(row.default, Secret)
 
 
 def split(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:

@@ -30,7 +30,7 @@ _UNKNOWN: Mapping[int, int | None] = {}
 LogEnds = dict[TopicPartition, dict[int, int | None]]  # by the number of the time
 
 
-def lag_over_time(bootstrap_servers: str, commits: DataFrame, written: Path) -> pa.Table:
+def lag_over_time(cluster: ConsumerConfig, commits: DataFrame, written: Path) -> pa.Table:
     """A row for each group, partition and time: committed, log_end, lag. `is_estimate` is False for the last time, now.
 
     `written` is the directory of `commits`: the statistics in its files spare a pass over all rows.
@@ -41,7 +41,7 @@ def lag_over_time(bootstrap_servers: str, commits: DataFrame, written: Path) -> 
     now = round(time.time() * 1000)
     times = [first + (now - first) * turn // (TIMES - 1) for turn in range(TIMES)]
     committed = _committed(commits, first, max(1.0, (now - first) / (TIMES - 1)))
-    ends = _log_ends(bootstrap_servers, {TopicPartition(*place[1:]) for place in committed}, times)
+    ends = _log_ends(cluster, {TopicPartition(*place[1:]) for place in committed}, times)
     rows = [row for place, found in committed.items() for row in _rows(place, found, ends, times)]
     return pa.Table.from_pylist(rows, schema=LAG)
 
@@ -73,11 +73,11 @@ def _committed(commits: DataFrame, first: int, width: float) -> dict[tuple[str, 
 # -- log ends
 
 
-def _log_ends(bootstrap_servers: str, used: set[TopicPartition], times: list[int]) -> LogEnds:
+def _log_ends(cluster: ConsumerConfig, used: set[TopicPartition], times: list[int]) -> LogEnds:
     """The end offsets at all times, or at fewer times if there are many partitions to ask about."""
-    reader = OffsetReader(ConsumerConfig.parse({"bootstrap.servers": bootstrap_servers}))
+    reader = OffsetReader(cluster)
     try:
-        partitions = _existing(bootstrap_servers, used)
+        partitions = _existing(cluster, used)
         first, now = reader.earliest(partitions), reader.latest(partitions)
         ends: LogEnds = {one: {TIMES - 1: now[one]} for one in partitions}
         every = max(1, -(-TIMES * len(partitions) // _MOST_QUESTIONS))
@@ -93,9 +93,9 @@ def _log_ends(bootstrap_servers: str, used: set[TopicPartition], times: list[int
         reader.close()
 
 
-def _existing(bootstrap_servers: str, used: Iterable[TopicPartition]) -> list[TopicPartition]:
+def _existing(cluster: ConsumerConfig, used: Iterable[TopicPartition]) -> list[TopicPartition]:
     """The partitions that still exist: topics may have been deleted since."""
-    with Admin(bootstrap_servers) as admin:
+    with Admin(cluster.bootstrap_servers, security=cluster.security) as admin:
         sizes = {topic.name: len(topic.partitions) for topic in admin.topics()}
     return sorted(one for one in used if one.partition < sizes.get(one.topic, 0))
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_type
 
 from equipoise.client import Admin
+from equipoise.client.consumer.config import ConsumerConfig
+from equipoise.client.security.properties import as_spark_options
 from equipoise.spark.history.decode import COMMIT, GROUP
 from equipoise.spark.history.flapping import causes, flapping
 from equipoise.spark.history.lag import lag_over_time
@@ -42,6 +44,12 @@ class Request:
     bootstrap_servers: str
     group: str | None = None  # all groups
     since: int | None = None  # ms; from the beginning of the topics
+    settings: Mapping[str, object] = field(default_factory=dict)  # of TLS and SASL
+
+    @property
+    def consumer(self) -> ConsumerConfig:
+        """How the driver itself reaches the cluster."""
+        return ConsumerConfig.parse({"bootstrap.servers": self.bootstrap_servers, **self.settings})
 
 
 def write_tables(spark: SparkSession, request: Request, out: Path) -> Tables:
@@ -58,7 +66,7 @@ def write_tables(spark: SparkSession, request: Request, out: Path) -> Tables:
         shutil.rmtree(staged, ignore_errors=True)
     commits = spark.read.parquet(str(out / COMMITS))
     _check_found(request, tables, commits)
-    tables["lag"] = lag_over_time(request.bootstrap_servers, commits, out / COMMITS)
+    tables["lag"] = lag_over_time(request.consumer, commits, out / COMMITS)
     for name, table in tables.items():
         shutil.rmtree(out / name, ignore_errors=True)
         (out / name).mkdir()
@@ -68,7 +76,7 @@ def write_tables(spark: SparkSession, request: Request, out: Path) -> Tables:
 
 def find_topics(request: Request) -> set[str]:
     """All topics of the cluster. UsageError: it has no `__consumer_offsets`, and so no history."""
-    with Admin(request.bootstrap_servers) as admin:
+    with Admin(request.bootstrap_servers, security=request.consumer.security) as admin:
         known = {topic.name for topic in admin.topics()}
     if OFFSETS_TOPIC not in known:
         raise UsageError(f"{request.bootstrap_servers} has no {OFFSETS_TOPIC}: no group has ever been there")
@@ -90,6 +98,7 @@ def _check_found(request: Request, tables: Tables, commits: DataFrame) -> None:
 
 def _load(spark: SparkSession, source: str, topic: str, request: Request) -> Any:
     reader = spark.read.format(source).option("kafka.bootstrap.servers", request.bootstrap_servers)
+    reader = reader.options(**as_spark_options(request.settings))
     reader = reader.option("subscribe", topic).option("failOnDataLoss", "false")  # compaction goes on as we read
     if request.since is not None:
         reader = reader.option("startingTimestamp", str(request.since))

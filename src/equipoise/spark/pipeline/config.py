@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -33,8 +33,8 @@ class Pipeline:
     """A checked pipeline; `read` makes it. Without `sql` and `function`, records pass through unchanged."""
 
     name: str
-    source: Options = field(default_factory=dict)
-    sink: Options = field(default_factory=dict)
+    source: Options = field(default_factory=dict, repr=False)  # secrets may be among options
+    sink: Options = field(default_factory=dict, repr=False)
     spark: Options = field(default_factory=dict)
     group: str | None = None
     sql: str | None = None
@@ -115,16 +115,22 @@ class Pipeline:
         """A copy of the pipeline in which source and sink use these brokers."""
         return self._reached(brokers, instead=True)
 
+    def secured(self, options: Options) -> Self:
+        """A copy of the pipeline in which source and sink have these options too, unless they name them."""
+        return self._with_topics(lambda given: {**options, **given})
+
     def _reached(self, brokers: str, *, instead: bool) -> Self:
         """Completes the brokers: a sink without brokers takes the source's, and a source the sink's."""
+        return self._with_topics(
+            lambda given: {**given, BROKERS: brokers} if instead or BROKERS not in given else given
+        )
 
-        def reached(options: Options, is_ours: bool) -> Options:
-            return {**options, BROKERS: brokers} if is_ours and (instead or BROKERS not in options) else options
-
+    def _with_topics(self, change: Callable[[Options], Options]) -> Self:
+        """A copy in which the options of source and sink are changed, where they are topics."""
         return dataclasses.replace(
             self,
-            source=reached(self.source, self.source_format == OURS),
-            sink=reached(self.sink, self.sink_format in (OURS, TOPIC)),
+            source=change(self.source) if self.source_format == OURS else self.source,
+            sink=change(self.sink) if self.sink_format in (OURS, TOPIC) else self.sink,
         )
 
 

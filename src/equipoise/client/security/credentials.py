@@ -5,6 +5,7 @@ A setting goes before the same option of the login module (KIP-1139). Where both
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any, NoReturn
 
@@ -190,8 +191,9 @@ def _aws(parsed: SecuritySettings, module: LoginModule, bootstrap_servers: str) 
     """AWS_MSK_IAM of Java is OAUTHBEARER on the same port, with a token that AWS's signer makes."""
     found = _pairs("sasl.oauthbearer.config", parsed.sasl_oauthbearer_config.reveal())
     named = {ours: module.option(option) for option, ours in _AWS_OPTIONS.items() if module.option(option)}
-    region = _AWS_HOST.search(bootstrap_servers)
-    config = ({"region": region[1]} if region else {}) | named | found
+    host = _AWS_HOST.search(bootstrap_servers)
+    region = host[1] if host else os.environ.get("AWS_REGION", "")
+    config = ({"region": region} if region else {}) | named | found
     text = ",".join(f"{name}={value}" for name, value in config.items())
     return _shared(parsed, method="aws_msk_iam", config=Secret(text))
 
