@@ -13,6 +13,7 @@ from equipoise.broker import Broker
 from equipoise.client import Admin, KafkaConnectionError
 from equipoise.client.admin import PartitionOffsets
 from equipoise.client.net.addresses import parse_bootstrap_servers
+from equipoise.security.scram import credential, salted_password
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 
@@ -126,3 +127,40 @@ def test_a_server_that_hangs_is_not_waited_for_while_another_answers(broker: Bro
         with Admin(servers, timeout=60) as admin:
             assert admin.cluster().brokers
         assert time.monotonic() - began < 30
+
+
+class TestUsers:
+    def test_a_user_from_its_beginning_to_its_end(self, admin: Admin, broker: Broker) -> None:
+        assert admin.users() == []
+        admin.set_password("alice", "a secret", mechanism="SCRAM-SHA-512")
+        admin.set_password("alice", "another secret", iterations=8192)
+        admin.set_password("bob", "b")
+        assert admin.users() == [
+            ("alice", {"SCRAM-SHA-256": 8192, "SCRAM-SHA-512": 4096}),
+            ("bob", {"SCRAM-SHA-256": 4096}),
+        ]
+        found = broker.call(lambda server: server.security.state.credentials("alice", "SCRAM-SHA-256"))
+        assert found is not None
+        salted = salted_password("SCRAM-SHA-256", b"another secret", found.salt, 8192)
+        assert found == credential("SCRAM-SHA-256", salted, found.salt, 8192)
+        admin.remove_user("alice", "SCRAM-SHA-256")
+        assert admin.users()[0] == ("alice", {"SCRAM-SHA-512": 4096})
+        admin.remove_user("bob")
+        admin.remove_user("alice")
+        assert admin.users() == []
+
+    def test_all_credentials_of_a_user_go(self, admin: Admin) -> None:
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            admin.set_password("alice", "x", mechanism=mechanism)
+        admin.remove_user("alice")
+        assert admin.users() == []
+
+    def test_what_is_refused(self, admin: Admin) -> None:
+        with pytest.raises(KafkaError, match="no credential") as refused:
+            admin.remove_user("nobody")
+        assert refused.value.code is ErrorCode.RESOURCE_NOT_FOUND
+        with pytest.raises(KafkaError, match="Too few iterations") as refused:
+            admin.set_password("alice", "x", iterations=1)
+        assert refused.value.code is ErrorCode.UNACCEPTABLE_CREDENTIAL
+        with pytest.raises(UsageError, match="write SCRAM-SHA-256 or SCRAM-SHA-512"):
+            admin.set_password("alice", "x", mechanism="PLAIN")

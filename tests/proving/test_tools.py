@@ -53,6 +53,44 @@ kafka-groups --list
 kafka-groups --list --consumer
 """
 
+USERS = """
+kafka-configs --describe --entity-type users
+kafka-configs --alter --entity-type users --entity-name alice --add-config SCRAM-SHA-256=[iterations=8192,password=a]
+kafka-configs --alter --entity-type users --entity-name alice --add-config SCRAM-SHA-512=[password=a-secret]
+kafka-configs --alter --entity-type users --entity-name bob --add-config SCRAM-SHA-512=[password=b]
+kafka-configs --alter --entity-type users --entity-name bob --add-config SCRAM-SHA-512=[iterations=4095,password=b]
+kafka-configs --alter --entity-type users --entity-name bob --add-config SCRAM-SHA-512=[iterations=16385,password=b]
+kafka-configs --describe --entity-type users
+kafka-configs --describe --entity-type users --entity-name alice
+kafka-configs --describe --entity-type users --entity-name nobody
+kafka-configs --describe --user alice
+kafka-configs --alter --entity-type users --entity-name bob --delete-config SCRAM-SHA-512
+kafka-configs --alter --entity-type users --entity-name bob --delete-config SCRAM-SHA-512
+kafka-configs --describe --entity-type users --entity-name bob
+kafka-configs --alter --user alice --add-config producer_byte_rate=1024,request_percentage=12.5
+kafka-configs --alter --entity-type users --entity-default --add-config consumer_byte_rate=2048
+kafka-configs --alter --entity-type clients --entity-name c --add-config consumer_byte_rate=4096
+kafka-configs --alter --user alice --client c --add-config controller_mutation_rate=0.5
+kafka-configs --alter --user alice --client-defaults --add-config producer_byte_rate=8192
+kafka-configs --alter --entity-type ips --entity-name 127.0.0.1 --add-config connection_creation_rate=1000
+kafka-configs --alter --entity-type users --entity-name alice --add-config producer_byte_rate=-1
+kafka-configs --alter --entity-type users --entity-name alice --add-config producer_byte_rate=1.5
+kafka-configs --alter --entity-type users --entity-name alice --add-config connection_creation_rate=1
+kafka-configs --describe --entity-type users
+kafka-configs --describe --entity-type users --entity-name alice
+kafka-configs --describe --entity-type users --entity-default
+kafka-configs --describe --entity-type clients
+kafka-configs --describe --entity-type users --entity-type clients
+kafka-configs --describe --entity-type users --entity-name alice --entity-type clients --entity-name c
+kafka-configs --describe --entity-type ips
+kafka-configs --alter --entity-type users --entity-name alice --delete-config producer_byte_rate,request_percentage
+kafka-configs --alter --entity-type users --entity-name alice --delete-config producer_byte_rate
+kafka-configs --alter --entity-type users --entity-default --delete-config consumer_byte_rate
+kafka-configs --alter --entity-type clients --entity-name c --delete-config consumer_byte_rate
+kafka-configs --describe --entity-type users
+kafka-configs --describe --entity-type clients
+"""
+
 GROUPS_CHANGED = """
 kafka-consumer-groups --reset-offsets --group live --topic orders --to-earliest --execute
 kafka-consumer-groups --reset-offsets --group idle --topic orders --to-earliest --dry-run
@@ -218,7 +256,9 @@ _LISTED = {
 
 
 def _in_order(line: str) -> str:
-    """The partitions of a log directory by name: they come in the order of a hash map."""
+    """The partitions of a log directory, and the configs of a user or client: they come in the order of a hash map."""
+    if (listed := re.fullmatch(r"((?:Quota|SCRAM credential) configs for .* are )(.*)", line)) is not None:
+        return listed[1] + ", ".join(sorted(listed[2].split(", ")))
     if not line.startswith('{"brokers":'):
         return line
     found = json.loads(line)
@@ -273,8 +313,8 @@ def fill(broker: BrokerProcess, stack: ExitStack) -> None:
 
 @pytest.mark.parametrize(
     "script",
-    [GROUPS_READ, TOPICS, CONFIGS, RECORDS, CLUSTER, GROUPS_CHANGED],
-    ids=["read", "topics", "configs", "records", "cluster", "change"],
+    [GROUPS_READ, TOPICS, CONFIGS, RECORDS, CLUSTER, USERS, GROUPS_CHANGED],
+    ids=["read", "topics", "configs", "records", "cluster", "users", "change"],
 )
 def test_the_tools_say_the_same_of_both_brokers(pair: Pair, script: str) -> None:
     assert pair.differences(script) == []

@@ -1,10 +1,11 @@
-"""Administration of topics on any Kafka cluster: list, create, grow, describe, delete.
+"""Administration of any Kafka cluster: topics (list, create, grow, describe, delete) and users of SCRAM.
 
 Every call fetches fresh metadata, and then asks the broker that is in charge. Nothing here is cached.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -19,6 +20,8 @@ from equipoise.client.net.errors import KafkaConnectionError, error_from
 from equipoise.client.security.config import SecurityConfig
 from equipoise.client.security.parsing import security_from_keywords
 from equipoise.member.partitions import TopicPartition, listed
+from equipoise.security.scram import HASHES, MIN_ITERATIONS, salted_password
+from equipoise.security.state import ScramMechanism
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsResponse
 from equipoise.wire.apis.k03_metadata import MetadataResponse, MetadataResponseTopic
 from equipoise.wire.apis.k19_create_topics import (
@@ -38,13 +41,24 @@ from equipoise.wire.apis.k37_create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
-from equipoise.wire.errors import ErrorCode
+from equipoise.wire.apis.k50_describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from equipoise.wire.apis.k51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from equipoise.wire.errors import ErrorCode, UsageError
 
 BROKER_DEFAULT = -1
 _TOPIC_RESOURCE = 2
 _SET_ON_TOPIC = 1
 _FIRST_DELETE_WITH_IDS = 6
 _LOOK_AGAIN_S = 0.02
+_SALT_BYTES = 32
 
 
 class BrokerDescription(NamedTuple):
@@ -89,8 +103,15 @@ class PartitionOffsets(NamedTuple):
     latest: int
 
 
+class UserDescription(NamedTuple):
+    """A user, and the iterations of its credential by mechanism."""
+
+    name: str
+    iterations: dict[str, int]
+
+
 class Admin:
-    """Manages topics. A refusal of the broker is a KafkaError, with the broker's own words if it sent some.
+    """Manages topics and users. A refusal of the broker is a KafkaError, with the broker's own words if it sent some.
 
     with Admin("127.0.0.1:9092") as admin:
         admin.create_topic("orders", partitions=6, configs={"retention.ms": "3600000"})
@@ -212,6 +233,45 @@ class Admin:
             found |= {one.partition: PartitionOffsets(earliest[one], latest[one]) for one in mine}
         return dict(sorted(found.items()))
 
+    # -- users
+
+    def users(self) -> list[UserDescription]:
+        """All users that have a SCRAM credential, by name."""
+        request = DescribeUserScramCredentialsRequest(users=None)
+        answer = self._bootstrap.send(request, DescribeUserScramCredentialsResponse)
+        _check(answer.error_code, answer.error_message, "the users cannot be read")
+        described = []
+        for one in answer.results:
+            _check(one.error_code, one.error_message, f"user {one.user!r} cannot be described")
+            infos = sorted((ScramMechanism(info.mechanism), info.iterations) for info in one.credential_infos)
+            described.append(UserDescription(one.user, {kind.mechanism_name: count for kind, count in infos}))
+        return sorted(described)
+
+    def set_password(
+        self, user: str, password: str, *, mechanism: str = "SCRAM-SHA-256", iterations: int = MIN_ITERATIONS
+    ) -> None:
+        """Adds the user, or changes its password for this mechanism. The password itself is not sent."""
+        number, salt = _mechanism(mechanism), secrets.token_bytes(_SALT_BYTES)
+        upsertion = ScramCredentialUpsertion(
+            name=user,
+            mechanism=number,
+            iterations=iterations,
+            salt=salt,
+            salted_password=salted_password(mechanism, password.encode(), salt, max(iterations, 1)),
+        )
+        self._alter_user(AlterUserScramCredentialsRequest(deletions=[], upsertions=[upsertion]))
+
+    def remove_user(self, user: str, mechanism: str | None = None) -> None:
+        """Removes the credential of the mechanism, or all that the user has. Sessions that are open go on."""
+        known = [one for one in self.users() if one.name == user] if mechanism is None else []
+        for name in [name for one in known for name in one.iterations] or [mechanism or "SCRAM-SHA-256"]:
+            deletion = ScramCredentialDeletion(name=user, mechanism=_mechanism(name))
+            self._alter_user(AlterUserScramCredentialsRequest(deletions=[deletion], upsertions=[]))
+
+    def _alter_user(self, request: AlterUserScramCredentialsRequest) -> None:
+        (result,) = self._controller().send(request, AlterUserScramCredentialsResponse).results
+        _check(result.error_code, result.error_message, f"user {result.user!r} was not changed")
+
     @property
     def _timeout_ms(self) -> int:
         return int(self._timeout * 1000)
@@ -257,6 +317,12 @@ class Admin:
             known.timeout = self._timeout
             self._by_address[address] = self._open.enter_context(known)
         return known
+
+
+def _mechanism(name: str) -> ScramMechanism:
+    if name not in HASHES:
+        raise UsageError(f"{name!r} is no mechanism of SCRAM: write {' or '.join(HASHES)}")
+    return ScramMechanism[name.replace("-", "_")]
 
 
 def _check(code: int, broker_says: str | None, otherwise: str) -> None:
