@@ -15,6 +15,7 @@ from equipoise.broker import Broker, running
 from equipoise.broker.clock import Ms
 from equipoise.broker.net.authorizer import Authorizer
 from equipoise.broker.server import Server
+from equipoise.coordinator.step import WallTime
 from tests.broker.rawclient import TIMEOUT, RawClient
 
 Start = Callable[..., Broker]
@@ -41,8 +42,8 @@ class StandingClock:
     def now(self) -> Ms:
         return Ms(self._now)
 
-    def wall_time(self) -> int:
-        return self._now + self._ahead
+    def wall_time(self) -> WallTime:
+        return WallTime(self._now + self._ahead)
 
     def set_wall_clock(self, by: int) -> None:
         """As somebody sets the clock of the machine: no deadline comes nearer by it."""

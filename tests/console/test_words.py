@@ -27,7 +27,7 @@ EVENTS: list[Event] = [
     MemberJoined("g", 0, WHO),
     MemberLeft("g", 0, WHO, Departure.LEFT),
     MemberFenced("g", 0, WHO, "Heartbeat"),
-    CommitRefused("g", 0, WHO, Refusal.OLD_GENERATION, 1, 2),
+    CommitRefused("g", 0, WHO, Refusal.OLD_GENERATION, generation_id=1, group_generation_id=2),
     GroupDeleted("g", 0, True),
 ]
 
@@ -51,7 +51,9 @@ def test_what_clients_send_cannot_move_the_cursor() -> None:
     who = Who("a\x1b[2J-1", "b\r\n", "/\x9bhost")
     assert words.full_name(who) == r"a\x1b[2J-1 (client b\r\n, \x9bhost)"
     assert words.cause(Cause(Trigger.MEMBER_LEFT, Who("a-1"), said="bye\n\x00")) == r'a-1 left, saying "bye\n\x00"'
-    refused = CommitRefused("g", 0, Who("a-1", group_instance_id="i\n1"), Refusal.FENCED_INSTANCE, 1, 1)
+    refused = CommitRefused(
+        "g", 0, Who("a-1", group_instance_id="i\n1"), Refusal.FENCED_INSTANCE, generation_id=1, group_generation_id=1
+    )
     assert words.refusal(refused) == r"another member has its group.instance.id i\n1 now"
 
 
@@ -115,7 +117,7 @@ def test_a_limit_of_members_is_no_time() -> None:
 
 @pytest.mark.parametrize("refusal", Refusal)
 def test_every_refusal(refusal: Refusal) -> None:
-    text = words.event(CommitRefused("g", 0, WHO, refusal, 1, 2))
+    text = words.event(CommitRefused("g", 0, WHO, refusal, generation_id=1, group_generation_id=2))
     assert text.startswith("commit of consumer-3-3f2a9c1e refused, because ")
     assert "{" not in text
 

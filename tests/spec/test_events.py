@@ -57,25 +57,25 @@ def test_event_left(departure: Departure) -> None:
     b_left, s_left = Who("b-2", "b", HOST), Who("i-3", "s", HOST, "i")
     if departure is Departure.LEFT:
         b.leave(reason="bye")
-        expected = MemberLeft("g", ctx.now, b_left, departure, "bye", 0, 0)
+        expected = MemberLeft("g", ctx.now, b_left, departure, "bye", silent_ms=0, limit_ms=0)
     elif departure is Departure.REMOVED:
         ctx.leave(("", "i"), reason="by hand")
-        expected = MemberLeft("g", ctx.now, s_left, departure, "by hand", 1_000, 0)
+        expected = MemberLeft("g", ctx.now, s_left, departure, "by hand", silent_ms=1_000, limit_ms=0)
     elif departure is Departure.SESSION_EXPIRED:
         a.heartbeat()
         s.heartbeat()
         ctx.advance(SESSION - 1_000)
-        expected = MemberLeft("g", ctx.now, b_left, departure, None, SESSION, SESSION)
+        expected = MemberLeft("g", ctx.now, b_left, departure, None, silent_ms=SESSION, limit_ms=SESSION)
     elif departure is Departure.FIRST_JOIN_EXPIRED:
         ctx.client("n").enter(rebalance=600_000)
         heartbeats(ctx, NEW_MEMBER_JOIN_TIMEOUT_MS, a, b, s)
         limit = NEW_MEMBER_JOIN_TIMEOUT_MS
-        expected = MemberLeft("g", ctx.now, Who("n-4", "n", HOST), departure, None, limit, limit)
+        expected = MemberLeft("g", ctx.now, Who("n-4", "n", HOST), departure, None, silent_ms=limit, limit_ms=limit)
     elif departure is Departure.JOIN_EXPIRED:
         a.join()
         s.join()
         heartbeats(ctx, REBALANCE, b)
-        expected = MemberLeft("g", ctx.now, b_left, departure, None, 5_000, REBALANCE)
+        expected = MemberLeft("g", ctx.now, b_left, departure, None, silent_ms=5_000, limit_ms=REBALANCE)
     elif departure is Departure.SYNC_EXPIRED:
         a.join()
         b.join()
@@ -83,10 +83,10 @@ def test_event_left(departure: Departure) -> None:
         s.sync()
         a.sync()
         heartbeats(ctx, REBALANCE, a, b, s)
-        expected = MemberLeft("g", ctx.now, b_left, departure, None, 5_000, REBALANCE)
+        expected = MemberLeft("g", ctx.now, b_left, departure, None, silent_ms=5_000, limit_ms=REBALANCE)
     elif departure is Departure.REPLACED:
         s.restart(reason="restarted")
-        expected = MemberLeft("g", ctx.now, s_left, departure, "restarted", 1_000, 0)
+        expected = MemberLeft("g", ctx.now, s_left, departure, "restarted", silent_ms=1_000, limit_ms=0)
     else:
         assert departure is Departure.GROUP_FULL
         ctx.config = Context(group_max_size=2).config
@@ -139,7 +139,9 @@ def test_event_commit_refused(refusal: Refusal) -> None:
     }[refusal]
     ctx.commit({0: 1}, about)
     who = Who(about[1], "client", HOST, about[3])
-    assert ctx.all_events(CommitRefused) == [CommitRefused(about[0], ctx.now, who, refusal, generation, known)]
+    assert ctx.all_events(CommitRefused) == [
+        CommitRefused(about[0], ctx.now, who, refusal, generation_id=generation, group_generation_id=known)
+    ]
 
 
 def test_event_group_deleted_when_the_tombstone_is_durable() -> None:

@@ -101,7 +101,7 @@ def _(ctx: Context, a: Client, s: Client) -> Cause:
     ctx.advance(5_000)
     s.heartbeat()
     ctx.advance(5_000)
-    return Cause(Trigger.SESSION_EXPIRED, Who("a-1", "a", HOST), None, SESSION, SESSION)
+    return Cause(Trigger.SESSION_EXPIRED, Who("a-1", "a", HOST), silent_ms=SESSION, limit_ms=SESSION)
 
 
 @cause(Trigger.SUBSCRIPTION_CHANGED)
@@ -131,7 +131,7 @@ def _(ctx: Context, a: Client, s: Client) -> Cause:
     s.join()
     a.sync()
     heartbeats(ctx, REBALANCE, a, s)
-    return Cause(Trigger.SYNC_EXPIRED, Who("i-2", "s", HOST, "i"), None, REBALANCE, REBALANCE)
+    return Cause(Trigger.SYNC_EXPIRED, Who("i-2", "s", HOST, "i"), silent_ms=REBALANCE, limit_ms=REBALANCE)
 
 
 @cause(Trigger.ASSIGNMENT_NOT_WRITTEN)

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import NewType, Protocol
 
+from equipoise.coordinator.step import WallTime
+
 Ms = NewType("Ms", int)
 
 
@@ -29,7 +31,7 @@ class Clock(Protocol):
         """Milliseconds that never jump. Only differences mean anything."""
         ...
 
-    def wall_time(self) -> int:
+    def wall_time(self) -> WallTime:
         """Milliseconds since 1970, as records carry them."""
         ...
 
@@ -52,8 +54,8 @@ class LoopClock(Clock):
     def now(self) -> Ms:
         return Ms((self._begun + time.monotonic_ns()) // 1_000_000)
 
-    def wall_time(self) -> int:
-        return time.time_ns() // 1_000_000
+    def wall_time(self) -> WallTime:
+        return WallTime(time.time_ns() // 1_000_000)
 
     def call_later(self, delay: int, callback: Callable[[], None]) -> Timer:
         return self._loop.call_later(delay / 1000, callback)

@@ -33,6 +33,7 @@ from equipoise.broker.topics.batch_thread import BatchThread
 from equipoise.broker.topics.fetch_sessions import FetchSessionCache
 from equipoise.broker.topics.topics import LEADER_EPOCH, Partition, Topic, Topics
 from equipoise.broker.topics.validation_queue import ValidationQueue
+from equipoise.coordinator.step import WallTime
 from equipoise.log.storage.flusher import Flusher
 from equipoise.security.acls import (
     ANY_NAME,
@@ -120,9 +121,9 @@ class Server:
         """The cluster's id in Metadata."""
         return self.directory.cluster_id
 
-    def wall_time_of(self, now: int) -> int:
+    def wall_time_of(self, now: int) -> WallTime:
         """What the wall clock, as it is set now, showed at a moment of `clock.now()`."""
-        return now + self.clock.wall_time() - self.clock.now()
+        return WallTime(now + self.clock.wall_time() - self.clock.now())
 
     @property
     def rack(self) -> str | None:

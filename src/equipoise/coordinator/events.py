@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.reasons import Cause, Departure, Refusal, Who
@@ -40,6 +40,7 @@ class MemberLeft(Event):
     who: Who
     departure: Departure
     said: str | None = None
+    _: KW_ONLY
     silent_ms: int = 0
     limit_ms: int = 0
     group_max_size: int = 0  # members
@@ -59,7 +60,8 @@ class CommitRefused(Event):
 
     who: Who
     refusal: Refusal
-    generation_id: int
+    _: KW_ONLY
+    generation_id: int  # of the request
     group_generation_id: int
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
-from typing import cast
 
 from equipoise.coordinator import admin
 from equipoise.coordinator.classic import heartbeat, join, leave, sync
@@ -60,9 +59,9 @@ class Status(Enum):
     CLOSED = auto()
 
 
-def _unchanged(now: int) -> int:
+def _unchanged(now: int) -> WallTime:
     """The wall time where it is all the time there is."""
-    return now
+    return WallTime(now)
 
 
 class Shard:
@@ -75,7 +74,7 @@ class Shard:
     """
 
     def __init__(
-        self, config: GroupConfig, new_id: Callable[[], str], wall_time: Callable[[int], int] = _unchanged
+        self, config: GroupConfig, new_id: Callable[[], str], wall_time: Callable[[int], WallTime] = _unchanged
     ) -> None:
         self.config = config
         self.status = Status.LOADING
@@ -85,10 +84,10 @@ class Shard:
         self.rebalancer = Rebalancer(self)
         self.attach(new_id, wall_time)
 
-    def attach(self, new_id: Callable[[], str], wall_time: Callable[[int], int] = _unchanged) -> None:
+    def attach(self, new_id: Callable[[], str], wall_time: Callable[[int], WallTime] = _unchanged) -> None:
         """Gives the shard the two functions that are not state."""
         self._new_id = new_id
-        self.wall_time = cast("Callable[[int], WallTime]", wall_time)
+        self.wall_time = wall_time
 
     def __getstate__(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in ("config", "status", "groups", "offsets", "timers")}

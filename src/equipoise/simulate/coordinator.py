@@ -13,7 +13,7 @@ from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.journal import Rebalance
 from equipoise.coordinator.shard import Shard
-from equipoise.coordinator.step import Caller, Step, Write
+from equipoise.coordinator.step import Caller, Step, WallTime, Write
 from equipoise.simulate.calls import Call
 from equipoise.simulate.clock import Clock
 from equipoise.simulate.observer import Observer
@@ -58,7 +58,7 @@ class Coordinator:
     # -- life
 
     def _new_shard(self) -> Shard:
-        return Shard(self.config, self._new_id, lambda now: now + self.wall_ahead_ms)
+        return Shard(self.config, self._new_id, lambda now: WallTime(now + self.wall_ahead_ms))
 
     def _next_of_client(self) -> str:
         self._numbers[self._client] += 1

@@ -89,8 +89,17 @@ class Rebalancer:
         self._timers.cancel(member.timer)
         self.release(group, member, REMOVED, step)
         group.journal.released(member.who, member.last_seen, step.now)
-        silent = step.now - member.last_seen
-        step.note(MemberLeft(group.group_id, step.now, member.who, departure, said, silent, limit_ms, group_max_size))
+        left = MemberLeft(
+            group.group_id,
+            step.now,
+            member.who,
+            departure,
+            said,
+            silent_ms=step.now - member.last_seen,
+            limit_ms=limit_ms,
+            group_max_size=group_max_size,
+        )
+        step.note(left)
 
     def after_removal(self, group: Group, cause: Cause, step: Step) -> None:
         """The others rebalance, or their join phase may be complete now.

@@ -47,10 +47,15 @@ def commit_offsets(
         _validate(shard, request, caller, step.now)
     except _Refused as refused:
         group = shard.groups.get(request.group_id)
-        known = group.generation_id if group is not None else -1
-        said = request.generation_id_or_member_epoch
-        who = caller.who(request.member_id, request.group_instance_id)
-        step.note(CommitRefused(request.group_id, step.now, who, refused.refusal, said, known))
+        refusal = CommitRefused(
+            request.group_id,
+            step.now,
+            caller.who(request.member_id, request.group_instance_id),
+            refused.refusal,
+            generation_id=request.generation_id_or_member_epoch,
+            group_generation_id=group.generation_id if group is not None else -1,
+        )
+        step.note(refusal)
         step.reply(caller, commit_response(request, refused.code))
         return
     records, too_large = _records(shard, request, shard.wall_time(step.now), topic_ids)

@@ -15,8 +15,8 @@ class CommittedOffset(NamedTuple):
     offset: int
     leader_epoch: int
     metadata: str
-    commit_timestamp: int
-    expire_timestamp: int
+    commit_timestamp: int  # wall time
+    expire_timestamp: int  # wall time; -1: none of its own
     topic_id: bytes
 
 
