@@ -17,7 +17,7 @@ from equipoise.wire.errors import EquipoiseError
 
 NOT_FOR_USERS = ("broker", "console", "coordinator", "log", "__main__")
 # Users meet them as others.
-INTERNAL = {"ExpandsTooFarError", "FrameSizeError", "JavaUnavailable", "Stopped", "TooMuchError"}
+INTERNAL = {"ExpandsTooFarError", "FrameSizeError", "JavaUnavailable", "ScramMessageError", "Stopped", "TooMuchError"}
 
 
 def test_every_name_can_be_had() -> None:
