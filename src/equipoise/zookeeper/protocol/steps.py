@@ -3,8 +3,14 @@
     brokers = yield from ReadBrokers()
 
 A runner carries the actions out, and throws what fails into the generator: connector.py on kazoo and threads,
-tests/zookeeper/simulated.py on a tree in memory and virtual time. So a policy is straight code without input or output,
-and between any two of its actions others may have acted.
+tests/zookeeper/protocol/simulated.py on a tree in memory and virtual time. So a policy is straight code without input
+or output, and between any two of its actions others may have acted.
+
+The position of a policy is its inputs so far: given once more, they bring a new policy to the same place
+(tests/zookeeper/protocol/test_replay.py). What must outlive the process stands in ZooKeeper's nodes. States with names
+would need one for every place between two actions, and the order of actions, which is the protocol, would be lost to
+the eye. What a view of the nodes means is decided apart from this, by a function without actions
+(`RebalancePolicy.decide`).
 """
 
 from __future__ import annotations
