@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,12 +112,6 @@ class TestKeeping:
         error = put(broker, credential("bob"))
         assert error is not None
         assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert users(broker) == {"alice"}
-
-    def test_a_put_at_the_start_waits_for_the_disk(self, start: Start, tmp_path: Path) -> None:
-        broker = start(data=tmp_path)
-        loop = broker.call(lambda server: asyncio.get_running_loop())
-        asyncio.run_coroutine_threadsafe(broker.server.security.put([credential("alice")]), loop).result()
         assert users(broker) == {"alice"}
 
     def test_a_record_that_cannot_be_read_keeps_the_broker_from_starting(self, start: Start, tmp_path: Path) -> None:

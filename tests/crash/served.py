@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,17 +18,26 @@ RLIM_INFINITY = resource.RLIM_INFINITY
 class ServedBroker:
     """`equipoise serve` on a data directory. What it says on stderr is kept in `log`, a file."""
 
-    def __init__(self, data: Path, log: Path, settings: Mapping[str, object] | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        data: Path,
+        log: Path,
+        settings: Mapping[str, object] | None = None,
+        arguments: Sequence[str] = (),
+        **options: Any,
+    ) -> None:
         self.data = data
         self.log = log
         self.address = f"127.0.0.1:{free_port()}"
         self._settings = settings or {}
+        self._arguments = arguments
         self._options = options
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> Self:
         """Returns when clients can connect."""
         command = [sys.executable, "-m", "equipoise", "serve", "--data", str(self.data), "--listen", self.address]
+        command += self._arguments
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         with self.log.open("a") as log:

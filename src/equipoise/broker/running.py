@@ -7,12 +7,13 @@ import contextlib
 import gc
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
 from equipoise.broker.clock import LoopClock
 from equipoise.broker.config import BrokerConfig
+from equipoise.broker.first_users import FirstUser, parse_first_users
 from equipoise.broker.inspect import GroupSnapshots, TopicSnapshots
 from equipoise.broker.net import descriptors
 from equipoise.broker.server import Server, parse_address
@@ -38,6 +39,7 @@ async def run_server(
     *,
     ready: Callable[[Server], None],
     stopping: asyncio.Event,
+    first_users: Sequence[FirstUser] = (),
 ) -> None:
     """Serves until `stopping` is set. Calls `ready` once connections are accepted."""
     try:
@@ -46,6 +48,7 @@ async def run_server(
         directory.close()  # the directory can be mended and opened again, perhaps in this process
         raise
     try:
+        server.first_users += first_users
         await server.listen(*address)
         ready(server)
         await stopping.wait()
@@ -71,11 +74,17 @@ def _collect_seldom() -> None:
 
 
 def serve(
-    listen: str, data: str | Path | None, settings: Mapping[str, object], ready: Callable[[Server], None]
+    listen: str,
+    data: str | Path | None,
+    settings: Mapping[str, object],
+    ready: Callable[[Server], None],
+    *,
+    add_scram: Sequence[str] = (),
 ) -> None:
     """Runs a broker until SIGTERM or SIGINT. Calls `ready`, on its loop, when it accepts connections."""
     config = BrokerConfig.parse(settings)
     address = parse_address(listen)
+    first_users = parse_first_users(add_scram)
     descriptors.raise_limit()
     _collect_seldom()
     directory = open_directory(data, config)
@@ -86,7 +95,7 @@ def serve(
         for signum in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError):  # Windows: SIGINT raises KeyboardInterrupt
                 loop.add_signal_handler(signum, stopping.set)
-        await run_server(config, directory, address, ready=ready, stopping=stopping)
+        await run_server(config, directory, address, ready=ready, stopping=stopping, first_users=first_users)
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(main())

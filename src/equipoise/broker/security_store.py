@@ -22,6 +22,7 @@ from equipoise.wire.schema import Message
 from equipoise.wire.security_records import SecurityRecord, decode_record, encode_record
 
 if TYPE_CHECKING:
+    from equipoise.broker.first_users import FirstUser
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
@@ -94,8 +95,11 @@ class SecurityStore:
 
         self.change(decide, done)
 
-    async def put(self, records: Sequence[SecurityRecord]) -> None:
-        """Writes records at the start of the broker, and returns when they are durable."""
+    async def add_users(self, users: Sequence[FirstUser]) -> None:
+        """At the start of the broker, before clients are served. A credential that is there stays as it is: its
+        password may have been changed since."""
+        missing = [one for one in users if one.mechanism not in self.state.users.get(one.name, {})]
+        records = [one.record() for one in missing]
         outcome: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
         self.change(lambda state: records, outcome.set_result)
         if (error := await outcome) is not None:

@@ -50,6 +50,7 @@ from equipoise.wire.records.batch import BatchHeader
 
 if TYPE_CHECKING:
     from equipoise.broker.clock import Clock
+    from equipoise.broker.first_users import FirstUser
     from equipoise.log.partition import LogAppendInfo
     from equipoise.log.storage.directory import DataDirectory, MemoryDirectory
 
@@ -76,6 +77,7 @@ class Server:
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.group_coordinator = GroupCoordinator(self)
         self.security = SecurityStore(self)
+        self.first_users: list[FirstUser] = []
         self.throttling = Throttling(self)
         self.security.on_change = self.throttling.update
         self.connections: set[Connection] = set()
@@ -274,6 +276,7 @@ class Server:
         self.security.load()
         if not self.directory.volatile:
             self.flusher.start()
+        await self.security.add_users(self.first_users)
         try:
             self._listener = await loop.create_server(lambda: Connection(self), host, port, backlog=1024)
         except OSError as error:

@@ -13,6 +13,7 @@ from equipoise.console.edge import log_warnings, run_app
 from equipoise.console.history import history
 from equipoise.console.options import DEFAULT_BROKER, Cluster, Whole, cluster_options, file_option, parse_pairs
 from equipoise.console.run import run as run_command
+from equipoise.console.users import users
 from equipoise.console.zookeeper import registering, zookeeper
 from equipoise.wire.errors import UsageError
 
@@ -29,6 +30,7 @@ def app() -> None:
 app.add_command(check)
 app.add_command(history)
 app.add_command(run_command)
+app.add_command(users)
 app.add_command(zookeeper)
 
 
@@ -47,8 +49,21 @@ app.add_command(zookeeper)
 @click.option(
     "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A broker setting by Kafka's name; repeatable."
 )
+@click.option(
+    "--add-scram",
+    metavar="SCRAM|@FILE",
+    multiple=True,
+    help="A first user, as in kafka-storage: SCRAM-SHA-256=[name=admin,password=...]; @FILE has such lines.",
+)
 @click.option("--zookeeper", metavar="HOST:PORT", help="Register the broker and its topics in this ZooKeeper.")
-def serve(listen: str, data: Path | None, memory: bool, settings: tuple[str, ...], zookeeper: str | None) -> None:
+def serve(
+    listen: str,
+    data: Path | None,
+    memory: bool,
+    settings: tuple[str, ...],
+    add_scram: tuple[str, ...],
+    zookeeper: str | None,
+) -> None:
     """Run a broker that Kafka clients use unchanged, until Ctrl-C or SIGTERM."""
     from equipoise.broker import serve as run_broker
 
@@ -61,7 +76,7 @@ def serve(listen: str, data: Path | None, memory: bool, settings: tuple[str, ...
             register(server)
             print(f"equipoise ready on {server.address}", flush=True)
 
-        run_broker(listen, data, parse_pairs("--set", settings), ready)
+        run_broker(listen, data, parse_pairs("--set", settings), ready, add_scram=add_scram)
 
 
 @app.command(short_help="A group through a join and a kill, accounted for.")

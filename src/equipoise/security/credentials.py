@@ -129,10 +129,16 @@ def _check_upsertion(change: ScramCredentialUpsertion) -> None:
 
 
 def _record(change: Change) -> SecurityRecord:
-    """What is kept of a salted password (ScramControlManager.finishUpsertion); of a deletion, a tombstone."""
-    key = UserScramCredentialKey(name=change.name, mechanism=change.mechanism)
     if isinstance(change, ScramCredentialDeletion):
-        return SecurityRecord(key, None)
-    mechanism = ScramMechanism(change.mechanism).mechanism_name
-    kept = credential(mechanism, change.salted_password, change.salt, change.iterations)
+        return SecurityRecord(UserScramCredentialKey(name=change.name, mechanism=change.mechanism), None)
+    mechanism = ScramMechanism(change.mechanism)
+    return scram_record(change.name, mechanism, change.salted_password, salt=change.salt, iterations=change.iterations)
+
+
+def scram_record(
+    name: str, mechanism: ScramMechanism, salted_password: bytes, *, salt: bytes, iterations: int
+) -> SecurityRecord:
+    """What is kept of a salted password (ScramControlManager.finishUpsertion)."""
+    kept = credential(mechanism.mechanism_name, salted_password, salt, iterations)
+    key = UserScramCredentialKey(name=name, mechanism=mechanism)
     return SecurityRecord(key, UserScramCredentialValue(**kept._asdict()))
