@@ -5,7 +5,6 @@ Its argument is JSON: home, brokers, and the secret options. The output of this 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
@@ -21,7 +20,7 @@ from equipoise.spark.settings import python_program, tuned
 QUERY = "the-query-with-secrets"
 
 
-def session(home: Path) -> SparkSession:
+def session(home: Path) -> Any:
     """All that Spark can write is written: its event log, its pages, its own log with every detail."""
     (home / "events").mkdir()
     builder = tuned(SparkSession.builder.master("local[2]").appName("secrets"))
@@ -68,12 +67,12 @@ def stream(spark: SparkSession, options: dict[str, str], home: Path, **more: str
     print(query.lastProgress, query.recentProgress, query.status, query.exception())
 
 
-def failing(action: Any) -> None:
+def failing(spark: SparkSession, options: dict[str, str]) -> None:
     """What the user sees of a failure."""
     try:
-        action()
+        spark.read.format("equipoise").options(**options).load().count()
     except Exception as failure:
-        logging.exception("the action failed")
+        logging.exception("the query failed")
         print("failed:", failure, repr(failure))
     else:
         raise AssertionError("it did not fail")
@@ -85,10 +84,11 @@ def pages(spark: SparkSession) -> None:
     assert home is not None
     api = f"{home}/api/v1/applications/{spark.sparkContext.applicationId}"
     places = ["/jobs/", "/stages/", "/environment/", "/SQL/", "/StreamingQuery/", "/executors/"]
-    places += [f"/SQL/execution/?id={number}" for number in range(6)]
+    places += [f"/SQL/execution/?id={number}" for number in range(3)]
+    open_page = urllib.request.build_opener(urllib.request.ProxyHandler({})).open  # it is on this machine
     for place in [*(home + place for place in places), f"{api}/sql?planDescription=true", f"{api}/environment"]:
-        with contextlib.suppress(OSError), urllib.request.urlopen(place, timeout=30) as page:
-            print(place, page.read().decode())
+        with open_page(place, timeout=30) as page:
+            print("page", place, page.read().decode())
 
 
 def main() -> None:
@@ -101,11 +101,11 @@ def main() -> None:
     spark.sparkContext.setLogLevel("INFO")
     batch(spark, options)
     stream(spark, options, home, subscribe="t")
-    failing(lambda: spark.read.format("equipoise").options(**options, subscribe="none").load().count())
-    broken = {**options, "kafka.security.protocol": "SASL_SSL"}
-    failing(lambda: spark.read.format("equipoise").options(**broken, subscribe="t").load().count())
-    away = {**options, "kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "1000"}
-    failing(lambda: spark.read.format("equipoise").options(**away, subscribe="t").load().count())
+    brief = {**options, "kafka.default.api.timeout.ms": "1000"}
+    broken = {"kafka.security.protocol": "SASL_SSL"}
+    away = {"kafka.bootstrap.servers": "127.0.0.1:1"}
+    for more in ({"subscribe": "none"}, {"subscribe": "t", **broken}, {"subscribe": "t", **away}):
+        failing(spark, {**brief, **more})
     pages(spark)
     spark.stop()
 
