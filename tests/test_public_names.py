@@ -17,7 +17,16 @@ from equipoise.wire.errors import EquipoiseError
 
 NOT_FOR_USERS = ("broker", "console", "coordinator", "log", "__main__")
 # Users meet them as others.
-INTERNAL = {"ExpandsTooFarError", "FrameSizeError", "JavaUnavailable", "ScramMessageError", "Stopped", "TooMuchError"}
+INTERNAL = {
+    "ExpandsTooFarError",
+    "FrameSizeError",
+    "JavaUnavailable",
+    "RefusedTokenError",
+    "SaslServerError",
+    "ScramMessageError",
+    "Stopped",
+    "TooMuchError",
+}
 
 
 def test_every_name_can_be_had() -> None:

@@ -1,8 +1,9 @@
 """Every exception that a user may meet, in one place.
 
 `EquipoiseError` is the root. `UsageError`: the call or a setting is wrong. `ProtocolError`: the peer broke Kafka's
-protocol. `KafkaConnectionError`: a broker cannot be reached. `KafkaError`: a broker answered with an error; `code` is
-Kafka's number for it. Its subclasses have Kafka's names.
+protocol. `KafkaConnectionError`: a broker cannot be reached; `TlsError` is its kind for TLS. `KafkaError`: a broker
+answered with an error; `code` is Kafka's number for it. Its subclasses have Kafka's names; `AuthenticationError` is a
+login that is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
         OffsetOutOfRangeError,
         TopicReplacedError,
     )
-    from equipoise.client.net.errors import KafkaConnectionError
+    from equipoise.client.net.errors import AuthenticationError, KafkaConnectionError, TlsError
     from equipoise.member.errors import (
         CommitFailedError,
         FencedInstanceIdError,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlreadyRegisteredError",
+    "AuthenticationError",
     "CommitFailedError",
     "ConsumerRebalanceFailedError",
     "ConsumerTimeoutError",
@@ -63,6 +65,7 @@ __all__ = [
     "PipelineError",
     "ProtocolError",
     "RebalanceInProgressError",
+    "TlsError",
     "TopicReplacedError",
     "UnequalSubscriptionsError",
     "UsageError",
@@ -71,7 +74,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "equipoise.client.net.errors": ["KafkaConnectionError"],
+    "equipoise.client.net.errors": ["AuthenticationError", "KafkaConnectionError", "TlsError"],
     "equipoise.client.fetch.subscription_state": [
         "LogTruncationError",
         "NoOffsetForPartitionError",

@@ -13,6 +13,7 @@ from equipoise.broker import Broker
 from equipoise.client import Admin, KafkaConnectionError
 from equipoise.client.admin import PartitionOffsets
 from equipoise.client.net.addresses import parse_bootstrap_servers
+from equipoise.client.net.errors import TlsError
 from equipoise.security.scram import credential, salted_password
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
@@ -110,12 +111,10 @@ def test_bootstrap_servers_are_read_as_kafka_writes_them() -> None:
         parse_bootstrap_servers("SSL://a:1")
 
 
-def test_plain_text_may_be_said_and_nothing_else(broker: Broker) -> None:
+def test_plain_text_may_be_said_and_tls_is_not_taken_for_it(broker: Broker) -> None:
     with Admin(broker.bootstrap_servers, security_protocol="plaintext") as admin:
         assert admin.cluster().brokers
-    with pytest.raises(
-        UsageError, match=r"security.protocol=SSL: secured clusters \(TLS, SASL\) are not supported yet"
-    ):
+    with pytest.raises(TlsError, match="speaks plain text, and this client speaks TLS"):
         Admin(broker.bootstrap_servers, security_protocol="SSL")
 
 

@@ -11,6 +11,7 @@ import pytest
 from equipoise.broker import Broker
 from equipoise.client import Connection, KafkaConnectionError
 from equipoise.client.net.blocking import error_from
+from equipoise.client.net.errors import TlsError
 from equipoise.server_process import free_port
 from equipoise.wire.apis.headers import decode_request_header
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataResponse
@@ -162,7 +163,16 @@ def test_a_broker_that_goes_away_is_named() -> None:
         connection.send(NO_TOPICS, MetadataResponse)
 
 
-@pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x15\x03\x03\0\x02\x02\x32", b"\xff" * 8])
+@pytest.mark.parametrize("greeting", [b"\x15\x03\x03\0\x02\x02\x32", b"\x16\x03\x03\0\x02\x02\x32"])
+def test_a_port_that_speaks_tls_is_recognised(greeting: bytes) -> None:
+    with (
+        ScriptedBroker(lambda frame: greeting) as stranger,
+        pytest.raises(TlsError, match=r"127\.0\.0\.1:\d+ speaks TLS, and this client speaks plain text: set security"),
+    ):
+        connect(stranger)
+
+
+@pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff" * 8])
 def test_what_is_no_broker_is_recognised(greeting: bytes) -> None:
     with (
         ScriptedBroker(lambda frame: greeting) as stranger,

@@ -16,7 +16,7 @@ from equipoise.client.metadata.list_offsets import list_offsets_request, listed_
 from equipoise.client.metadata.metadata import Metadata, metadata_request, patience_rounds
 from equipoise.client.net.addresses import Address, parse_bootstrap_servers
 from equipoise.client.net.blocking import Connection
-from equipoise.client.net.errors import KafkaConnectionError, error_from
+from equipoise.client.net.errors import KafkaConnectionError, error_from, is_final
 from equipoise.client.security.config import SecurityConfig
 from equipoise.client.security.parsing import security_from_keywords
 from equipoise.member.partitions import TopicPartition, listed
@@ -302,6 +302,8 @@ class Admin:
                 try:
                     return self._connection(address, patience)
                 except KafkaConnectionError as error:
+                    if is_final(error):
+                        raise
                     failures.append(str(error))
         raise KafkaConnectionError("; ".join(failures))
 

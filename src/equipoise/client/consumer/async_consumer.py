@@ -175,7 +175,7 @@ class AsyncConsumer(BaseConsumer):
         limit = self.config.default_api_timeout_ms / 1000 if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):
-                return await work
+                return await self._engine.cluster.unless_refused(work)
         except TimeoutError:
             raise too_late(what, limit, self._engine) from None
 

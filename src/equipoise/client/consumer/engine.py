@@ -38,6 +38,7 @@ class ConsumerEngine:
     def __init__(self, config: ConsumerConfig, wake: Callable[[], None]) -> None:
         self.config = config
         self.cluster = Cluster(config, self._learn)
+        self.cluster.on_refusal = self._be_refused
         self.subscriptions = SubscriptionState()
         self.fetcher = Fetcher(self.cluster, config, self.subscriptions, wake)
         self.fetch_buffer = self.fetcher.fetch_buffer
@@ -156,8 +157,21 @@ class ConsumerEngine:
         self.group.act(act)
         self.begin_poll()
 
-    def take_failure(self) -> KafkaError | None:
+    def _be_refused(self) -> None:
+        """TLS or the login is refused, for good: whoever waits hears of it at once."""
+        if self.membership is not None:
+            self.membership.act(self._give_up_commits)
+        self._wake()
+
+    def _give_up_commits(self, member: Member, now: int) -> Step:
+        if self.cluster.refusal is not None:
+            member.commits.abandon(_as_kafka_error(self.cluster.refusal))
+        return Step()
+
+    def take_failure(self) -> EquipoiseError | None:
         """What poll() is to raise."""
+        if self.cluster.refusal is not None:
+            return self.cluster.refusal
         if self.membership is not None:
             with self.membership.lock:
                 failure = self.membership.member.take_failure()
@@ -272,6 +286,8 @@ class ConsumerEngine:
             return step
 
         self.group.act(act)
+        if self.cluster.refusal is not None:
+            self.group.act(self._give_up_commits)
 
     # -- leaving
 
@@ -290,7 +306,7 @@ class ConsumerEngine:
     @property
     def has_left(self) -> bool:
         """Whether the coordinator has answered, or there is nobody to leave."""
-        if self.membership is None:
+        if self.membership is None or self.cluster.refusal is not None:
             return True
         with self.membership.lock:
             return self.membership.member.has_left
@@ -299,6 +315,10 @@ class ConsumerEngine:
     def trouble(self) -> str:
         """For errors: why nothing came."""
         return str(self.cluster.last_failure or "the cluster is reachable, the one that was asked did not answer")
+
+
+def _as_kafka_error(error: EquipoiseError) -> KafkaError:
+    return error if isinstance(error, KafkaError) else KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error))
 
 
 def _is_absent(partition: TopicPartition, topics: Snapshot) -> bool:

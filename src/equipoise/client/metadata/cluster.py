@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
+from typing import Any, TypeVar
 
 from equipoise.client.config import ClientConfig
 from equipoise.client.metadata.metadata import (
@@ -37,6 +38,7 @@ from equipoise.wire.schema import Message
 
 log = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
 Snapshot = Mapping[str, TopicInfo]
 OnMetadata = Callable[[Snapshot, TopicsOfInterest], None]
 
@@ -57,7 +59,9 @@ class Cluster:
         self.errors: dict[str, KafkaError] = {}  # by topic: what waiting does not mend
         self.last_failure: EquipoiseError | None = None  # of the attempts since the last success
         self._bootstrap = parse_bootstrap_servers(config.bootstrap_servers)
-        self._pool = ConnectionPool(config)
+        self._pool = ConnectionPool(config, self._refuse)
+        self._refused = asyncio.Event()
+        self.on_refusal: Callable[[], None] = lambda: None
         self._wanted: TopicsOfInterest = frozenset()
         self._also: frozenset[str] = frozenset()
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -85,6 +89,32 @@ class Cluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for waiter in self._awaited:
             waiter.cancel()
+
+    # -- TLS or the login is refused
+
+    @property
+    def refusal(self) -> EquipoiseError | None:
+        """Why this client cannot work: another attempt would fail too. None: it can."""
+        return self._pool.refusal
+
+    async def unless_refused(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """What `work` returns or raises; the refusal, as soon as there is one."""
+        task, refused = asyncio.ensure_future(work), asyncio.ensure_future(self._refused.wait())
+        try:
+            await asyncio.wait({task, refused}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                assert self.refusal is not None
+                raise self.refusal
+            return task.result()
+        finally:
+            task.cancel()
+            refused.cancel()
+
+    def _refuse(self) -> None:
+        self.last_failure = self.refusal
+        self._unreachable.end()
+        self._refused.set()
+        self.on_refusal()
 
     # -- metadata
 
@@ -206,6 +236,8 @@ class Cluster:
     async def _keep_fresh(self) -> None:
         while True:
             await self._until_due()
+            if self._refused.is_set():
+                return
             awaited, self._awaited = self._awaited, []
             self._unreachable.begin()
             try:

@@ -46,6 +46,11 @@ class ApiVersions:
         self._correlation_id = 0
         self._served: dict[int, VersionRange] = {}
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the broker has said what it serves."""
+        return bool(self._served)
+
     def version(self, request: type[Message]) -> int:
         """The version in which `request` would be sent. UsageError: the broker serves none that we know."""
         name, served = APIS[request.api_key].name, self._served.get(request.api_key)

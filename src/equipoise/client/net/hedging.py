@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from equipoise.client.net.errors import KafkaConnectionError
+from equipoise.client.net.errors import KafkaConnectionError, is_final
 from equipoise.wire.errors import EquipoiseError
 
 Result = TypeVar("Result")
@@ -21,7 +21,8 @@ PATIENCE_S = 1.0  # with one broker, before the next is asked too
 async def first_answer(attempts: Sequence[Callable[[], Coroutine[Any, Any, Result]]], patience: float) -> Result:
     """Begins one attempt after another: the next when one has failed, or when none has answered for `patience` seconds.
 
-    The first answer counts, the others are cancelled. Raises EquipoiseError when all have failed.
+    The first answer counts, the others are cancelled. Raises EquipoiseError when all have failed, or when one refuses
+    TLS or the login, as Java's client does.
     """
     failures: list[EquipoiseError] = []
     running: set[asyncio.Task[Result]] = set()
@@ -37,7 +38,7 @@ async def first_answer(attempts: Sequence[Callable[[], Coroutine[Any, Any, Resul
                 error = task.exception()
                 if error is None:
                     return task.result()
-                if not isinstance(error, EquipoiseError):
+                if not isinstance(error, EquipoiseError) or is_final(error):
                     raise error
                 failures.append(error)
     finally:

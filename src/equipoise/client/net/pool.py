@@ -7,13 +7,14 @@ behind it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from enum import Enum
 
 from equipoise.client.config import ClientConfig
 from equipoise.client.net.addresses import Address, address_of
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.connection import AsyncConnection
-from equipoise.client.net.errors import KafkaConnectionError
+from equipoise.client.net.errors import KafkaConnectionError, is_final
 from equipoise.wire.errors import EquipoiseError
 
 
@@ -31,8 +32,9 @@ class Purpose(Enum):
 class PooledConnection:
     """At most one connection to an address, shared by all callers."""
 
-    def __init__(self, address: Address, config: ClientConfig) -> None:
+    def __init__(self, address: Address, config: ClientConfig, pool: ConnectionPool) -> None:
         self.address = address
+        self._pool = pool
         self.ready_at = 0.0  # on the loop's clock: no attempt before
         self._config = config
         self._backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
@@ -52,8 +54,12 @@ class PooledConnection:
         return self.open is not None and self.open.is_waiting, self.open is None, self.ready_at
 
     async def connection(self) -> AsyncConnection:
-        """Waits out the pause after a failure, then tries once. Raises KafkaConnectionError."""
+        """Waits out the pause after a failure, then tries once. Raises KafkaConnectionError.
+
+        After a login that was refused no broker is tried any more: accounts get locked."""
         async with self._attempt:
+            if self._pool.refusal is not None:
+                raise self._pool.refusal
             if self.open is None:
                 await self._connect()
             assert self._connection is not None
@@ -71,7 +77,9 @@ class PooledConnection:
                 receive_buffer=self._config.receive_buffer_bytes,
                 security=self._config.security,
             )
-        except (EquipoiseError, asyncio.CancelledError):  # cancelled: another was quicker
+        except (EquipoiseError, asyncio.CancelledError) as error:  # cancelled: another was quicker
+            if isinstance(error, EquipoiseError) and is_final(error):
+                self._pool.refuse(error)
             self._failures += 1
             self.ready_at = loop.time() + self._backoff.pause(self._failures)
             raise
@@ -93,16 +101,24 @@ class PooledConnection:
 class ConnectionPool:
     """The connections of one client."""
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: ClientConfig, on_refusal: Callable[[], None] = lambda: None) -> None:
+        self.refusal: EquipoiseError | None = None  # of TLS or the login: another attempt would fail too
         self._config = config
+        self._on_refusal = on_refusal
         self._connections: dict[tuple[Purpose, Address], PooledConnection] = {}
 
     def get(self, purpose: Purpose, address: Address) -> PooledConnection:
         """The connection's place in the pool; nothing is opened yet."""
         found = self._connections.get((purpose, address))
         if found is None:
-            found = self._connections[purpose, address] = PooledConnection(address, self._config)
+            found = self._connections[purpose, address] = PooledConnection(address, self._config, self)
         return found
+
+    def refuse(self, error: EquipoiseError) -> None:
+        """No connection is made any more."""
+        if self.refusal is None:
+            self.refusal = error
+            self._on_refusal()
 
     def close_idle(self, since: float) -> None:
         """Closes connections that were not used since then, on the loop's clock."""

@@ -69,6 +69,7 @@ class ProducerEngine:
         self.topics: dict[str, ProducerTopic] = {}
         self._metadata = asyncio.Event()
         self.cluster.watchers.append(self._learn)
+        self.cluster.on_refusal = self.sender.be_refused
 
     def start(self) -> None:
         """Begins the work, on the running loop."""
@@ -92,8 +93,8 @@ class ProducerEngine:
         try:
             async with asyncio.timeout(self.config.max_block_ms / 1000):
                 if name in self.topics and len(self.topics[name].partitions) < wanted:
-                    await self.cluster.refresh()
-                await self._await_metadata(name)
+                    await self.cluster.unless_refused(self.cluster.refresh())
+                await self.cluster.unless_refused(self._await_metadata(name))
                 limit = await self._batch_limit(name)
         except TimeoutError:
             raise self._not_found(name) from None

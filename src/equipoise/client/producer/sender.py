@@ -148,6 +148,8 @@ class Sender:
 
     def _look(self) -> float:
         """Sends what is due. Returns the seconds until something may be, if nothing happens before."""
+        if self._cluster.refusal is not None:
+            self._give_up_all(self._cluster.refusal)
         now = time.monotonic()
         due = now + _LOOK_S
         by_node: dict[int, list[ProducerBatch]] = {}
@@ -390,6 +392,19 @@ class Sender:
             why = batch.failure or self._cluster.last_failure or "its leader was not found"
             late = f"not stored within {self._config.delivery_timeout_ms} ms (delivery.timeout.ms): {why}"
             self._give_up(batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{_words(batch)} {late}"))
+
+    def be_refused(self) -> None:
+        """The cluster refuses TLS or the login, for good."""
+        self._news.set()
+
+    def _give_up_all(self, refusal: EquipoiseError) -> None:
+        for queue in list(self.accumulator.busy()):
+            failed, queue.failed = queue.failed, []
+            while queue.waiting:
+                failed.append(queue.waiting[0])
+                self.accumulator.take(queue)
+            for batch in failed:
+                self._give_up(batch, refusal)
 
     def _conclude(self, batch: ProducerBatch, error: EquipoiseError | None) -> None:
         if error is not None and not batch.is_watched and self.unseen is None:

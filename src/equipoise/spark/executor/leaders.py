@@ -18,7 +18,7 @@ from equipoise.client.metadata.metadata import Metadata, metadata_request, patie
 from equipoise.client.net.addresses import Address, parse_bootstrap_servers
 from equipoise.client.net.api_versions import Response
 from equipoise.client.net.blocking import Connection
-from equipoise.client.net.errors import KafkaConnectionError, error_from
+from equipoise.client.net.errors import KafkaConnectionError, error_from, is_final
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsResponse
 from equipoise.wire.apis.k03_metadata import MetadataResponse
@@ -90,6 +90,8 @@ class Leaders:
                 try:
                     return self._ask(address, request, response, patience)
                 except EquipoiseError as error:
+                    if is_final(error):
+                        raise
                     failures[address] = str(error)
                     self._failed_at[address] = time.monotonic()
         raise KafkaConnectionError("; ".join(failures.values()))

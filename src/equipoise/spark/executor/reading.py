@@ -27,7 +27,7 @@ from equipoise.client.metadata.list_offsets import PASSING
 from equipoise.client.net.addresses import Address
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.blocking import Connection, InFlightRequest
-from equipoise.client.net.errors import KafkaConnectionError, error_from
+from equipoise.client.net.errors import KafkaConnectionError, error_from, is_final
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.executor.decoding import FetchedRange, decode
 from equipoise.spark.executor.leaders import Leaders, leaders_of
@@ -170,7 +170,7 @@ class _RangeReader:
             answer = fetch.connection.answer(fetch.asked, FetchResponse)
         except (KafkaConnectionError, KafkaError, ProtocolError) as error:
             self._ahead = None
-            if isinstance(error, KafkaError) and error.code not in PASSING:
+            if is_final(error) or (isinstance(error, KafkaError) and error.code not in PASSING):
                 raise
             self._wait(error)
             return []
