@@ -39,6 +39,11 @@ class Line:
         self.call(ApiVersionsRequest(), 0)
 
     @property
+    def local_port(self) -> int:
+        """Its own port, by which a broker knows it."""
+        return int(self._socket.getsockname()[1])
+
+    @property
     def is_busy(self) -> bool:
         return bool(self._asked)
 

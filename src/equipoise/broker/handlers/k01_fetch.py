@@ -219,4 +219,6 @@ def _topic_of(topics: dict[str | bytes, FetchableTopicResponse], key: str | byte
 
 
 def _failed(cached: CachedPartition, code: ErrorCode) -> PartitionData:
-    return PartitionData(partition_index=cached.index, error_code=code, high_watermark=-1, records=b"")
+    return PartitionData(
+        partition_index=cached.index, error_code=code, high_watermark=-1, aborted_transactions=[], records=b""
+    )

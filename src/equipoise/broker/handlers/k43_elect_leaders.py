@@ -30,7 +30,7 @@ def handle(server: Server, request: ElectLeadersRequest, call: Call) -> ElectLea
         if request.election_type not in _ELECTION_TYPES:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the election type is 0, preferred, or 1, unclean")
     except KafkaError as error:
-        return ElectLeadersResponse(error_code=error.code, replica_election_results=[])
+        return _refused(request, error)
     asked = {(row.topic, index): None for row in request.topic_partitions or () for index in row.partitions}
     results = {name: ReplicaElectionResult(topic=name, partition_result=[]) for name, _ in asked}
 
@@ -41,6 +41,21 @@ def handle(server: Server, request: ElectLeadersRequest, call: Call) -> ElectLea
 
     server.turns.run(call, steps(), lambda: ElectLeadersResponse(replica_election_results=list(results.values())))
     return None
+
+
+def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+    """Also in every partition: v0 has no other place for it (ElectLeadersRequest.getErrorResponse)."""
+    rows = [
+        ReplicaElectionResult(
+            topic=asked.topic,
+            partition_result=[
+                PartitionResult(partition_id=index, error_code=error.code, error_message=str(error))
+                for index in asked.partitions
+            ],
+        )
+        for asked in request.topic_partitions or ()
+    ]
+    return ElectLeadersResponse(error_code=error.code, replica_election_results=rows)
 
 
 def _elect(server: Server, name: str, index: int) -> PartitionResult:

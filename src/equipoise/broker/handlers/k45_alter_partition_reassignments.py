@@ -34,8 +34,7 @@ def handle(
     try:
         server.authorize(call, AclOperation.ALTER, CLUSTER)
     except KafkaError as error:
-        response.error_code, response.error_message = error.code, str(error)
-        return response
+        return _refused(request, response, error)
     answers = {topic.name: ReassignableTopicResponse(name=topic.name, partitions=[]) for topic in request.topics}
 
     def steps() -> Iterator[None]:
@@ -47,6 +46,26 @@ def handle(
 
     server.turns.run(call, steps(), lambda: response)
     return None
+
+
+def _refused(
+    request: AlterPartitionReassignmentsRequest, response: AlterPartitionReassignmentsResponse, error: KafkaError
+) -> AlterPartitionReassignmentsResponse:
+    """Also in every partition (AlterPartitionReassignmentsRequest.getErrorResponse)."""
+    response.error_code, response.error_message = error.code, str(error)
+    response.responses = [
+        ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[
+                ReassignablePartitionResponse(
+                    partition_index=one.partition_index, error_code=error.code, error_message=str(error)
+                )
+                for one in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return response
 
 
 def _answer(server: Server, name: str, asked: ReassignablePartition) -> ReassignablePartitionResponse:
