@@ -1,5 +1,5 @@
-"""The client's side of the wire: consumers, producers, administration of topics. Each name is imported at its first
-use."""
+"""The client's side of the wire: consumers, producers, administration of topics, users and ACLs. Each name is
+imported at its first use."""
 
 from __future__ import annotations
 
@@ -31,8 +31,21 @@ if TYPE_CHECKING:
         RebalanceInProgressError,
         TopicPartition,
     )
+    from equipoise.security.acls import (
+        Acl,
+        AclFilter,
+        AclOperation,
+        AclPermissionType,
+        PatternType,
+        ResourcePattern,
+        ResourceType,
+    )
 
 __all__ = [
+    "Acl",
+    "AclFilter",
+    "AclOperation",
+    "AclPermissionType",
     "Admin",
     "AsyncConsumer",
     "AsyncProducer",
@@ -46,15 +59,22 @@ __all__ = [
     "NoOffsetForPartitionError",
     "OffsetAndMetadata",
     "OffsetOutOfRangeError",
+    "PatternType",
     "Producer",
     "RebalanceInProgressError",
     "RebalanceListener",
     "RecordMetadata",
+    "ResourcePattern",
+    "ResourceType",
     "TopicPartition",
     "TopicReplacedError",
 ]
 
 _HOMES = {
+    "Acl": "equipoise.security.acls",
+    "AclFilter": "equipoise.security.acls",
+    "AclOperation": "equipoise.security.acls",
+    "AclPermissionType": "equipoise.security.acls",
     "Admin": "equipoise.client.admin",
     "AsyncConsumer": "equipoise.client.consumer.async_consumer",
     "AsyncProducer": "equipoise.client.producer.async_producer",
@@ -65,9 +85,12 @@ _HOMES = {
     "LogTruncationError": "equipoise.client.fetch.subscription_state",
     "NoOffsetForPartitionError": "equipoise.client.fetch.subscription_state",
     "OffsetOutOfRangeError": "equipoise.client.fetch.subscription_state",
+    "PatternType": "equipoise.security.acls",
     "Producer": "equipoise.client.producer.producer",
     "RebalanceListener": "equipoise.client.group.listener",
     "RecordMetadata": "equipoise.client.producer.delivery",
+    "ResourcePattern": "equipoise.security.acls",
+    "ResourceType": "equipoise.security.acls",
     "TopicReplacedError": "equipoise.client.fetch.subscription_state",
 }
 _load = importer(__name__, {name: _HOMES.get(name, "equipoise.member") for name in __all__})

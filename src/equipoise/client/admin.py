@@ -1,4 +1,4 @@
-"""Administration of any Kafka cluster: topics (list, create, grow, describe, delete) and users of SCRAM.
+"""Administration of any Kafka cluster: topics (list, create, grow, describe, delete), users of SCRAM, ACLs.
 
 Every call fetches fresh metadata, and then asks the broker that is in charge. Nothing here is cached.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import NamedTuple, Self
 
+from equipoise.client.admin_acls import create_request, delete_request, deleted, describe_request, described
 from equipoise.client.consumer.config import EARLIEST, LATEST
 from equipoise.client.metadata.list_offsets import list_offsets_request, listed_offsets
 from equipoise.client.metadata.metadata import Metadata, metadata_request, patience_rounds
@@ -20,6 +21,7 @@ from equipoise.client.net.errors import KafkaConnectionError, error_from, is_fin
 from equipoise.client.security.config import SecurityConfig
 from equipoise.client.security.parsing import security_from_keywords
 from equipoise.member.partitions import TopicPartition, listed
+from equipoise.security.acls import Acl, AclFilter
 from equipoise.security.scram import HASHES, MIN_ITERATIONS, salted_password
 from equipoise.security.state import ScramMechanism
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsResponse
@@ -31,6 +33,9 @@ from equipoise.wire.apis.k19_create_topics import (
     CreateTopicsResponse,
 )
 from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from equipoise.wire.apis.k29_describe_acls import DescribeAclsResponse
+from equipoise.wire.apis.k30_create_acls import CreateAclsResponse
+from equipoise.wire.apis.k31_delete_acls import DeleteAclsResponse
 from equipoise.wire.apis.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -111,7 +116,7 @@ class UserDescription(NamedTuple):
 
 
 class Admin:
-    """Manages topics and users. A refusal of the broker is a KafkaError, with the broker's own words if it sent some.
+    """Manages topics, users and ACLs. A refusal of the broker is a KafkaError, with the broker's own words if any.
 
     with Admin("127.0.0.1:9092") as admin:
         admin.create_topic("orders", partitions=6, configs={"retention.ms": "3600000"})
@@ -271,6 +276,29 @@ class Admin:
     def _alter_user(self, request: AlterUserScramCredentialsRequest) -> None:
         (result,) = self._controller().send(request, AlterUserScramCredentialsResponse).results
         _check(result.error_code, result.error_message, f"user {result.user!r} was not changed")
+
+    # -- access rules
+
+    def describe_acls(self, wanted: AclFilter | None = None) -> list[Acl]:
+        """The ACLs that match, or all, ordered by resource."""
+        answer = self._bootstrap.send(describe_request(wanted or AclFilter()), DescribeAclsResponse)
+        _check(answer.error_code, answer.error_message, "the ACLs cannot be read")
+        return described(answer)
+
+    def create_acls(self, acls: Iterable[Acl]) -> None:
+        """Adds ACLs. Those that are there already stay. Raises for the first that is refused; the others are added."""
+        wanted = list(acls)
+        answer = self._controller().send(create_request(wanted), CreateAclsResponse)
+        for acl, result in zip(wanted, answer.results, strict=True):
+            _check(result.error_code, result.error_message, f"this ACL was not added: {acl}")
+
+    def delete_acls(self, filters: Iterable[AclFilter]) -> list[Acl]:
+        """Removes the ACLs that match any of the filters, and returns them."""
+        removed: set[Acl] = set()
+        for result in self._controller().send(delete_request(list(filters)), DeleteAclsResponse).filter_results:
+            _check(result.error_code, result.error_message, "the ACLs were not removed")
+            removed.update(deleted(result))
+        return sorted(removed)
 
     @property
     def _timeout_ms(self) -> int:

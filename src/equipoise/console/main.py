@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from equipoise.console.acls import acls
 from equipoise.console.check import check
 from equipoise.console.edge import log_warnings, run_app
 from equipoise.console.history import history
@@ -27,6 +28,7 @@ def app() -> None:
     """Consumer groups you can see, test and trust."""
 
 
+app.add_command(acls)
 app.add_command(check)
 app.add_command(history)
 app.add_command(run_command)

@@ -1,0 +1,224 @@
+"""`equipoise acls`: ACLs in the words of kafka-acls, on any Kafka cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from equipoise.console.options import Cluster, Decorated, cluster_options
+from equipoise.console.tables import print_table
+from equipoise.wire.errors import UsageError
+
+if TYPE_CHECKING:
+    from equipoise.security.acls import Acl, AclFilter, AclOperation, ResourceType
+
+_PATTERNS = click.Choice(("literal", "prefixed", "any", "match"), case_sensitive=False)
+
+
+class Resources(NamedTuple):
+    """The resources that a command names."""
+
+    topics: tuple[str, ...]
+    groups: tuple[str, ...]
+    transactional_ids: tuple[str, ...]
+    on_cluster: bool
+
+    def named(self) -> list[tuple[ResourceType, str]]:
+        """Each as type and name."""
+        from equipoise.security.acls import CLUSTER_NAME, ResourceType
+
+        return [
+            *((ResourceType.TOPIC, name) for name in self.topics),
+            *((ResourceType.GROUP, name) for name in self.groups),
+            *((ResourceType.TRANSACTIONAL_ID, name) for name in self.transactional_ids),
+            *([(ResourceType.CLUSTER, CLUSTER_NAME)] if self.on_cluster else []),
+        ]
+
+
+class Entries(NamedTuple):
+    """The principals, hosts and operations that a command names."""
+
+    allowed: tuple[str, ...]
+    denied: tuple[str, ...]
+    allowed_hosts: tuple[str, ...]
+    denied_hosts: tuple[str, ...]
+    operations: tuple[str, ...]
+
+    def pairs(self) -> list[tuple[str, str, bool]]:
+        """Principal, host, and whether it is allowed."""
+        _check_hosts("allow", self.allowed, self.allowed_hosts)
+        _check_hosts("deny", self.denied, self.denied_hosts)
+        return [
+            *((user, host, True) for user in self.allowed for host in self.allowed_hosts or ("*",)),
+            *((user, host, False) for user in self.denied for host in self.denied_hosts or ("*",)),
+        ]
+
+
+def _check_hosts(kind: str, principals: Sequence[str], hosts: Sequence[str]) -> None:
+    if hosts and not principals:
+        raise UsageError(f"--{kind}-host needs a --{kind}-principal, for instance User:*")
+
+
+def _resource_options(function: Decorated) -> Decorated:
+    for option in (
+        click.option("--resource-pattern-type", "pattern", type=_PATTERNS, default=None, help="How names are meant."),
+        click.option("--cluster", "on_cluster", is_flag=True, help="The cluster."),
+        click.option(
+            "--transactional-id", "transactional_ids", metavar="ID", multiple=True, help="A transactional id."
+        ),
+        click.option("--group", "groups", metavar="GROUP", multiple=True, help="A group; * is all. Repeatable."),
+        click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="A topic; * is all. Repeatable."),
+    ):
+        function = option(function)
+    return function
+
+
+def _entry_options(function: Decorated) -> Decorated:
+    for option in (
+        click.option("--operation", "operations", metavar="NAME", multiple=True, help="READ, WRITE ...; all if none."),
+        click.option("--deny-host", "denied_hosts", metavar="HOST", multiple=True, help="Address or range; * if none."),
+        click.option(
+            "--allow-host", "allowed_hosts", metavar="HOST", multiple=True, help="Address or range; * if none."
+        ),
+        click.option("--deny-principal", "denied", metavar="USER", multiple=True, help="For instance User:bob."),
+        click.option("--allow-principal", "allowed", metavar="USER", multiple=True, help="For instance User:alice."),
+    ):
+        function = option(function)
+    return function
+
+
+def _as_json(function: Decorated) -> Decorated:
+    return click.option("--json", "is_json", is_flag=True, help="One JSON array instead of a table.")(function)
+
+
+@click.group()
+def acls() -> None:
+    """List, add and remove access rules, on any Kafka cluster."""
+
+
+@acls.command("list")
+@_resource_options
+@click.option("--principal", metavar="USER", help="Only those of this principal.")
+@_as_json
+@cluster_options
+def acls_list(cluster: Cluster, pattern: str | None, principal: str | None, is_json: bool, **given: Any) -> None:
+    """All access rules, or those of some resources."""
+    filters = _filters(Resources(**given), pattern or "any", principal)
+    with cluster.admin() as admin:
+        found = sorted({acl for wanted in filters for acl in admin.describe_acls(wanted)})
+    _print(found, is_json, "no access rules match")
+
+
+@acls.command("add")
+@_resource_options
+@_entry_options
+@_as_json
+@cluster_options
+def acls_add(cluster: Cluster, pattern: str | None, is_json: bool, **given: Any) -> None:
+    """Access rules: who may, or may not, do what to which resources."""
+    resources = Resources(**{name: given.pop(name) for name in Resources._fields})
+    wanted = _acls(resources, Entries(**given), pattern or "literal")
+    with cluster.admin() as admin:
+        admin.create_acls(wanted)
+    _print(wanted, is_json, "")
+
+
+@acls.command("remove")
+@_resource_options
+@_entry_options
+@_as_json
+@cluster_options
+def acls_remove(cluster: Cluster, pattern: str | None, is_json: bool, **given: Any) -> None:
+    """The access rules of some resources, all or those of some principals."""
+    resources = Resources(**{name: given.pop(name) for name in Resources._fields})
+    filters = _removals(resources, Entries(**given), pattern or "literal")
+    with cluster.admin() as admin:
+        removed = admin.delete_acls(filters)
+    _print(removed, is_json, "no access rules match: none was removed")
+
+
+def _filters(resources: Resources, pattern: str, principal: str | None) -> list[AclFilter]:
+    from equipoise.security.acls import AclFilter, PatternType
+
+    kind = PatternType[pattern.upper()]
+    named = [AclFilter(resource, name, kind, principal) for resource, name in resources.named()]
+    return named or [AclFilter(pattern_type=kind, principal=principal)]
+
+
+def _acls(resources: Resources, entries: Entries, pattern: str) -> list[Acl]:
+    from equipoise.security.acls import Acl, AclPermissionType, PatternType, ResourcePattern
+
+    if not resources.named() or not entries.pairs():
+        raise UsageError("say for what and for whom, for instance --topic orders --allow-principal User:alice")
+    if pattern not in ("literal", "prefixed"):
+        raise UsageError("a rule that is added has --resource-pattern-type literal or prefixed")
+    return [
+        Acl(
+            ResourcePattern(kind, name, PatternType[pattern.upper()]),
+            principal,
+            host,
+            operation,
+            AclPermissionType.ALLOW if is_allowed else AclPermissionType.DENY,
+        )
+        for kind, name in resources.named()
+        for principal, host, is_allowed in entries.pairs()
+        for operation in _operations(entries.operations or ("ALL",))
+    ]
+
+
+def _removals(resources: Resources, entries: Entries, pattern: str) -> list[AclFilter]:
+    """Without a principal every rule of the resource goes, as with kafka-acls."""
+    from equipoise.security.acls import AclFilter, AclOperation, AclPermissionType, PatternType
+
+    if not resources.named():
+        raise UsageError("say of what, for instance --topic orders")
+    pairs: list[tuple[str | None, str | None, AclPermissionType]] = [
+        (principal, host, AclPermissionType.ALLOW if is_allowed else AclPermissionType.DENY)
+        for principal, host, is_allowed in entries.pairs()
+    ]
+    operations = _operations(entries.operations or (("ALL",) if pairs else ()))
+    return [
+        AclFilter(kind, name, PatternType[pattern.upper()], principal, host, operation, permission)
+        for kind, name in resources.named()
+        for principal, host, permission in pairs or [(None, None, AclPermissionType.ANY)]
+        for operation in operations or [AclOperation.ANY]
+    ]
+
+
+def _operations(names: Sequence[str]) -> list[AclOperation]:
+    """By Kafka's names in any spelling: AlterConfigs, ALTER_CONFIGS, alter-configs."""
+    from equipoise.security.acls import AclOperation
+
+    known = {one.name.replace("_", ""): one for one in AclOperation if one > AclOperation.ANY}
+    found = []
+    for name in names:
+        operation = known.get(name.upper().replace("_", "").replace("-", ""))
+        if operation is None:
+            raise UsageError(f"--operation {name}: write one of {', '.join(one.name for one in known.values())}")
+        found.append(operation)
+    return found
+
+
+def _print(found: Sequence[Acl], is_json: bool, nothing: str) -> None:
+    rows = [
+        {
+            "resourceType": acl.pattern.resource_type.name,
+            "name": acl.pattern.name,
+            "patternType": acl.pattern.pattern_type.name,
+            "principal": acl.principal,
+            "host": acl.host,
+            "operation": acl.operation.name,
+            "permissionType": acl.permission_type.name,
+        }
+        for acl in found
+    ]
+    if is_json:
+        print(json.dumps(rows))
+    elif not rows:
+        print(nothing)
+    else:
+        columns = ("resource", "name", "pattern", "principal", "host", "operation", "permission")
+        print_table(columns, [tuple(row.values()) for row in rows])
