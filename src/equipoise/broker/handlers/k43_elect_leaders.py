@@ -44,7 +44,7 @@ def handle(server: Server, request: ElectLeadersRequest, call: Call) -> ElectLea
 
 
 def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
-    """Also in every partition: v0 has no other place for it (ElectLeadersRequest.getErrorResponse)."""
+    """Also in every partition: v0 has no other place for it."""
     rows = [
         ReplicaElectionResult(
             topic=asked.topic,

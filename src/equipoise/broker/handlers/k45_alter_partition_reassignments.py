@@ -51,7 +51,7 @@ def handle(
 def _refused(
     request: AlterPartitionReassignmentsRequest, response: AlterPartitionReassignmentsResponse, error: KafkaError
 ) -> AlterPartitionReassignmentsResponse:
-    """Also in every partition (AlterPartitionReassignmentsRequest.getErrorResponse)."""
+    """Also in every partition, as on Kafka."""
     response.error_code, response.error_message = error.code, str(error)
     response.responses = [
         ReassignableTopicResponse(
