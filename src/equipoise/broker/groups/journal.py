@@ -8,6 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from functools import cache
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -148,16 +149,22 @@ def rebalance_row(entry: Rebalance, ahead: int = 0) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """Enums by their names, named tuples and dataclasses by their fields. A long name is cut, and says by how much."""
-    if isinstance(value, str) and len(value) > _LONGEST:
-        return f"{value[:_LONGEST]}…+{len(value) - _LONGEST}"
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…+{len(value) - _LONGEST}"
     if isinstance(value, Enum):
         return value.value if isinstance(value, State) else value.name.lower()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {row.name: _plain(getattr(value, row.name)) for row in dataclasses.fields(value)}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: _plain(one) for name, one in value._asdict().items()}
-    return value
+    names = _field_names(value.__class__)
+    return {name: _plain(getattr(value, name)) for name in names} if names else value
 
 
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    """Of a dataclass or a named tuple; a plain value has none."""
+    if dataclasses.is_dataclass(kind):
+        return tuple(row.name for row in dataclasses.fields(kind))
+    return getattr(kind, "_fields", ())
+
+
+@cache
 def _words(name: str) -> str:
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")

@@ -311,7 +311,9 @@ class Connection(asyncio.BufferedProtocol):
         """Returns the time for which it served."""
         now = self.server.clock.now()
         if self._backlog and not self._is_queued:
-            if (self._next_slice and monotonic() < self._next_slice) or self._can_wait():
+            if (self._next_slice and monotonic() < self._next_slice) or (
+                self.server.turns.is_busy and self._can_wait()
+            ):
                 self._queue()
             else:
                 self._serve_slice(now)
@@ -323,8 +325,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _can_wait(self) -> bool:
         """When much has come in this turn of the loop, a single request of another kind goes first."""
-        is_much = self.server.turns.is_busy and not self._is_turn
-        return is_much and (len(self._backlog) > 1 or self._backlog[0][:2] in _OF_CROWDS)
+        return not self._is_turn and (len(self._backlog) > 1 or self._backlog[0][:2] in _OF_CROWDS)
 
     def _serve_slice(self, now: int) -> None:
         """All that has come; but when it takes long, the rest when others have had their turn."""
@@ -362,11 +363,10 @@ class Connection(asyncio.BufferedProtocol):
             self._is_turn = False
 
     def _is_full(self) -> bool:
-        return (
-            self._write_paused
-            or self._muted > 0
-            or self.held_bytes >= _WRITE_HIGH_WATER
-            or self._pending_bytes >= _PENDING_HIGH_WATER
+        if self._write_paused or self._muted or self.held_bytes >= _WRITE_HIGH_WATER:
+            return True
+        return bool(self._calls) and (
+            self._pending_bytes >= _PENDING_HIGH_WATER
             or len(self._calls) >= self.server.config.max_in_flight_requests_per_connection
         )
 

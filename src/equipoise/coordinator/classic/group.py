@@ -59,16 +59,19 @@ class Member:
     last_seen: int = 0
     notes: object = field(default=None, compare=False)  # kept by the runner of the shard; opaque here
     timer: TimerKey = field(init=False)  # of its session
-    hold_timer: TimerKey = field(init=False)  # of its held heartbeat
 
     def __post_init__(self) -> None:
         self.named(self.member_id)
 
     def named(self, member_id: str) -> None:
-        """The member id, and with it the keys of the member's timers."""
+        """The member id, and with it the key of the timer that every heartbeat arms."""
         self.member_id = member_id
-        self.timer = TimerKey(TimerKind.SESSION, self.group_id, self.member_id)
-        self.hold_timer = TimerKey(TimerKind.HOLD, self.group_id, self.member_id)
+        self.timer = TimerKey(TimerKind.SESSION, self.group_id, member_id)
+
+    @property
+    def hold_timer(self) -> TimerKey:
+        """Of its held heartbeat."""
+        return TimerKey(TimerKind.HOLD, self.group_id, self.member_id)
 
     @property
     def is_static(self) -> bool:

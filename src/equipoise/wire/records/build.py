@@ -206,5 +206,6 @@ def _varint(number: int) -> bytes:
 
 _NULL = b"\x01"  # the length -1
 _ONE_BYTE = tuple(bytes([n]) for n in range(0x80))
-_TABLE = 0x2000  # numbers whose varint has one byte or two
-_SMALL = tuple(_varint(n) for n in range(_TABLE))
+_LOW_BYTES = [bytes([n | 0x80]) for n in range(0, 0x80, 2)]
+# The numbers from 0 on whose varint has one byte or two: put together, because each of them by `_varint` takes longer.
+_SMALL = (*_ONE_BYTE[::2], *[low + high for high in _ONE_BYTE[1:] for low in _LOW_BYTES])
