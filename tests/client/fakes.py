@@ -79,6 +79,8 @@ class FakeCluster:
         self.errors: dict[tuple[int, int], ErrorCode] = {}  # by node and partition: answered as long as it stands
         self.preferred = -1
         self.hung: set[int] = set()  # nodes that take connections and requests, and answer nothing
+        self.held: list[int] = []  # the nodes of requests that were not answered at once
+        self.lost_answers = 0  # connections that are to be closed in place of an answer to OffsetForLeaderEpoch
         self.coordinator = 1
         self.finds = 0  # times that somebody asked for it
         self._servers: dict[int, asyncio.Server] = {}
@@ -119,6 +121,8 @@ class FakeCluster:
                 frame = await reader.readexactly(size)
                 key, version, correlation_id, _, pos = decode_request_header(frame)
                 request = APIS[key].request.decode(frame, version, pos)
+                if node_id in self.hung:
+                    self.held.append(node_id)
                 while node_id in self.hung:
                     await asyncio.sleep(0.01)
                 response = await self._answer(node_id, key, version, request)
@@ -149,6 +153,9 @@ class FakeCluster:
             return FindCoordinatorResponse(coordinators=[self._find_coordinator(request)])
         if key == 23:
             self.epoch_requests.append((node_id, request))
+            if self.lost_answers:
+                self.lost_answers -= 1
+                raise ConnectionResetError
             return self._epoch_ends(node_id, request)
         return await self._fetch(node_id, version, request)
 

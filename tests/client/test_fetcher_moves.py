@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -96,8 +97,9 @@ def test_errors_are_not_asked_about_without_pause() -> None:
         fake.errors[1, 0] = ErrorCode.NOT_LEADER_OR_FOLLOWER
         mine.assign(TOPIC, [0])
         await mine.until(lambda: len(fake.fetches) > 1)
-        await asyncio.sleep(0.3)
-        assert len(fake.fetches) < 15  # 10 ms at first, then doubling up to 50, less a fifth
+        began = time.monotonic()
+        await mine.until(lambda: len(fake.fetches) >= 15)
+        assert time.monotonic() - began > 0.3  # 10 ms at first, then doubling up to 50, less a fifth
 
     play(main, FakeCluster())
 

@@ -23,10 +23,12 @@ def test_metadata_comes_from_another_broker() -> None:
 
     async def main(fake: FakeCluster, mine: Reader) -> None:
         began = time.monotonic()
-        fake.hung = {1, 2}
-        await asyncio.sleep(0.1)
-        fake.hung = {1}
+        fake.hung = {1, 2, 3}
         (partition,) = mine.assign(TOPIC, [0])
+        await mine.until(lambda: fake.held)
+        asked = fake.held[0]
+        fake.leaders[0] = (asked % 3 + 1, 0)
+        fake.hung = {asked}
         assert offsets_of(await mine.take(RECORDS), partition) == list(range(RECORDS))
         fake.hung = {2}
         await mine.cluster.refresh()
@@ -34,9 +36,7 @@ def test_metadata_comes_from_another_broker() -> None:
         await mine.cluster.refresh()
         assert time.monotonic() - began < LIMIT_S
 
-    fake = FakeCluster(nodes=3)
-    fake.leaders[0] = (3, 0)
-    play(main, fake)
+    play(main, FakeCluster(nodes=3))
 
 
 def test_a_hung_leader_is_left_for_the_one_that_leads_now() -> None:
@@ -126,10 +126,17 @@ def test_work_that_is_in_vain_is_given_up() -> None:
         assert len(looks) == 3
         assert await while_in_charge(asyncio.sleep(0, "done"), look, 60, 60) == "done"
 
+        is_looking = asyncio.Event()
+
         async def look_long() -> str | None:
+            is_looking.set()
             await asyncio.sleep(3600)
             return None
 
-        assert await while_in_charge(asyncio.sleep(0.1, "done"), look_long, 0.01, 0.01) == "done"
+        async def work() -> str:
+            await is_looking.wait()
+            return "done"
+
+        assert await while_in_charge(work(), look_long, 0.01, 0.01) == "done"
 
     run(whole())

@@ -7,6 +7,7 @@ import logging
 import re
 import socket
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -37,13 +38,22 @@ def poll_until(consumer: Consumer, caplog: pytest.LogCaptureFixture, words: str)
         assert consumer.poll(0.05) == []
 
 
+def poll_through_failures(consumer: Consumer, count: int) -> None:
+    """Until the client has failed so many times more to reach a broker."""
+    cluster, end = consumer._engine.cluster, time.monotonic() + PATIENCE_S
+    for _ in range(count):
+        known = cluster.last_failure
+        while cluster.last_failure is known:
+            assert time.monotonic() < end
+            assert consumer.poll(0.05) == []
+
+
 def test_a_wrong_port_is_told_once_with_address_cause_and_remedy(caplog: pytest.LogCaptureFixture) -> None:
     port = free_port()
     with Consumer(bootstrap_servers=f"127.0.0.1:{port}", group_id="g") as consumer:
         consumer.subscribe("orders")
         poll_until(consumer, caplog, "has answered")
-        time.sleep(0.5)
-        consumer.poll(0.1)
+        poll_through_failures(consumer, 3)
     (warned,) = [one for one in caplog.records if one.levelno == logging.WARNING]
     assert re.fullmatch(
         rf"no broker of bootstrap\.servers=127\.0\.0\.1:{port} has answered for \d+ s: cannot connect to "
@@ -108,15 +118,18 @@ def test_what_passes_is_not_told_and_what_lasts_rarely(
     monkeypatch.setattr(lasting_warnings, "AGAIN_S", 0.05)
 
     async def main() -> None:
-        warning = LastingWarning(lambda seconds: "amiss", 0.5)
-        warning.begin()
-        warning.end()
-        await asyncio.sleep(0.6)
-        assert not caplog.records
-        warning.begin()
-        warning.begin()
-        await asyncio.sleep(1.0)
-        warning.end()
-        assert 2 <= len(caplog.records) <= 6  # after 0.5, 0.05, 0.1, 0.2
+        ages: list[float] = []
+        passing, lasting = LastingWarning(lambda _: "passing", 0.05), LastingWarning(lambda age: f"{age}", 0.05)
+        passing.begin()
+        passing.end()
+        lasting.begin()
+        lasting.begin()
+        while len(ages) < 4:
+            await asyncio.sleep(0.005)
+            ages = [float(one.getMessage()) for one in caplog.records]
+        lasting.end()
+        assert all(
+            later - age > pause for (age, later), pause in zip(pairwise(ages), (0.049, 0.099, 0.199), strict=False)
+        )
 
     run(main())
