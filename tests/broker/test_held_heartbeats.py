@@ -7,7 +7,7 @@ import pytest
 from equipoise.broker import Broker
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.groups.held_heartbeats import HeldHeartbeat, note_rejoin
-from equipoise.coordinator.classic.group import Member
+from equipoise.coordinator.classic.group import ClassicGroupMember
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
 from equipoise.wire.errors import ErrorCode
 from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually
@@ -26,7 +26,7 @@ class Client:
         self.held_heartbeat = HeldHeartbeat()
         self.held_heartbeat.known_as(software)
         self.config = config
-        self.member = Member(
+        self.member = ClassicGroupMember(
             group_id="g",
             member_id="m",
             group_instance_id="one" if static else None,

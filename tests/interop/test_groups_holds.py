@@ -16,7 +16,7 @@ from kafka import KafkaConsumer
 
 from equipoise.broker import Broker
 from equipoise.broker.groups.held_heartbeats import HeartbeatIntervals, HeldHeartbeat
-from equipoise.coordinator.classic.group import Member
+from equipoise.coordinator.classic.group import ClassicGroupMember
 from tests.interop.drivers.base import PATIENCE_S
 
 Holds = dict[str, list[int]]
@@ -28,7 +28,7 @@ def holds(monkeypatch: pytest.MonkeyPatch) -> Holds:
     seen: Holds = {}
     limit = HeldHeartbeat.limit
 
-    def listen(self: HeldHeartbeat, config: Any, member: Member | None, now: int) -> int:
+    def listen(self: HeldHeartbeat, config: Any, member: ClassicGroupMember | None, now: int) -> int:
         allowed = limit(self, config, member, now)
         if member is not None:
             seen.setdefault(member.group_id, []).append(allowed)

@@ -13,7 +13,7 @@ from kafka.errors import NoError
 from equipoise.broker import Broker
 from equipoise.broker.groups.held_heartbeats import HeldHeartbeat
 from equipoise.broker.net import connection
-from equipoise.coordinator.classic.group import Member
+from equipoise.coordinator.classic.group import ClassicGroupMember
 from equipoise.wire.apis.headers import decode_request_header
 from proving.members.events import Place
 from proving.members.fleet import Members
@@ -53,7 +53,7 @@ def holds(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     seen: dict[str, list[int]] = defaultdict(list)
     limit = HeldHeartbeat.limit
 
-    def listen(self: HeldHeartbeat, config: Any, member: Member | None, now: int) -> int:
+    def listen(self: HeldHeartbeat, config: Any, member: ClassicGroupMember | None, now: int) -> int:
         allowed = limit(self, config, member, now)
         if member is not None:
             seen[member.group_id].append(allowed)

@@ -17,7 +17,7 @@ from kazoo.exceptions import ConnectionLoss
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import EquipoiseError, ProtocolError
 from equipoise.zookeeper import ZooKeeperServer, whitelist
-from equipoise.zookeeper.protocol.actions import Event
+from equipoise.zookeeper.protocol.actions import ConsumerEvent
 from equipoise.zookeeper.protocol.layout import BROKER_IDS
 from equipoise.zookeeper.session import open_client, session_id
 from tests.zookeeper.door import Door
@@ -206,8 +206,8 @@ def test_what_has_happened_besides_a_failure_is_seen_to(town: Town, mode: str, m
     monkeypatch.setattr(connector.subscription, "follow", fail_once)
     before = connector.policy.attempts
     with connector._changed:
-        connector.notify(Event.TOPICS)
-        connector.notify(Event.REBALANCE)
+        connector.notify(ConsumerEvent.TOPICS)
+        connector.notify(ConsumerEvent.REBALANCE)
     town.wait_until("it has rebalanced", lambda: connector.policy.attempts > before)
     assert failures
 

@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.classic.group import Group, Member
+from equipoise.coordinator.classic.group import ClassicGroupMember, Group
 from equipoise.coordinator.journal import Rebalance
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from equipoise.wire.errors import ProtocolError
@@ -120,7 +120,7 @@ def _describe(group: Group) -> GroupSnapshot:
     )
 
 
-def _describe_member(member: Member, is_consumer: bool) -> MemberSnapshot:
+def _describe_member(member: ClassicGroupMember, is_consumer: bool) -> MemberSnapshot:
     partitions = _partitions(member.assignment) if is_consumer else frozenset()
     host = member.client_host.lstrip("/")
     return MemberSnapshot(member.member_id, member.client_id, host, member.group_instance_id, partitions)

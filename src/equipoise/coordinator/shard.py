@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from equipoise.coordinator import admin
 from equipoise.coordinator.classic import heartbeat, join, leave, sync
-from equipoise.coordinator.classic.group import Group, Member, load_group
+from equipoise.coordinator.classic.group import ClassicGroupMember, Group, load_group
 from equipoise.coordinator.classic.rebalance import Rebalancer
 from equipoise.coordinator.classic.replies import join_error, sync_error
 from equipoise.coordinator.classic.states import State
@@ -336,7 +336,7 @@ class Shard:
             return ErrorCode.NONE
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.status is _LOADING else ErrorCode.NOT_COORDINATOR
 
-    def find_member(self, group_id: str, member_id: str) -> Member | None:
+    def find_member(self, group_id: str, member_id: str) -> ClassicGroupMember | None:
         """The member, if group and member exist."""
         group = self.groups.get(group_id)
         return group.members.get(member_id) if group is not None else None

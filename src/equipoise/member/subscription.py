@@ -11,7 +11,7 @@ TopicsOfInterest = frozenset[str] | None  # of which metadata is asked for; None
 EVERYTHING: TopicsOfInterest = None
 
 
-class Subscription:
+class TopicSubscription:
     """`watches_racks`: to a member without a rack it is no news that a replica has moved to another."""
 
     def __init__(self, *, watches_racks: bool = False) -> None:

@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from equipoise.coordinator.classic.group import Member
+from equipoise.coordinator.classic.group import ClassicGroupMember
 from equipoise.simulate.calls import Call
 from equipoise.simulate.coordinator import Coordinator
 from equipoise.wire.apis.k08_offset_commit import (
@@ -213,6 +213,6 @@ class Client:
     # -- as the coordinator sees it
 
     @property
-    def member(self) -> Member:
+    def member(self) -> ClassicGroupMember:
         """The coordinator's data of this member; KeyError if there is none."""
         return self.coordinator.group(self.group_id).members[self.member_id]

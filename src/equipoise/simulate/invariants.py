@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from equipoise.coordinator.classic.group import Group, Member
+from equipoise.coordinator.classic.group import ClassicGroupMember, Group
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.shard import Shard, Status
 from equipoise.simulate.observer import Observer
@@ -33,7 +33,7 @@ def _check_group(group: Group) -> None:
     assert not (members and group.state is State.EMPTY)
 
 
-def _check_member(shard: Shard, group: Group, member: Member) -> None:
+def _check_member(shard: Shard, group: Group, member: ClassicGroupMember) -> None:
     has_timer = shard.timers.deadline(member.timer) is not None or shard.status is Status.LOADING
     parked, member_id = group.parked, member.member_id
     join, sync, heartbeat = (one.get(member_id) for one in (parked.joins, parked.syncs, parked.heartbeats))

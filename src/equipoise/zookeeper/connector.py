@@ -22,7 +22,7 @@ from equipoise.wire.errors import EquipoiseError
 from equipoise.zookeeper.config import ZooKeeperConsumerConfig
 from equipoise.zookeeper.fetchers import ConsumerFetcherManager
 from equipoise.zookeeper.protocol import actions
-from equipoise.zookeeper.protocol.actions import Event
+from equipoise.zookeeper.protocol.actions import ConsumerEvent
 from equipoise.zookeeper.protocol.faithful import FaithfulPolicy
 from equipoise.zookeeper.protocol.layout import BROKER_IDS, BrokerAddress, Registration
 from equipoise.zookeeper.protocol.policy import RebalancePolicy, SessionState
@@ -31,7 +31,7 @@ from equipoise.zookeeper.protocol.steps import Synchronized
 from equipoise.zookeeper.protocol.views import Gate, Offsets, Registry
 from equipoise.zookeeper.runner import KazooRunner, Performers
 from equipoise.zookeeper.session import unique_name
-from equipoise.zookeeper.subscription import Subscription
+from equipoise.zookeeper.subscription import StreamSubscription
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class ZookeeperConsumerConnector:
         config: ZooKeeperConsumerConfig,
         client: KazooClient,
         *,
-        subscription: Subscription,
+        subscription: StreamSubscription,
         gate: Gate,
         listener: ConsumerRebalanceListener,
     ) -> None:
@@ -73,7 +73,7 @@ class ZookeeperConsumerConnector:
         self.rebalance_lock = threading.RLock()
         self._closing = threading.Event()
         self._changed = threading.Condition()
-        self._pending: set[Event] = set()
+        self._pending: set[ConsumerEvent] = set()
         self._watches_brokers = False
         self._blocker, self._released = "", threading.Event()  # the owner node that is watched, and whether it is gone
         self._runner = KazooRunner(
@@ -93,7 +93,7 @@ class ZookeeperConsumerConnector:
 
     # -- triggers: called by kazoo's threads, which must not wait
 
-    def notify(self, event: Event | None = None) -> None:
+    def notify(self, event: ConsumerEvent | None = None) -> None:
         """Without an event: look again."""
         with self._changed:
             self._pending |= {event} if event is not None else set()
@@ -101,7 +101,7 @@ class ZookeeperConsumerConnector:
 
     def rebalance_event_triggered(self, *_: object) -> None:
         """A watch has fired. What has changed does not matter: a rebalance reads everything anew."""
-        self.notify(Event.REBALANCE)
+        self.notify(ConsumerEvent.REBALANCE)
 
     def handle_data_change(self, data: bytes | None) -> None:
         """A deleted topic is no reason to rebalance."""
@@ -123,7 +123,7 @@ class ZookeeperConsumerConnector:
         self._thread.name = f"{self.policy.consumer_id}_watcher_executor"
         self.client.add_listener(self.handle_state_changed)
         self.client.ChildrenWatch(self.policy.group.paths.ids, _Later(self.rebalance_event_triggered))
-        self.subscription.watch(self.client, self.handle_data_change, lambda: self.notify(Event.TOPICS))
+        self.subscription.watch(self.client, self.handle_data_change, lambda: self.notify(ConsumerEvent.TOPICS))
         if not self.policy.gives_way_to_sessions:
             self._thread.start()
         self.run(self.policy.synced_rebalance())
@@ -204,20 +204,20 @@ class ZookeeperConsumerConnector:
 
     def _await_quiet(self, action: actions.AwaitQuiet) -> bool:
         with self._changed:
-            self._pending.discard(Event.REBALANCE)
+            self._pending.discard(ConsumerEvent.REBALANCE)
             self._changed.wait(action.ms / 1000)
-            return Event.REBALANCE not in self._pending
+            return ConsumerEvent.REBALANCE not in self._pending
 
     def _await_release(self, action: actions.AwaitRelease) -> None:
         released = self._watch_blocker(action.path) if action.path else threading.Event()
         deadline = time.monotonic() + action.ms / 1000
         with self._changed:
-            while not (released.is_set() or self._pending - {Event.TOPICS} or self.is_closing()):
+            while not (released.is_set() or self._pending - {ConsumerEvent.TOPICS} or self.is_closing()):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return
                 self._changed.wait(left)
-            self._pending.discard(Event.REBALANCE)
+            self._pending.discard(ConsumerEvent.REBALANCE)
 
     def _watch_blocker(self, path: str) -> threading.Event:
         """Set when the node is gone. One watch for each node, however often it is waited for."""

@@ -20,7 +20,7 @@ from equipoise.zookeeper.protocol.layout import TopicFilter
 from equipoise.zookeeper.protocol.views import Gate
 from equipoise.zookeeper.session import open_client
 from equipoise.zookeeper.streams import Stream
-from equipoise.zookeeper.subscription import FilteredTopics, StaticTopics, Subscription
+from equipoise.zookeeper.subscription import FilteredTopics, StaticTopics, StreamSubscription
 
 
 class ZooKeeperConsumer:
@@ -70,7 +70,7 @@ class ZooKeeperConsumer:
     def _new_stream(self) -> Stream:
         return Stream(self.config.queued_max_message_chunks, self.config.consumer_timeout_ms, self._gate)
 
-    def _start(self, subscription: Subscription) -> None:
+    def _start(self, subscription: StreamSubscription) -> None:
         if self._connector is not None:
             raise UsageError("a consumer's streams are made once: make another consumer")
         config = self.config

@@ -30,14 +30,14 @@ from equipoise.zookeeper.protocol.nodes import (
     Exists,
     GetChildren,
     GetData,
-    Node,
     Operation,
-    Session,
+    SessionId,
     SetData,
     SetNode,
     Stat,
     Transacted,
     Transaction,
+    Znode,
 )
 from equipoise.zookeeper.protocol.steps import Action, Steps
 from equipoise.zookeeper.session import session_id
@@ -69,7 +69,7 @@ class KazooRunner:
             GetChildren: self._get_children,
             GetData: self._get_data,
             Exists: self._exists,
-            Session: lambda _: session_id(self._client),
+            SessionId: lambda _: session_id(self._client),
             Create: self._create,
             CreateMissing: self._create_missing,
             EnsurePath: lambda action: self._client.ensure_path(action.path),
@@ -113,9 +113,9 @@ class KazooRunner:
         except NoNodeError:
             return ()
 
-    def _get_data(self, action: GetData) -> tuple[Node | None, ...]:
+    def _get_data(self, action: GetData) -> tuple[Znode | None, ...]:
         found = self._read_all(self._client.get, self._client.get_async, action.paths)
-        return tuple(None if one is None else Node(bytes(one[0]), _stat(one[1])) for one in found)
+        return tuple(None if one is None else Znode(bytes(one[0]), _stat(one[1])) for one in found)
 
     def _exists(self, action: Exists) -> tuple[Stat | None, ...]:
         found = self._read_all(self._client.exists, self._client.exists_async, action.paths)

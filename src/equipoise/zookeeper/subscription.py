@@ -14,7 +14,7 @@ from equipoise.zookeeper.streams import Stream
 DataChanged = Callable[[bytes | None], None]
 
 
-class Subscription(ABC):
+class StreamSubscription(ABC):
     """`names` and `pattern` are what stands in the registration."""
 
     names: Mapping[str, int]
@@ -42,7 +42,7 @@ class Subscription(ABC):
             stream.end(failure)
 
 
-class StaticTopics(Subscription):
+class StaticTopics(StreamSubscription):
     """Topics by name, each with its own streams."""
 
     pattern: Pattern = "static"
@@ -62,7 +62,7 @@ class StaticTopics(Subscription):
             watch_topic(client, topic, data_changed)
 
 
-class FilteredTopics(Subscription):
+class FilteredTopics(StreamSubscription):
     """Topics by a filter. They share the streams, and new topics join them."""
 
     def __init__(

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from equipoise.member.partitions import TopicPartition
-from equipoise.zookeeper.protocol.actions import Event
+from equipoise.zookeeper.protocol.actions import ConsumerEvent
 from equipoise.zookeeper.protocol.layout import (
     BROKER_IDS,
     GroupPaths,
@@ -24,7 +24,7 @@ from equipoise.zookeeper.protocol.layout import (
     topic_path,
 )
 from equipoise.zookeeper.protocol.views import Offsets, PartitionTopicInfo
-from tests.zookeeper.protocol.simulated_member import GROUP, Member, Task, Until
+from tests.zookeeper.protocol.simulated_member import GROUP, SimulatedMember, Task, Until
 from tests.zookeeper.protocol.tree import Tree
 
 SESSION_MS, NOTICED_MS = 6_000, 4_000  # a client gives a silent server up after two thirds of a session
@@ -48,13 +48,13 @@ class World:
         self.tree = Tree()
         self.tree.changed = self._changed
         self.paths = GroupPaths(GROUP)
-        self.members: list[Member] = []
+        self.members: list[SimulatedMember] = []
         self.ends: dict[TopicPartition, int] = {}  # of the logs
         self.kafka: dict[TopicPartition, int] = {}
         self.records: list[Record] = []
         self.violations: set[str] = set()
         self._timers: list[tuple[float, Callable[[], None]]] = []
-        self._writer: Member | None = None
+        self._writer: SimulatedMember | None = None
         self._written: dict[TopicPartition, int] = {}
         self.tree.create(f"{BROKER_IDS}/0", broker_json("host", 9092, 0))
 
@@ -79,7 +79,7 @@ class World:
                     if member.can_read(partition) and (info.consumed or 0) < self.ends[partition]:
                         self._hand_out(member, info)
 
-    def _hand_out(self, member: Member, info: PartitionTopicInfo) -> None:
+    def _hand_out(self, member: SimulatedMember, info: PartitionTopicInfo) -> None:
         offset = info.consumed or 0  # auto.offset.reset=smallest
         info.consumed = offset + 1
         self.records.append(Record(member.name, info.partition, offset, info.token))
@@ -87,24 +87,24 @@ class World:
 
     # -- members
 
-    def join(self, name: str, topics: Mapping[str, int] | TopicFilter, **settings: object) -> Member:
+    def join(self, name: str, topics: Mapping[str, int] | TopicFilter, **settings: object) -> SimulatedMember:
         subscribed = (
             Registration({topics.regex: 1}, topics.pattern)
             if isinstance(topics, TopicFilter)
             else Registration(dict(topics))
         )
         given = {key.replace("_", "."): value for key, value in settings.items()}
-        self.members.append(Member(self, name, subscribed, given))
+        self.members.append(SimulatedMember(self, name, subscribed, given))
         return self.members[-1]
 
-    def gone(self, member: Member) -> None:
+    def gone(self, member: SimulatedMember) -> None:
         if member in self.members:
             self.members.remove(member)
         self.tree.end_session(member.session)
 
     # -- faults
 
-    def cut_off(self, member: Member, ms: int, noticed_ms: int | None = None) -> None:
+    def cut_off(self, member: SimulatedMember, ms: int, noticed_ms: int | None = None) -> None:
         """From ZooKeeper, for so long: the session may end meanwhile. The client notices before it does."""
         if not member.is_connected:
             return
@@ -116,12 +116,12 @@ class World:
             self.after(SESSION_MS, lambda: self.tree.end_session(member.session))
         self.after(max(ms, noticed + 1), lambda: self._connect(member, is_over))
 
-    def _notice(self, member: Member) -> None:
+    def _notice(self, member: SimulatedMember) -> None:
         member.losses += 1
         member.is_suspended = True
         member.policy.handle_state_changed("SUSPENDED")
 
-    def _connect(self, member: Member, is_over: bool) -> None:
+    def _connect(self, member: SimulatedMember, is_over: bool) -> None:
         if member not in self.members:
             return
         if is_over:
@@ -131,9 +131,9 @@ class World:
         member.is_connected, member.is_suspended = True, False
         event = member.policy.handle_state_changed("CONNECTED")
         member.pending |= {event} if event is not None else set()
-        member.pending.add(Event.REBALANCE)  # a watch that is set anew finds another list
+        member.pending.add(ConsumerEvent.REBALANCE)  # a watch that is set anew finds another list
 
-    def pause(self, member: Member, ms: int) -> None:
+    def pause(self, member: SimulatedMember, ms: int) -> None:
         """The whole process stops, and knows nothing of it. A moment passes before it hears that it was missed."""
         member.is_paused = True
 
@@ -188,7 +188,7 @@ class World:
             act()
         self.check_readers()
 
-    def _advance(self, member: Member, one: tuple[Task, Until]) -> None:
+    def _advance(self, member: SimulatedMember, one: tuple[Task, Until]) -> None:
         place = member.tasks.index(one)
         try:
             waits = next(one[0])
@@ -231,7 +231,7 @@ class World:
     # -- what must not happen
 
     @contextmanager
-    def writing(self, member: Member) -> Iterator[None]:
+    def writing(self, member: SimulatedMember) -> Iterator[None]:
         """What changes meanwhile is this member's doing."""
         self._writer = member
         yield

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from equipoise.member.partitions import TopicPartition
 from equipoise.zookeeper.config import ZooKeeperConsumerConfig
 from equipoise.zookeeper.protocol import actions, nodes
-from equipoise.zookeeper.protocol.actions import Event
+from equipoise.zookeeper.protocol.actions import ConsumerEvent
 from equipoise.zookeeper.protocol.errors import ZooKeeperError
 from equipoise.zookeeper.protocol.faithful import FaithfulPolicy
 from equipoise.zookeeper.protocol.layout import BROKER_IDS, TOPICS, GroupPaths, Registration
@@ -36,7 +36,7 @@ Task = Generator[Until, None, None]
 Performing = Generator[Until, None, Any]
 
 
-class Member:
+class SimulatedMember:
     def __init__(self, world: World, name: str, subscribed: Registration, settings: Mapping[str, object]) -> None:
         self.world, self.name = world, name
         given = {"zookeeper.connect": "-", "group.id": GROUP, "consumer.id": name, **settings}
@@ -50,7 +50,7 @@ class Member:
         self.is_suspended = False  # as far as the client knows
         self.losses = 0  # of the connection
         self.is_paused = False
-        self.pending: set[Event] = set()
+        self.pending: set[ConsumerEvent] = set()
         self.fetching: dict[TopicPartition, PartitionTopicInfo] = {}
         self.tasks: list[tuple[Task, Until]] = []
         self.errors: list[Exception] = []
@@ -184,7 +184,7 @@ class Member:
             if self.config.is_safe:
                 raise ZooKeeperError("ConnectionLoss()")
 
-    def _read_all(self, paths: Iterable[str]) -> Generator[Until, None, tuple[nodes.Node | None, ...]]:
+    def _read_all(self, paths: Iterable[str]) -> Generator[Until, None, tuple[nodes.Znode | None, ...]]:
         """No common snapshot."""
         found = []
         for path in paths:
@@ -220,24 +220,24 @@ class Member:
             case actions.Sleep():
                 yield Until(closing, until)
             case actions.AwaitQuiet():
-                self.pending.discard(Event.REBALANCE)
+                self.pending.discard(ConsumerEvent.REBALANCE)
                 yield Until(lambda: bool(self.pending) or closing(), until)
-                return Event.REBALANCE not in self.pending
+                return ConsumerEvent.REBALANCE not in self.pending
             case actions.AwaitRelease(path):
                 before = self.world.tree.get(path) if path else None
 
                 def is_released() -> bool:
                     return bool(path) and (before is None or self.world.tree.get(path) != before)
 
-                yield Until(lambda: is_released() or bool(self.pending - {Event.TOPICS}) or closing(), until)
-                self.pending.discard(Event.REBALANCE)
+                yield Until(lambda: is_released() or bool(self.pending - {ConsumerEvent.TOPICS}) or closing(), until)
+                self.pending.discard(ConsumerEvent.REBALANCE)
         return None
 
     # -- the rest
 
     def _act(self, action: Any) -> Any:
         match action:
-            case nodes.Session():
+            case nodes.SessionId():
                 return self.session
             case actions.Now() | actions.WallClock():
                 return self.world.now
@@ -290,9 +290,13 @@ class Member:
         if not (self._watches and self.is_connected):
             return
         if above == GroupPaths(GROUP).ids or (above == BROKER_IDS and self._watches_brokers):
-            self.pending.add(Event.REBALANCE)
+            self.pending.add(ConsumerEvent.REBALANCE)
         elif above == TOPICS and self.means(name):
-            self.pending |= {Event.REBALANCE} if self.subscribed.pattern == "static" else set(Event) - {Event.SESSION}
+            self.pending |= (
+                {ConsumerEvent.REBALANCE}
+                if self.subscribed.pattern == "static"
+                else set(ConsumerEvent) - {ConsumerEvent.SESSION}
+            )
 
     # -- reading
 

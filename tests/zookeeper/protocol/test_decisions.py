@@ -21,7 +21,7 @@ from equipoise.zookeeper.protocol.nodes import CreateMissing, EnsurePath, Exists
 from equipoise.zookeeper.protocol.policy import RebalancePolicy
 from equipoise.zookeeper.protocol.safe import SafePolicy
 from equipoise.zookeeper.protocol.steps import Steps, Synchronized
-from equipoise.zookeeper.protocol.views import AssignmentContext, Gate, Member, Plan
+from equipoise.zookeeper.protocol.views import AssignmentContext, Gate, Plan, RegisteredConsumer
 from equipoise.zookeeper.session import unique_name
 from tests.zookeeper.protocol.simulated import places
 from tests.zookeeper.protocol.tree import Tree
@@ -41,7 +41,7 @@ def policy(consumer_id: str = "c1", mode: str = "safe", **settings: object) -> R
 def view(partitions: int, strategies: Mapping[str, Strategy | None]) -> AssignmentContext:
     """In the order in which they have come, each with one stream."""
     members = {
-        consumer_id: Member(Registration({"orders": 1}, strategy=strategy), created)
+        consumer_id: RegisteredConsumer(Registration({"orders": 1}, strategy=strategy), created)
         for created, (consumer_id, strategy) in enumerate(strategies.items())
     }
     return AssignmentContext(members, {key: {"orders": 1} for key in members}, {"orders": range(partitions)})

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.zookeeper.protocol.simulated import SESSION_MS, World
-from tests.zookeeper.protocol.simulated_member import Member
+from tests.zookeeper.protocol.simulated_member import SimulatedMember
 
 STEPS, MOST_MEMBERS, MOST_PARTITIONS = 12, 4, 8
 SEEDS = [*range(60), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(60, 600))]
@@ -27,7 +27,7 @@ class Hunt:
             name = f"c{self._chance.randrange(100):02}{self._names:02}"
             self.world.join(name, {"orders": self._chance.choice((1, 2))}, **self._settings)
 
-    def _member(self) -> Member | None:
+    def _member(self) -> SimulatedMember | None:
         there = [member for member in self.world.members if not member.policy.is_closing]
         return self._chance.choice(there) if there else None
 

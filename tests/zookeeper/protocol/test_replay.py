@@ -17,7 +17,7 @@ from equipoise.zookeeper.protocol.actions import OpenGate
 from equipoise.zookeeper.protocol.policy import RebalancePolicy
 from equipoise.zookeeper.protocol.steps import Action, Steps, Synchronized
 from equipoise.zookeeper.protocol.views import Gate, PartitionTopicInfo
-from tests.zookeeper.protocol.simulated_member import Member
+from tests.zookeeper.protocol.simulated_member import SimulatedMember
 from tests.zookeeper.protocol.test_hunt_in_memory import Hunt
 
 STEPS = ("join", "synced_rebalance", "handle", "failed", "commit_offsets")
@@ -149,7 +149,7 @@ def shown(value: object) -> str:
 class RecordedHunt(Hunt):
     def __init__(self, seed: int, **settings: object) -> None:
         super().__init__(seed, **settings)
-        self.recorded: list[tuple[Member, Recording]] = []
+        self.recorded: list[tuple[SimulatedMember, Recording]] = []
 
     def join(self) -> None:
         before = set(self.world.members)
@@ -160,7 +160,7 @@ class RecordedHunt(Hunt):
             self.recorded.append((member, recording))
 
 
-def replayed(member: Member, recording: Recording) -> Iterator[tuple[str, str]]:
+def replayed(member: SimulatedMember, recording: Recording) -> Iterator[tuple[str, str]]:
     """What the new policy does with each input, beside what the old did."""
     old = recording.policy
     replay = Replay(type(old)(member.config, member.subscribed, Gate(), recording.begun_at))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from equipoise.member.partitions import TopicPartition
-from equipoise.zookeeper.protocol.actions import Event
+from equipoise.zookeeper.protocol.actions import ConsumerEvent
 from equipoise.zookeeper.protocol.errors import (
     ConsumerRebalanceFailedError,
     InconsistentStrategyError,
@@ -17,7 +17,7 @@ from equipoise.zookeeper.protocol.errors import (
 from equipoise.zookeeper.protocol.faithful import FaithfulPolicy
 from equipoise.zookeeper.protocol.safe import SafePolicy
 from tests.zookeeper.protocol.simulated import SESSION_MS, World, places
-from tests.zookeeper.protocol.simulated_member import Member
+from tests.zookeeper.protocol.simulated_member import SimulatedMember
 
 both = pytest.mark.parametrize("mode", ["faithful", "safe"])
 ORDERS = {"orders": 1}
@@ -29,7 +29,7 @@ def settled(world: World) -> None:
     assert world.run_until(world.is_settled)
 
 
-def alone(mode: str, partitions: int) -> tuple[World, Member]:
+def alone(mode: str, partitions: int) -> tuple[World, SimulatedMember]:
     world = World()
     world.topic("orders", partitions)
     one = world.join("c1", ORDERS, mode=mode)
@@ -106,7 +106,7 @@ def test_deletes_by_path(mode: str) -> None:
     assert (world.owners()[ORDERS_0] == "somebody-0") is (mode == "safe")
 
 
-def cut_off_and_taken_over(mode: str) -> tuple[World, Member, Member]:
+def cut_off_and_taken_over(mode: str) -> tuple[World, SimulatedMember, SimulatedMember]:
     """Of ten records the first has read five, and is committing them when it is cut off; the second reads all."""
     world = World(1)
     world.topic("orders", 1)
@@ -268,7 +268,7 @@ def test_events_of_one_kind_are_one() -> None:
     world, one = alone("faithful", 1)
     before = one.policy.attempts
     for _ in range(5):
-        one.pending.add(Event.REBALANCE)
+        one.pending.add(ConsumerEvent.REBALANCE)
     world.run(5_000)
     assert one.policy.attempts == before + 1
 

@@ -10,11 +10,11 @@ from equipoise.zookeeper.protocol.nodes import (
     CheckVersion,
     CreateNode,
     DeleteNode,
-    Node,
     Operation,
     SetNode,
     Stat,
     Transacted,
+    Znode,
 )
 
 
@@ -47,9 +47,9 @@ class Tree:
 
     # -- reads
 
-    def get(self, path: str) -> Node | None:
+    def get(self, path: str) -> Znode | None:
         entry = self._nodes.get(path)
-        return None if entry is None else Node(entry.data, Stat(entry.version, entry.created, entry.owner))
+        return None if entry is None else Znode(entry.data, Stat(entry.version, entry.created, entry.owner))
 
     def children(self, path: str) -> tuple[str, ...]:
         start = f"{path}/"

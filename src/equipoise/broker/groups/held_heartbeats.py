@@ -23,7 +23,7 @@ from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 if TYPE_CHECKING:
     from equipoise.broker.groups.shards import GroupShard
     from equipoise.broker.net.connection import Call
-    from equipoise.coordinator.classic.group import Member
+    from equipoise.coordinator.classic.group import ClassicGroupMember
 
 PATIENT_CLIENTS = frozenset({"confluent-kafka-python", "librdkafka", "kafka-python", "apache-kafka-java", "equipoise"})
 _AIOKAFKA = re.compile(r"aiokafka-\d+\.\d+")  # its client id
@@ -50,7 +50,7 @@ class HeartbeatIntervals:
         self._blocked = 0
         self.was_cut_off = False  # a connection was closed during a hold
 
-    def limit(self, member: Member, longest: int, now: int, *, is_own: bool, is_sent_past: bool) -> int:
+    def limit(self, member: ClassicGroupMember, longest: int, now: int, *, is_own: bool, is_sent_past: bool) -> int:
         """How long this heartbeat may be held, 0: not at all. `is_sent_past`: it has ended the hold of the last."""
         last, self._last_heartbeat = self._last_heartbeat, now
         if self.was_cut_off or self._blocked >= _BLOCKED_TIMES:
@@ -117,7 +117,7 @@ class HeldHeartbeat:
         self._software = _AIOKAFKA_NAME if is_aiokafka else software
         self.is_patient = is_aiokafka or software in PATIENT_CLIENTS
 
-    def limit(self, config: BrokerConfig, member: Member | None, now: int) -> int:
+    def limit(self, config: BrokerConfig, member: ClassicGroupMember | None, now: int) -> int:
         """How long this heartbeat may be held; 0: not at all."""
         if not self.is_patient or member is None:
             return 0
@@ -135,7 +135,7 @@ class HeldHeartbeat:
         """Whether a heartbeat was held and nothing has come behind it since."""
         return self._held is not None
 
-    def begin(self, shard: GroupShard, request: HeartbeatRequest, member: Member, call: Call) -> None:
+    def begin(self, shard: GroupShard, request: HeartbeatRequest, member: ClassicGroupMember, call: Call) -> None:
         """The coordinator has kept the heartbeat instead of answering it."""
         self._held = (shard, request, _intervals_of(member), call)
 
@@ -165,14 +165,14 @@ class HeldHeartbeat:
             shard.run(shard.core.release_heartbeat(request.group_id, request.member_id, now))
 
 
-def _intervals_of(member: Member) -> HeartbeatIntervals:
+def _intervals_of(member: ClassicGroupMember) -> HeartbeatIntervals:
     if member.notes is None:
         member.notes = HeartbeatIntervals()
     assert isinstance(member.notes, HeartbeatIntervals)
     return member.notes
 
 
-def note_rejoin(member: Member | None) -> None:
+def note_rejoin(member: ClassicGroupMember | None) -> None:
     """While a client waits for a rebalance it sends no heartbeats: the gap is not its interval."""
     if member is not None and member.notes is not None:
         _intervals_of(member).forget_last()

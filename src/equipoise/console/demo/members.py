@@ -55,7 +55,7 @@ def query_command(name: str, directory: Path, bootstrap_servers: str) -> list[st
     return [*command, "--bootstrap-servers", bootstrap_servers, *settings]
 
 
-class Member(Protocol):
+class DemoMember(Protocol):
     """A member of the group."""
 
     name: str

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from equipoise.broker import Broker
 from equipoise.console.demo.accounts import Account
-from equipoise.console.demo.members import Member
+from equipoise.console.demo.members import DemoMember
 from equipoise.console.demo.orders import PARTITIONS, RATE, TOPIC, Orders
 from equipoise.console.demo.watch import Watch
 from equipoise.wire.errors import EquipoiseError
@@ -29,7 +29,7 @@ class Stage:
 
     def __init__(self, names: Sequence[str], stack: ExitStack) -> None:
         self.console = Console(highlight=False)
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, DemoMember] = {}
         self._colours = dict(zip(names, _COLOURS, strict=False))
         self._stack = stack
         self.broker = stack.enter_context(Broker({"group.initial.rebalance.delay.ms": 0}, topics={TOPIC: PARTITIONS}))
@@ -41,7 +41,7 @@ class Stage:
         """Prints a line of the play as it is; the terminal breaks it."""
         self.console.print(line, soft_wrap=True)
 
-    def enter(self, name: str, member: Member, at_the_end: Callable[[], None]) -> None:
+    def enter(self, name: str, member: DemoMember, at_the_end: Callable[[], None]) -> None:
         """`at_the_end` also runs after an error."""
         self._stack.callback(at_the_end)
         self.members[name] = member

@@ -43,7 +43,7 @@ class InitialDelay(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Member:
+class ClassicGroupMember:
     """A member, and what it said in its last JoinGroup. Kafka: ClassicGroupMember."""
 
     group_id: str
@@ -116,7 +116,7 @@ class Group:
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, ClassicGroupMember] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)  # group.instance.id to member id
     pending_members: set[str] = field(default_factory=set)  # told their id, not yet back with it
     pending_sync: set[str] = field(default_factory=set)  # joined, and have not asked for their assignment
@@ -158,7 +158,7 @@ class Group:
 
     # -- members
 
-    def add(self, member: Member, protocol_type: str) -> None:
+    def add(self, member: ClassicGroupMember, protocol_type: str) -> None:
         """The first member leads, and gives the group its type. Rule 2.9. Kafka: ClassicGroup.add."""
         if not self.members:
             self.protocol_type = protocol_type
@@ -169,14 +169,14 @@ class Group:
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
 
-    def update(self, member: Member, protocols: Protocols, timeouts: Timeouts) -> None:
+    def update(self, member: ClassicGroupMember, protocols: Protocols, timeouts: Timeouts) -> None:
         """A rejoin may bring other protocols and timeouts. Kafka: ClassicGroup.updateMember."""
         self._count_supporters(member.protocols, -1)
         self._count_supporters(protocols, 1)
         member.protocols = protocols
         member.session_timeout_ms, member.rebalance_timeout_ms = timeouts
 
-    def remove(self, member_id: str) -> Member | None:
+    def remove(self, member_id: str) -> ClassicGroupMember | None:
         """The first of the others leads if the leader goes. Its parked requests are the caller's to answer."""
         member = self.members.pop(member_id, None)
         self.pending_members.discard(member_id)
@@ -190,7 +190,7 @@ class Group:
             self.leader = next(iter(self.members), None)
         return member
 
-    def rename(self, member: Member, member_id: str) -> None:
+    def rename(self, member: ClassicGroupMember, member_id: str) -> None:
         """A static member under a new id; the leader's place moves along. Its place in the order stays."""
         old = member.member_id
         member.named(member_id)
@@ -203,7 +203,7 @@ class Group:
             self.leader = member_id
         self.journal.renamed(old, member_id)
 
-    def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
+    def check_member(self, member_id: str, group_instance_id: str | None) -> ClassicGroupMember:
         """The member a request speaks for. Raises KafkaError: unknown, or fenced by a newer incarnation (KIP-345).
 
         Rules 2.2.15, 2.2.16 and 3.5. Kafka: ClassicGroup.validateMember.
@@ -378,7 +378,9 @@ def _tie_break(name: str) -> int:
     return (value ^ value >> 16) & 15
 
 
-def check_request(groups: Mapping[str, Group], request: SyncGroupRequest | HeartbeatRequest) -> tuple[Group, Member]:
+def check_request(
+    groups: Mapping[str, Group], request: SyncGroupRequest | HeartbeatRequest
+) -> tuple[Group, ClassicGroupMember]:
     """Only a member of the current generation may speak. Raises KafkaError. Rule 3.5.
 
     Kafka: GroupMetadataManager.validateSyncGroup and validateClassicGroupHeartbeat.
@@ -412,9 +414,9 @@ def load_group(group_id: str, value: GroupMetadataValue, now: int) -> Group:
     return group
 
 
-def _member(group_id: str, protocol: str, row: MemberMetadata, now: int) -> Member:
+def _member(group_id: str, protocol: str, row: MemberMetadata, now: int) -> ClassicGroupMember:
     """Only the protocol that was chosen is remembered, so a follower that comes with several will differ."""
-    return Member(
+    return ClassicGroupMember(
         group_id=group_id,
         member_id=row.member_id,
         group_instance_id=row.group_instance_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.classic.group import Group, Member, Timeouts, protocols_of
+from equipoise.coordinator.classic.group import ClassicGroupMember, Group, Timeouts, protocols_of
 from equipoise.coordinator.classic.replies import join_error, joined
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import MemberLeft
@@ -127,7 +127,7 @@ class Joining:
 
         Rule 2.7. Kafka: GroupMetadataManager.addMemberThenRebalanceOrCompleteJoin.
         """
-        member = Member(
+        member = ClassicGroupMember(
             group_id=group.group_id,
             member_id=member_id,
             group_instance_id=self.request.group_instance_id,
@@ -141,7 +141,7 @@ class Joining:
         self.rebalancer.add_member(group, member, self.caller, self.step)
         self.take_part(group, Trigger.MEMBER_JOINED, member)
 
-    def take_part(self, group: Group, trigger: Trigger, member: Member) -> None:
+    def take_part(self, group: Group, trigger: Trigger, member: ClassicGroupMember) -> None:
         """The join is parked: a rebalance begins, or the one under way may be complete now.
 
         Kafka: GroupMetadataManager.maybePrepareRebalanceOrCompleteJoin.
@@ -167,7 +167,7 @@ class Joining:
         else:
             self.replace(group, group.members[old_id], member_id)
 
-    def replace(self, group: Group, member: Member, member_id: str) -> None:
+    def replace(self, group: Group, member: ClassicGroupMember, member_id: str) -> None:
         """A static member is back under a new id; its old incarnation is fenced (KIP-345).
 
         Rule 2.10. Kafka: GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin.
@@ -183,7 +183,7 @@ class Joining:
         group.journal.stopped(member_id, last_seen)
         return self.take_part(group, Trigger.STATIC_MEMBER_REPLACED, member)
 
-    def fence(self, group: Group, member: Member) -> None:
+    def fence(self, group: Group, member: ClassicGroupMember) -> None:
         """Only one incarnation of a static member may be in the group (KIP-345). Rule 2.10.
 
         Kafka: ClassicGroup.replaceStaticMember.
@@ -195,7 +195,7 @@ class Joining:
             MemberLeft(group.group_id, now, member.who, Departure.REPLACED, self.request.reason, silent_ms=silent)
         )
 
-    def resume(self, group: Group, member: Member, before: Incarnation) -> None:
+    def resume(self, group: Group, member: ClassicGroupMember, before: Incarnation) -> None:
         """No rebalance: the member goes on where it was, once its new id is durable (KIP-345).
 
         Parked until then: the next incarnation fences it, and a rebalance that comes first takes it along. What the
@@ -224,7 +224,7 @@ class Joining:
             return self.refuse(error.code, member_id)
         return self.rejoin(group, member)
 
-    def rejoin(self, group: Group, member: Member) -> None:
+    def rejoin(self, group: Group, member: ClassicGroupMember) -> None:
         """A rejoin with the same protocols, byte for byte, is answered from memory; only the leader's never is.
 
         Rules 2.2.17 and 2.6. Kafka: GroupMetadataManager.classicGroupJoinExistingMember.
@@ -274,7 +274,7 @@ def static_member_replaced(shard: Shard, outcome: StaticMemberReplaced, error: E
         shard.rebalancer.arm_session(member, step.now)
 
 
-def _resumed(group: Group, member: Member, old_leader: str, caller: Caller) -> JoinGroupResponse:
+def _resumed(group: Group, member: ClassicGroupMember, old_leader: str, caller: Caller) -> JoinGroupResponse:
     """A leader that is back must not assign again (KIP-814). Before v9 only the name of a leader that is gone said so.
 
     Kafka: GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin.

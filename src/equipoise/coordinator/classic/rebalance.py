@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.classic.group import Group, InitialDelay, Member
+from equipoise.coordinator.classic.group import ClassicGroupMember, Group, InitialDelay
 from equipoise.coordinator.classic.replies import join_error, joined, sync_error, synced
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS
@@ -48,7 +48,7 @@ class Rebalancer:
 
     # -- members come and go
 
-    def add_member(self, group: Group, member: Member, caller: Caller, step: Step) -> None:
+    def add_member(self, group: Group, member: ClassicGroupMember, caller: Caller, step: Step) -> None:
         """A parked client cannot heartbeat, so a new member has a longer timer than its session.
 
         Rule 2.7. Kafka: GroupMetadataManager.addMemberThenRebalanceOrCompleteJoin.
@@ -60,7 +60,7 @@ class Rebalancer:
         self._timers.arm(member.timer, step.now + NEW_MEMBER_JOIN_TIMEOUT_MS)
         step.note(MemberJoined(group.group_id, step.now, member.who))
 
-    def rename(self, group: Group, member: Member, member_id: str, step: Step) -> None:
+    def rename(self, group: Group, member: ClassicGroupMember, member_id: str, step: Step) -> None:
         """A static member under a new id (KIP-345). No newcomer, so it does not expire while it is parked.
 
         Rule 2.10. Kafka: ClassicGroup.replaceStaticMember.
@@ -73,7 +73,7 @@ class Rebalancer:
     def remove_member(
         self,
         group: Group,
-        member: Member,
+        member: ClassicGroupMember,
         departure: Departure,
         step: Step,
         *,
@@ -111,7 +111,7 @@ class Rebalancer:
         elif group.state is State.PREPARING_REBALANCE:
             self.maybe_complete_join(group, step)
 
-    def keep_alive(self, member: Member, now: int) -> None:
+    def keep_alive(self, member: ClassicGroupMember, now: int) -> None:
         """A sign of life, or the end of a wait in which there could be none.
 
         Rules 2.11 and 4.1.10. Kafka: GroupMetadataManager.rescheduleClassicGroupMemberHeartbeat.
@@ -119,11 +119,11 @@ class Rebalancer:
         member.last_seen = now
         self._timers.arm(member.timer, now + member.session_timeout_ms)
 
-    def arm_session(self, member: Member, now: int) -> None:
+    def arm_session(self, member: ClassicGroupMember, now: int) -> None:
         """A full session from now on. Rule 2.11."""
         self._timers.arm(member.timer, now + member.session_timeout_ms)
 
-    def _arm_sessions(self, members: Iterable[Member], now: int) -> None:
+    def _arm_sessions(self, members: Iterable[ClassicGroupMember], now: int) -> None:
         """A full session for each of many."""
         by_timeout: dict[int, list[TimerKey]] = {}
         for member in members:
@@ -133,7 +133,7 @@ class Rebalancer:
 
     # -- parked requests
 
-    def park_join(self, group: Group, member: Member, caller: Caller, step: Step) -> None:
+    def park_join(self, group: Group, member: ClassicGroupMember, caller: Caller, step: Step) -> None:
         """A JoinGroup waits for the end of the join phase; its client will send no more heartbeats.
 
         Rules 2.7 and 7.5.
@@ -143,13 +143,13 @@ class Rebalancer:
         self.release_join(group, member, SENT_AGAIN, step)
         group.parked.joins[member.member_id] = caller
 
-    def release(self, group: Group, member: Member, release: Release, step: Step) -> None:
+    def release(self, group: Group, member: ClassicGroupMember, release: Release, step: Step) -> None:
         """Answers every parked request of a member."""
         self.release_join(group, member, release, step)
         self.release_sync(group, member, release, step)
         self.release_heartbeat(group, member, release, step)
 
-    def release_join(self, group: Group, member: Member, release: Release, step: Step) -> bool:
+    def release_join(self, group: Group, member: ClassicGroupMember, release: Release, step: Step) -> bool:
         """Answers a parked JoinGroup: with the generation, or with an error. Whether there was one.
 
         Kafka: ClassicGroup.completeJoinFuture.
@@ -163,7 +163,7 @@ class Rebalancer:
             step.reply(caller, join_error(caller, release.error, member.member_id if release.names_member else ""))
         return True
 
-    def release_sync(self, group: Group, member: Member, release: Release, step: Step) -> bool:
+    def release_sync(self, group: Group, member: ClassicGroupMember, release: Release, step: Step) -> bool:
         """Answers a parked SyncGroup: with the assignment, or with an error. Whether there was one.
 
         Kafka: ClassicGroup.completeSyncFuture.
@@ -174,7 +174,7 @@ class Rebalancer:
         step.reply(caller, synced(group, member) if release.why is Why.ANSWERED else sync_error(release.error))
         return True
 
-    def release_heartbeat(self, group: Group, member: Member, release: Release, step: Step) -> None:
+    def release_heartbeat(self, group: Group, member: ClassicGroupMember, release: Release, step: Step) -> None:
         """Answers a held heartbeat. Rule 7.3."""
         caller = group.parked.heartbeats.pop(member.member_id, None)
         if caller is not None:
@@ -343,7 +343,7 @@ class Rebalancer:
         if group.parked.joins:
             self._timers.arm(group.timer(TimerKind.JOIN), step.now + 1)
 
-    def _answer_joins(self, group: Group, members: Collection[Member], step: Step) -> None:
+    def _answer_joins(self, group: Group, members: Collection[ClassicGroupMember], step: Step) -> None:
         """Parked JoinGroups get their generation; sessions begin. Kafka: ClassicGroup.completeJoinFuture."""
         joins = group.parked.joins
         for member in members:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from equipoise.coordinator.classic.group import Group, Member
+from equipoise.coordinator.classic.group import ClassicGroupMember, Group
 from equipoise.coordinator.step import Caller
 from equipoise.wire.apis.k11_join_group import JoinGroupResponse, JoinGroupResponseMember
 from equipoise.wire.apis.k14_sync_group import SyncGroupResponse
@@ -17,7 +17,7 @@ def join_error(caller: Caller, error: ErrorCode, member_id: str) -> JoinGroupRes
     return JoinGroupResponse(error_code=error, protocol_name=_protocol_name(caller, None), member_id=member_id)
 
 
-def joined(group: Group, member: Member, caller: Caller) -> JoinGroupResponse:
+def joined(group: Group, member: ClassicGroupMember, caller: Caller) -> JoinGroupResponse:
     """The generation as it stands; to the leader with all members' metadata."""
     leader, member_id = group.leader, member.member_id
     return JoinGroupResponse(
@@ -40,7 +40,7 @@ def sync_error(error: ErrorCode) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=error)
 
 
-def synced(group: Group, member: Member) -> SyncGroupResponse:
+def synced(group: Group, member: ClassicGroupMember) -> SyncGroupResponse:
     """The member's part of the assignment."""
     return SyncGroupResponse(
         error_code=ErrorCode.NONE,

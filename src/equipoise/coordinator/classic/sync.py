@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.classic.group import Group, Member, check_request
+from equipoise.coordinator.classic.group import ClassicGroupMember, Group, check_request
 from equipoise.coordinator.classic.replies import sync_error, synced
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.parked import ANSWERED, SENT_AGAIN
@@ -56,7 +56,7 @@ def _check_phase(group: Group, request: SyncGroupRequest) -> None:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def _drop_pending(shard: Shard, group: Group, member: Member) -> None:
+def _drop_pending(shard: Shard, group: Group, member: ClassicGroupMember) -> None:
     """The last one to ask ends the wait for all. Rule 3.1.11. Kafka: GroupMetadataManager.removePendingSyncMember."""
     group.pending_sync.discard(member.member_id)
     if not group.pending_sync:

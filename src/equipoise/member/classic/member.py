@@ -24,7 +24,7 @@ from equipoise.member.config import MemberConfig
 from equipoise.member.errors import CommitFailedError, CommitFailure, FencedInstanceIdError, error_of
 from equipoise.member.partitions import NOTHING, Owned, TopicPartition
 from equipoise.member.step import NEVER, Callback, Kind, Step
-from equipoise.member.subscription import Subscription
+from equipoise.member.subscription import TopicSubscription
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse
@@ -71,7 +71,7 @@ class Member:
         self.assignment: Owned = NOTHING
         self.callbacks: deque[Callback] = deque()
         self.failure: KafkaError | None = None  # for the application, at its next poll
-        self.subscription = Subscription(watches_racks=config.client_rack is not None)
+        self.subscription = TopicSubscription(watches_racks=config.client_rack is not None)
         self.heartbeats = Heartbeats(config)
         self.polls = Polls(config)
         self.commits = Commits(self)

@@ -10,7 +10,7 @@ from equipoise.client.consumer.config import EARLIEST
 from equipoise.member import TopicPartition
 from equipoise.member.partitions import listed
 from equipoise.spark.options import GROUP, SourceOptions
-from equipoise.spark.source.group_member import GroupMember
+from equipoise.spark.source.group_member import QueryMember
 from equipoise.spark.source.offset_commits import OffsetCommits, commit_metadata
 from equipoise.spark.source.offset_reader import OffsetReader
 from equipoise.spark.source.source_offset import PartitionOffsetMap, PartitionRanges, SourceOffset
@@ -31,7 +31,7 @@ class AllPartitions:
     def __init__(self, reader: OffsetReader, options: SourceOptions) -> None:
         self._reader = reader
         self._options = options
-        self._group = GroupMember(reader) if options.consumer.group_id is not None else None
+        self._group = QueryMember(reader) if options.consumer.group_id is not None else None
         self._partitions: list[TopicPartition] = []
         self._listed_at = -_REFRESH_SECONDS
         self._gone: set[TopicPartition] = set()  # those that were told of

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.executor.reading import read
 from equipoise.spark.options import GROUP, SourceOptions
-from equipoise.spark.source.group_member import GroupMember
+from equipoise.spark.source.group_member import QueryMember
 from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask, plan
 from equipoise.spark.source.offset_reader import OffsetReader
 from equipoise.spark.source.source_offset import PartitionOffsetMap
@@ -70,7 +70,7 @@ class BatchReader(DataSourceReader):
 
 async def _committed(reader: OffsetReader, partitions: list[TopicPartition]) -> PartitionOffsetMap:
     """Without joining the group."""
-    group = GroupMember(reader)
+    group = QueryMember(reader)
     try:
         return {one: at.offset for one, at in (await group.fetch(partitions)).items()}
     finally:

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _LEAVE_SECONDS = 5.0
 
 
-class GroupMember:
+class QueryMember:
     """Made on the loop. `owned` is what batches may be planned of; `busy` what the batch under way holds."""
 
     def __init__(self, reader: OffsetReader) -> None:

@@ -9,7 +9,7 @@ from equipoise.client.group.committed_offsets import Found
 from equipoise.member import TopicPartition
 from equipoise.member.partitions import Owned
 from equipoise.spark.options import SourceOptions
-from equipoise.spark.source.group_member import GroupMember
+from equipoise.spark.source.group_member import QueryMember
 from equipoise.spark.source.offset_commits import OffsetCommits, commit_metadata, own_batch
 from equipoise.spark.source.offset_reader import OffsetReader
 from equipoise.spark.source.source_offset import PartitionOffsetMap, PartitionRanges, SourceOffset
@@ -26,7 +26,7 @@ class GroupPartitions:
     def __init__(self, reader: OffsetReader, options: SourceOptions) -> None:
         self._reader = reader
         self._options = options
-        self._group = GroupMember(reader)
+        self._group = QueryMember(reader)
         self._group.join(options.strategy)
         self._positions: PartitionOffsetMap = {}  # of owned partitions, where the next batch begins
         self._epochs: dict[TopicPartition, int] = {}  # of the leaders by whose word they stand there; -1: not known

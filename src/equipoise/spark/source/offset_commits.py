@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from equipoise.member import Commit, Member, OffsetAndMetadata, Step, TopicPartition
 from equipoise.member.partitions import listed
-from equipoise.spark.source.group_member import GroupMember
+from equipoise.spark.source.group_member import QueryMember
 from equipoise.spark.source.source_offset import SourceOffset
 from equipoise.wire.errors import KafkaError
 
@@ -37,7 +37,7 @@ def own_batch(metadata: str, query: str) -> int | None:
 class OffsetCommits:
     """On the loop of its reader."""
 
-    def __init__(self, group: GroupMember) -> None:
+    def __init__(self, group: QueryMember) -> None:
         self.known: dict[TopicPartition, int] = {}  # to the group, or soon
         self.under_way: set[asyncio.Task[None]] = set()
         self._group = group

@@ -13,7 +13,7 @@ from equipoise.zookeeper.protocol.steps import Action
 from equipoise.zookeeper.protocol.views import Offsets, PartitionTopicInfo, Registry
 
 
-class Event(Enum):
+class ConsumerEvent(Enum):
     """What a consumer has to see to, in this order. Any number of one kind are one."""
 
     SESSION = auto()  # there is a new one, or the old one after a doubt
@@ -140,13 +140,13 @@ class AwaitRelease(Action[None]):
 class IsPending(Action[bool]):
     """Whether an event has come that nobody has handled yet."""
 
-    event: Event
+    event: ConsumerEvent
 
 
 class Notify(Action[None]):
     """The consumer itself has an event to see to."""
 
-    event: Event
+    event: ConsumerEvent
 
 
 class WatchBrokers(Action[None]):

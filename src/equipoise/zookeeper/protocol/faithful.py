@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from equipoise.member.partitions import TopicPartition, listed
 from equipoise.zookeeper.config import ZooKeeperConsumerConfig
 from equipoise.zookeeper.protocol import actions
-from equipoise.zookeeper.protocol.actions import Event
+from equipoise.zookeeper.protocol.actions import ConsumerEvent
 from equipoise.zookeeper.protocol.assignment import Decision, share_of
 from equipoise.zookeeper.protocol.layout import Registration
 from equipoise.zookeeper.protocol.nodes import Create, Delete, GetData
@@ -49,10 +49,10 @@ class FaithfulPolicy(RebalancePolicy):
 
     # -- the session
 
-    def handle_state_changed(self, state: SessionState) -> Event | None:
+    def handle_state_changed(self, state: SessionState) -> ConsumerEvent | None:
         """A lost connection is nothing; only a new session is."""
         was_lost, self._is_lost = self._is_lost, state == "LOST" or (self._is_lost and state != "CONNECTED")
-        return Event.SESSION if was_lost and state == "CONNECTED" else None
+        return ConsumerEvent.SESSION if was_lost and state == "CONNECTED" else None
 
     def handle_new_session(self) -> Steps[None]:
         self.reset_state()
@@ -63,7 +63,7 @@ class FaithfulPolicy(RebalancePolicy):
         """Neither the nodes in ZooKeeper nor the fetchers are touched, and no lock is taken."""
         self.topic_registry = {}
 
-    def failed(self, error: Exception, undone: set[Event]) -> Steps[None]:
+    def failed(self, error: Exception, undone: set[ConsumerEvent]) -> Steps[None]:
         """It is told, and that is all: nothing is read until something else happens."""
         yield from actions.Log(f"{self.consumer_id}: {error}")
         for event in undone:

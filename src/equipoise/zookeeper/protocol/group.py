@@ -17,9 +17,9 @@ from equipoise.zookeeper.protocol.layout import (
     topic_path,
     topic_replicas,
 )
-from equipoise.zookeeper.protocol.nodes import Create, Delete, Exists, GetChildren, GetData, Node, Session, SetData
+from equipoise.zookeeper.protocol.nodes import Create, Delete, Exists, GetChildren, GetData, SessionId, SetData, Znode
 from equipoise.zookeeper.protocol.steps import Steps
-from equipoise.zookeeper.protocol.views import AssignmentContext, Member
+from equipoise.zookeeper.protocol.views import AssignmentContext, RegisteredConsumer
 
 
 class GroupNodes:
@@ -37,7 +37,7 @@ class GroupNodes:
         if (yield from Create(path, registration.to_json(), is_ephemeral=True)):
             return
         (stat,) = yield from Exists((path,))
-        if stat is None or stat.ephemeral_owner != (yield from Session()):
+        if stat is None or stat.ephemeral_owner != (yield from SessionId()):
             raise AlreadyRegisteredError(
                 f"consumer {consumer_id} of group {self.group} is registered by another session: choose another "
                 "consumer.id, or wait until that session ends"
@@ -47,12 +47,14 @@ class GroupNodes:
         """Deletes the registration; the other members rebalance."""
         yield from Delete(self.paths.registration(consumer_id))
 
-    def members(self, consumer_ids: Sequence[str]) -> Steps[dict[str, Member]]:
+    def members(self, consumer_ids: Sequence[str]) -> Steps[dict[str, RegisteredConsumer]]:
         """NotRegisteredError: one has gone meanwhile."""
         nodes = yield from GetData(tuple(map(self.paths.registration, consumer_ids)))
         return {consumer_id: _member(consumer_id, node) for consumer_id, node in zip(consumer_ids, nodes, strict=True)}
 
-    def context(self, exclude_internal: bool, known: Mapping[str, Member] | None = None) -> Steps[AssignmentContext]:
+    def context(
+        self, exclude_internal: bool, known: Mapping[str, RegisteredConsumer] | None = None
+    ) -> Steps[AssignmentContext]:
         """What is known of members is not read again. A member that goes while this reads fails it, as it was."""
         before = known or {}
         ids = sorted((yield from GetChildren(self.paths.ids)))
@@ -129,7 +131,7 @@ class GroupNodes:
             yield from Create(path, data)
 
 
-def _member(consumer_id: str, node: Node | None) -> Member:
+def _member(consumer_id: str, node: Znode | None) -> RegisteredConsumer:
     if node is None:
         raise NotRegisteredError(f"consumer {consumer_id} is not registered")
-    return Member(Registration.from_json(consumer_id, node.data), node.stat.created)
+    return RegisteredConsumer(Registration.from_json(consumer_id, node.data), node.stat.created)

@@ -17,7 +17,7 @@ class Stat(NamedTuple):
     modified_ms: int = 0
 
 
-class Node(NamedTuple):
+class Znode(NamedTuple):
     """The contents of a node, and what ZooKeeper notes about it."""
 
     data: bytes
@@ -33,7 +33,7 @@ class GetChildren(Action[tuple[str, ...]]):
     path: str
 
 
-class GetData(Action[tuple[Node | None, ...]]):
+class GetData(Action[tuple[Znode | None, ...]]):
     """Several are asked for at once, and answered one after another: they are no common snapshot."""
 
     paths: tuple[str, ...]
@@ -45,7 +45,7 @@ class Exists(Action[tuple[Stat | None, ...]]):
     paths: tuple[str, ...]
 
 
-class Session(Action[int]):
+class SessionId(Action[int]):
     """The id of the session; 0, which owns nothing, between two."""
 
 

@@ -2,7 +2,7 @@
 
 | ZKRebalancerListener, ZookeeperConsumerConnector | here, in faithful.py and safe.py     |
 |--------------------------------------------------|--------------------------------------|
-| rebalanceEventTriggered, isWatcherTriggered      | Event.REBALANCE                      |
+| rebalanceEventTriggered, isWatcherTriggered      | ConsumerEvent.REBALANCE              |
 | handleStateChanged                               | handle_state_changed                 |
 | ZKSessionExpireListener.handleNewSession         | handle_new_session                   |
 | WildcardStreamsHandler.handleTopicEvent          | handle_topic_event                   |
@@ -32,7 +32,15 @@ from typing import Literal
 
 from equipoise.member.partitions import TopicPartition
 from equipoise.zookeeper.config import ZooKeeperConsumerConfig
-from equipoise.zookeeper.protocol.actions import CommittedInKafka, Event, FollowTopics, Log, Now, UniqueName, WallClock
+from equipoise.zookeeper.protocol.actions import (
+    CommittedInKafka,
+    ConsumerEvent,
+    FollowTopics,
+    Log,
+    Now,
+    UniqueName,
+    WallClock,
+)
 from equipoise.zookeeper.protocol.assignment import Decision
 from equipoise.zookeeper.protocol.errors import ConsumerRebalanceFailedError
 from equipoise.zookeeper.protocol.group import GroupNodes
@@ -75,15 +83,15 @@ class RebalancePolicy(ABC):
     # -- what it is told
 
     @abstractmethod
-    def handle_state_changed(self, state: SessionState) -> Event | None:
+    def handle_state_changed(self, state: SessionState) -> ConsumerEvent | None:
         """What the connection has come to. Called at once, whatever else is under way."""
 
-    def handle(self, events: set[Event]) -> Steps[None]:
+    def handle(self, events: set[ConsumerEvent]) -> Steps[None]:
         """What is left in `events` when this raises was not seen to."""
         acts = {
-            Event.SESSION: self.handle_new_session,
-            Event.TOPICS: self.handle_topic_event,
-            Event.REBALANCE: self.synced_rebalance,
+            ConsumerEvent.SESSION: self.handle_new_session,
+            ConsumerEvent.TOPICS: self.handle_topic_event,
+            ConsumerEvent.REBALANCE: self.synced_rebalance,
         }
         for event, act in acts.items():
             if event in events and not self.is_closing:
@@ -103,7 +111,7 @@ class RebalancePolicy(ABC):
         return max(0, min(IDLE_MS, due - now))
 
     @abstractmethod
-    def failed(self, error: Exception, undone: set[Event]) -> Steps[None]:
+    def failed(self, error: Exception, undone: set[ConsumerEvent]) -> Steps[None]:
         """An event could not be seen to."""
 
     @abstractmethod

@@ -23,15 +23,22 @@ from equipoise.wire.errors import EquipoiseError
 from equipoise.wire.text import printable
 from equipoise.zookeeper.config import ZooKeeperConsumerConfig
 from equipoise.zookeeper.protocol import actions
-from equipoise.zookeeper.protocol.actions import Event
+from equipoise.zookeeper.protocol.actions import ConsumerEvent
 from equipoise.zookeeper.protocol.assignment import Decision, Members, Strategy, share_of
 from equipoise.zookeeper.protocol.errors import InconsistentStrategyError, NotRegisteredError, OwnershipLostError
 from equipoise.zookeeper.protocol.fencing import FencedNodes
 from equipoise.zookeeper.protocol.layout import Registration
-from equipoise.zookeeper.protocol.nodes import Delete, Exists, Session
+from equipoise.zookeeper.protocol.nodes import Delete, Exists, SessionId
 from equipoise.zookeeper.protocol.policy import IDLE_MS, RebalancePolicy, SessionState
 from equipoise.zookeeper.protocol.steps import Steps, Synchronized
-from equipoise.zookeeper.protocol.views import AssignmentContext, Gate, Member, Offsets, PartitionTopicInfo, Plan
+from equipoise.zookeeper.protocol.views import (
+    AssignmentContext,
+    Gate,
+    Offsets,
+    PartitionTopicInfo,
+    Plan,
+    RegisteredConsumer,
+)
 
 _SETTLES = 10  # times rebalance.settle.ms, after which changes that never end are waited for no longer
 
@@ -46,7 +53,7 @@ class SafePolicy(RebalancePolicy):
         self.orphans: frozenset[TopicPartition] = frozenset()
         self._fenced = FencedNodes(self.group)
         self._context = AssignmentContext({}, {}, {})  # of the last attempt
-        self._members: dict[str, Member] = {}  # of safe mode, whose ids and registrations never change
+        self._members: dict[str, RegisteredConsumer] = {}  # of safe mode, whose ids and registrations never change
         self._unreleased: dict[TopicPartition, PartitionTopicInfo] = {}  # read no more; their nodes are still there
         self._doubtful: set[TopicPartition] = set()  # being claimed; no doubt remains of what is in the registry
         self._blocker = ""  # the owner node on which the last claim failed
@@ -77,7 +84,7 @@ class SafePolicy(RebalancePolicy):
         mine = self.config.strategy
         return {key for key, one in context.members.items() if not mine.agrees_with(one.registration.strategy)}
 
-    def _check_strategies(self, members: Mapping[str, Member]) -> None:
+    def _check_strategies(self, members: Mapping[str, RegisteredConsumer]) -> None:
         """The first member decides; in an empty group, the next that comes."""
         if not members:
             return
@@ -117,10 +124,10 @@ class SafePolicy(RebalancePolicy):
 
     # -- the session
 
-    def handle_state_changed(self, state: SessionState) -> Event | None:
+    def handle_state_changed(self, state: SessionState) -> ConsumerEvent | None:
         """In doubt at once, for the server may soon give the partitions to others; back only after a look."""
         if state == "CONNECTED":
-            return Event.SESSION
+            return ConsumerEvent.SESSION
         self.gate.shut()
         return None
 
@@ -130,8 +137,8 @@ class SafePolicy(RebalancePolicy):
     def _handle_new_session(self, interruptions: int) -> Steps[None]:
         if (yield from self._holds_everything()):
             yield from actions.OpenGate(interruptions)
-            yield from actions.Notify(Event.TOPICS)  # whatever was left undone meanwhile
-            yield from actions.Notify(Event.REBALANCE)
+            yield from actions.Notify(ConsumerEvent.TOPICS)  # whatever was left undone meanwhile
+            yield from actions.Notify(ConsumerEvent.REBALANCE)
             return
         yield from self._reset_state()
         yield from self.group.unregister(self.consumer_id)  # of this session it would be counted on
@@ -144,7 +151,7 @@ class SafePolicy(RebalancePolicy):
         """Whether this session has the consumer's node and all of its partitions."""
         paths = [self.group.paths.registration(self.consumer_id), *map(self.group.paths.owner, self.topic_registry)]
         stats = yield from Exists(tuple(paths))
-        session = yield from Session()
+        session = yield from SessionId()
         return all(stat is not None and stat.ephemeral_owner == session for stat in stats)
 
     def _reset_state(self) -> Steps[None]:
@@ -157,12 +164,12 @@ class SafePolicy(RebalancePolicy):
 
     # -- the executor
 
-    def handle(self, events: set[Event]) -> Steps[None]:
+    def handle(self, events: set[ConsumerEvent]) -> Steps[None]:
         now = yield from actions.Now()
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
-            events.add(Event.SESSION)
-        if not (self.gate.is_open or Event.SESSION in events):
+            events.add(ConsumerEvent.SESSION)
+        if not (self.gate.is_open or ConsumerEvent.SESSION in events):
             return  # anything would wait for the server; when it is back, all is looked at
         yield from super().handle(events)
         if now >= self._look_at:
@@ -175,7 +182,7 @@ class SafePolicy(RebalancePolicy):
         due = [self._look_at] + ([] if self._retry_at is None else [self._retry_at])
         return max(0, min(super().idle_ms(now), min(due) - now))
 
-    def failed(self, error: Exception, undone: set[Event]) -> Steps[None]:
+    def failed(self, error: Exception, undone: set[ConsumerEvent]) -> Steps[None]:
         """Everything is looked at again, soon. A consumer that does not fit leaves, and the application hears why."""
         yield from actions.Log(f"{self.consumer_id}: {error}")
         if isinstance(error, InconsistentStrategyError):
@@ -195,7 +202,7 @@ class SafePolicy(RebalancePolicy):
         last = self.attempts + self.config.rebalance_max_retries
         while not self.is_closing:
             self._blocker = ""
-            if (yield from self.attempt()) or (yield from actions.IsPending(Event.SESSION)):
+            if (yield from self.attempt()) or (yield from actions.IsPending(ConsumerEvent.SESSION)):
                 return
             if self.attempts >= last and (yield from actions.Now()) >= deadline:  # changes may have made them many
                 raise self.rebalance_failed()
@@ -223,7 +230,7 @@ class SafePolicy(RebalancePolicy):
         self._context = context = yield from self._read_context()
         if self.consumer_id not in context.members:
             # The session has ended, or the node was deleted by hand: all that is held is looked at.
-            yield from actions.Notify(Event.SESSION)
+            yield from actions.Notify(ConsumerEvent.SESSION)
             return False
         plan = self.decide(context, self.threads(), stays=(yield from actions.ReachesBrokers(brokers)))
         yield from self._tell_differing(context)
@@ -299,7 +306,7 @@ class SafePolicy(RebalancePolicy):
         """Nodes of a claim whose outcome was never known, or of which nothing came: if there are any, they are ours."""
         if not self._doubtful:
             return
-        mine = yield from Session()
+        mine = yield from SessionId()
         sessions = yield from self.group.owner_sessions(self._doubtful)
         for partition in [partition for partition, session in sessions.items() if session == mine]:
             yield from Delete(self.group.paths.owner(partition))
@@ -317,7 +324,7 @@ class SafePolicy(RebalancePolicy):
         offsets = yield from actions.Consumed(list(self.topic_registry.values()))
         lost = yield from self._commit([self.topic_registry[partition] for partition in offsets], offsets)
         if lost:
-            yield from actions.Notify(Event.REBALANCE)
+            yield from actions.Notify(ConsumerEvent.REBALANCE)
             raise OwnershipLostError(f"{self.consumer_id} no longer owns {listed(lost)}: others have taken them over")
 
     def _commit(self, infos: Sequence[PartitionTopicInfo], offsets: Offsets) -> Steps[set[TopicPartition]]:
@@ -354,7 +361,7 @@ class SafePolicy(RebalancePolicy):
         unowned = yield from self.group.unowned(context.partitions)
         if unowned & self.topic_registry.keys():
             # Nodes of this consumer were deleted by hand: all that is held is looked at.
-            yield from actions.Notify(Event.SESSION)
+            yield from actions.Notify(ConsumerEvent.SESSION)
         now = yield from actions.Now()
         self._unowned_since = {partition: self._unowned_since.get(partition, now) for partition in unowned}
         patience = self.config.patience_ms
@@ -365,4 +372,4 @@ class SafePolicy(RebalancePolicy):
                 f"group {group}: nobody owns {listed(self.orphans)}, for {patience / 1000:g} s at least; "
                 f"see `equipoise zookeeper explain {group}`"
             )
-            yield from actions.Notify(Event.REBALANCE)
+            yield from actions.Notify(ConsumerEvent.REBALANCE)

@@ -13,7 +13,7 @@ from equipoise.zookeeper.protocol.layout import Registration
 Offsets = Mapping[TopicPartition, int]
 
 
-class Member(NamedTuple):
+class RegisteredConsumer(NamedTuple):
     """A registered consumer of the group."""
 
     registration: Registration
@@ -23,7 +23,7 @@ class Member(NamedTuple):
 class AssignmentContext(NamedTuple):
     """What an assignment is made from. Separate reads, no common snapshot."""
 
-    members: Mapping[str, Member]
+    members: Mapping[str, RegisteredConsumer]
     topics: Members  # of each member, with its streams
     partitions: Partitions
 
