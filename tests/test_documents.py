@@ -14,6 +14,7 @@ import pytest
 from bench.__main__ import app as bench
 from equipoise.broker.config import BrokerConfig, rows
 from equipoise.broker.handlers import HANDLERS, k75_describe_topic_partitions
+from equipoise.broker.net.listener_config import listener_rows
 from equipoise.broker.topics.config import NO_EFFECT, TOPIC_ROWS
 from equipoise.broker.topics.fetch_sessions import MAX_PARTITIONS_OF_ALL
 from equipoise.broker.topics.topics import MAX_ELEMENTS, MAX_NEW_PARTITIONS, SPARE_ELEMENTS
@@ -109,6 +110,11 @@ def test_the_security_page_lists_its_settings_and_their_twins() -> None:
     page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in page for name in WITHOUT_EFFECT)
     assert TUNED["spark.redaction.regex"] in page
+
+
+def test_the_page_on_the_secured_broker_lists_the_settings_of_a_listener() -> None:
+    listed = table("docs/broker-security.md", "Settings of a listener")
+    assert listed == [[name, _default(row.default), row.metadata["doc"]] for name, row in listener_rows().items()]
 
 
 def _default(value: object) -> str:

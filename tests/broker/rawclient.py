@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections import deque
 from types import TracebackType
@@ -11,6 +12,8 @@ from typing import Any, Self
 from equipoise.broker.handlers import HANDLERS
 from equipoise.wire.apis import APIS
 from equipoise.wire.apis.headers import decode_response_header, encode_request_header
+from equipoise.wire.apis.k17_sasl_handshake import SaslHandshakeRequest
+from equipoise.wire.apis.k36_sasl_authenticate import SaslAuthenticateRequest
 from equipoise.wire.schema import Message
 
 TIMEOUT = 60  # seconds: no test waits for it, unless something hangs
@@ -29,13 +32,15 @@ def sized(body: bytes) -> bytes:
 class RawClient:
     """Replies are taken in the order of the requests; a reply to another request than the oldest fails the test."""
 
-    def __init__(self, address: str, *, receive_buffer: int | None = None) -> None:
+    def __init__(self, address: str, *, receive_buffer: int | None = None, tls: ssl.SSLContext | None = None) -> None:
         host, _, port = address.rpartition(":")
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if receive_buffer is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self._socket.settimeout(TIMEOUT)
         self._socket.connect((host, int(port)))
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         self._unanswered: deque[tuple[int, type[Message], int]] = deque()
         self._next_id = 1
 
@@ -81,12 +86,19 @@ class RawClient:
             view = view[received:]
         return bytes(data)
 
+    def authenticate(self, mechanism: str, *tokens: bytes) -> Any:
+        """SaslHandshake and one SaslAuthenticate for each token; returns the last answer."""
+        answer = self.call(SaslHandshakeRequest(mechanism=mechanism), 1)
+        for token in tokens:
+            answer = self.call(SaslAuthenticateRequest(auth_bytes=token), 2)
+        return answer
+
     def wait_closed(self) -> None:
         """Waits until the broker ends the connection; whatever arrives before that is thrown away."""
         try:
             while self._socket.recv(65536):
                 pass
-        except ConnectionResetError:
+        except (ConnectionResetError, ssl.SSLEOFError):
             pass
 
     def has_reply(self) -> bool:

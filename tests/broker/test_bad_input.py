@@ -89,7 +89,7 @@ BAD_FRAMES = {
     ),
     "an API nobody knows": (sized(struct.pack(">hhih", 9999, 0, 1, -1)), "API key 9999"),
     "a negative API key": (sized(struct.pack(">hhih", -1, 0, 1, -1)), "API key -1"),
-    "an API that is not served": (sized(encode_request_header(36, 0, 1, None) + b"\0\0\0\0"), "SaslAuthenticate"),
+    "an API that is not served": (sized(encode_request_header(68, 0, 1, None) + b"\0\0\0\0"), "ConsumerGroupHeartbeat"),
     "a version above those served": (sized(struct.pack(">hhih", 1, 99, 1, -1) + b"\0"), "4-18, not 99"),
     "a version below those served": (sized(struct.pack(">hhih", 0, 2, 1, -1)), "3-13, not 2"),
     "a negative version": (sized(struct.pack(">hhih", 3, -1, 1, -1)), "not -1"),

@@ -133,7 +133,7 @@ def feed(broker: Broker, data: bytes, cuts: tuple[int, ...] = ()) -> Outcome:
 
 
 def _feed(server: Server, data: bytes, cuts: tuple[int, ...]) -> Outcome:
-    connection, transport = Connection(server), FakeTransport()
+    connection, transport = Connection(server, server.listeners.all[0]), FakeTransport()
     connection.connection_made(transport)
     edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     for start, end in pairwise(edges):

@@ -6,9 +6,17 @@ that topic config. The last rows are our own. SUPPORTED.md lists all of them.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from equipoise.broker.net.listener_config import (
+    ConfiguredListener,
+    ListenerTexts,
+    listener_rows,
+    parse_listeners,
+    split_settings,
+)
 from equipoise.settings import INT_MAX, LONG_MAX, Rows, convert, parse_values, rows_of, setting
 
 DAY_MS = 86_400_000
@@ -134,9 +142,22 @@ class BrokerConfig:
         600_000, "Idle time after which the broker closes a connection; -1: never.", -1
     )
     max_incremental_fetch_session_cache_slots: int = setting(1000, "Most fetch sessions at a time.", 0, INT_MAX)
+    listeners: str = setting("", "NAME://HOST:PORT, with commas; empty: one PLAINTEXT listener, where `--listen` says.")
     advertised_listeners: str = setting(
-        "", "HOST:PORT that Metadata gives to clients; empty: the address that each client has used."
+        "",
+        "What Metadata gives to clients: NAME://HOST:PORT, with commas, or HOST:PORT; empty: the address that each "
+        "client has used.",
     )
+    listener_security_protocol_map: str = setting(
+        "", "NAME:PROTOCOL, with commas; empty: PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL name their protocols."
+    )
+    connection_failed_authentication_delay_ms: int = setting(
+        100, "Time by which a failed authentication is answered, and its connection closed, later.", 0, INT_MAX
+    )
+    sasl_users_file: str = setting("", "File of users, for PLAIN and SCRAM; it is read again when it changes.")
+    inter_broker_listener_name: str = setting("", "Without effect: there is one broker.")
+    security_inter_broker_protocol: str = setting("PLAINTEXT", "Without effect: there is one broker.")
+    controller_listener_names: str = setting("", "Without effect: there is no controller apart.")
     authorizer_class_name: str = setting(
         "",
         "Kafka's StandardAuthorizer by its class name, or acl: ACLs decide. Empty: everybody may do everything.",
@@ -176,10 +197,17 @@ class BrokerConfig:
         INT_MAX,
     )
 
+    # No setting, but made of all settings of listeners:
+    configured_listeners: tuple[ConfiguredListener, ...] = (ConfiguredListener("PLAINTEXT", "PLAINTEXT", "", 0),)
+
     @classmethod
     def parse(cls, settings: Mapping[str, object]) -> BrokerConfig:
         """Settings by Kafka name, as text or values. UsageError names the setting at fault and the nearest match."""
-        return cls(**parse_values(_resolve_aliases(settings), rows(), _ALIASES, DOCUMENT))
+        own, of_listeners = split_settings(settings)
+        values = parse_values(_resolve_aliases(own), rows(), [*_ALIASES, *listener_rows()], DOCUMENT)
+        config = cls(**values)
+        texts = ListenerTexts(config.listeners, config.advertised_listeners, config.listener_security_protocol_map)
+        return dataclasses.replace(config, configured_listeners=parse_listeners(texts, of_listeners, rows(), DOCUMENT))
 
 
 # Kafka's coarser spellings: the finer one wins when both are given.
@@ -202,4 +230,4 @@ def _resolve_aliases(settings: Mapping[str, object]) -> dict[str, object]:
 
 def rows() -> Rows:
     """Every setting by its Kafka name, in the order of the table."""
-    return rows_of(BrokerConfig)
+    return {name: row for name, row in rows_of(BrokerConfig).items() if "doc" in row.metadata}

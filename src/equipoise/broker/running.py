@@ -16,11 +16,13 @@ from equipoise.broker.config import BrokerConfig
 from equipoise.broker.first_users import FirstUser, parse_first_users
 from equipoise.broker.inspect import GroupSnapshots, TopicSnapshots
 from equipoise.broker.net import descriptors
+from equipoise.broker.security.quick import PLAINTEXT, Security
 from equipoise.broker.server import Server, parse_address
 from equipoise.log.partition import Flush
 from equipoise.log.storage.directory import DataDirectory, MemoryDirectory
 
 Result = TypeVar("Result")
+DEFAULT_LISTEN = "127.0.0.1:9092"
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -74,20 +76,22 @@ def _collect_seldom() -> None:
 
 
 def serve(
-    listen: str,
+    listen: str | None,
     data: str | Path | None,
     settings: Mapping[str, object],
     ready: Callable[[Server], None],
     *,
+    security: Security = PLAINTEXT,
     add_scram: Sequence[str] = (),
 ) -> None:
     """Runs a broker until SIGTERM or SIGINT. Calls `ready`, on its loop, when it accepts connections."""
-    config = BrokerConfig.parse(settings)
-    address = parse_address(listen)
+    config = BrokerConfig.parse(security.settings(settings, listen))
+    address = parse_address(listen or DEFAULT_LISTEN)
     first_users = parse_first_users(add_scram)
     descriptors.raise_limit()
     _collect_seldom()
     directory = open_directory(data, config)
+    security.prepare(config)
 
     async def main() -> None:
         stopping = asyncio.Event()
@@ -95,10 +99,22 @@ def serve(
         for signum in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError):  # Windows: SIGINT raises KeyboardInterrupt
                 loop.add_signal_handler(signum, stopping.set)
-        await run_server(config, directory, address, ready=ready, stopping=stopping, first_users=first_users)
+        begin = reloading(ready)
+        await run_server(config, directory, address, ready=begin, stopping=stopping, first_users=first_users)
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(main())
+
+
+def reloading(ready: Callable[[Server], None]) -> Callable[[Server], None]:
+    """Certificates are read again on SIGHUP, too."""
+
+    def ready_with_signal(server: Server) -> None:
+        with contextlib.suppress(NotImplementedError, AttributeError):  # Windows has no such signal
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: server.listeners.reload(always=True))
+        ready(server)
+
+    return ready_with_signal
 
 
 class Broker:
@@ -109,6 +125,8 @@ class Broker:
 
     Without `data` everything is kept in memory and gone afterwards. `settings` are Kafka's broker settings by name.
     `topics` are created at the start, with so many partitions, where they are not there yet: `{"orders": 6}`.
+    `security` is SSL, SASL_SSL or SASL_PLAINTEXT, with a certificate authority of its own; `users` are the names and
+    passwords for SASL. `client_settings` gives what a client needs to connect.
     """
 
     def __init__(
@@ -118,8 +136,11 @@ class Broker:
         topics: Mapping[str, int] | None = None,
         data: str | Path | None = None,
         listen: str = "127.0.0.1:0",
+        security: str = "PLAINTEXT",
+        users: Mapping[str, str] | None = None,
     ) -> None:
-        self._config = BrokerConfig.parse(settings or {})
+        self._security = Security.in_scratch(security, users or {}, data)
+        self._config = BrokerConfig.parse(self._security.settings(settings or {}, listen))
         self._wanted_topics = dict(topics or {})
         self._address = parse_address(listen)
         self._data = data
@@ -134,6 +155,15 @@ class Broker:
     def bootstrap_servers(self) -> str:
         """HOST:PORT for a client's `bootstrap.servers`."""
         return self.server.address
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificate of the broker's own authority, for a client's `ssl.ca.location`."""
+        return self._security.ca_file
+
+    def client_settings(self, user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> dict[str, str]:
+        """What a client needs to connect as `user`, or as the only user there is."""
+        return {"bootstrap.servers": self.bootstrap_servers, **self._security.client_settings(user, mechanism)}
 
     @property
     def server(self) -> Server:
@@ -197,6 +227,7 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         directory = open_directory(self._data, self._config)
+        self._security.prepare(self._config)
         await run_server(self._config, directory, self._address, ready=self._ready, stopping=self._stopping)
 
     def _ready(self, server: Server) -> None:

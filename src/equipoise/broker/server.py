@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from equipoise.broker.net.authorizer import (
 )
 from equipoise.broker.net.client_warnings import ClientWarnings
 from equipoise.broker.net.connection import Call, Connection
+from equipoise.broker.net.listeners import Listeners
 from equipoise.broker.net.memory_pool import MemoryPool
 from equipoise.broker.net.purgatory import Completion
 from equipoise.broker.net.throttling import Throttling
@@ -83,12 +83,12 @@ class Server:
         self.connections: set[Connection] = set()
         self.memory_pool = MemoryPool(config.queued_max_request_bytes, clock)
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BUFFER))
-        self.host, self.port = "", 0
         self._authorizer = self._configured_authorizer() if authorizer is None else authorizer
         self.allows_all = self._authorizer is allow_all
         self.denials = Denials(self._authorizer)
         self._routes: dict[tuple[int, int], Route] = {}
-        self._listener: asyncio.Server | None = None
+        self.listeners = Listeners(self)
+        self.expired_connections_killed = 0  # because nobody authenticated again (KIP-368)
         self.lookups = BatchThread("lookups")
         self.validation_queue = ValidationQueue(self)
         self._descriptors = descriptors.budget(volatile=directory.volatile)
@@ -134,14 +134,23 @@ class Server:
 
     @property
     def address(self) -> str:
-        """HOST:PORT of the listener."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        """HOST:PORT of the first listener."""
+        return self.listeners.all[0].address
+
+    @property
+    def host(self) -> str:
+        """Of the first listener."""
+        return self.listeners.all[0].host
+
+    @property
+    def port(self) -> int:
+        """Of the first listener."""
+        return self.listeners.all[0].port
 
     def address_for(self, connection: Connection) -> tuple[str, int]:
-        """Where a client should connect to: as configured, or the address by which it has reached us."""
-        if self.config.advertised_listeners:
-            return parse_address(self.config.advertised_listeners)
-        return connection.local_host, self.port
+        """Where a client should connect to, by the listener it has come by: as configured, or the address that it has
+        reached us at (RequestContext)."""
+        return connection.listener.advertised or (connection.local_host, connection.listener.port)
 
     def is_authorized(self, call: Call, operation: AclOperation, resource: Resource, *, quiet: bool = False) -> bool:
         """Whether the authorizer allows it to the session of the caller's connection. A denial is logged, except of
@@ -243,10 +252,18 @@ class Server:
         self._gathered[connection] = None
         return True
 
-    def connected(self, connection: Connection) -> None:
+    def has_room(self, more: int = 0) -> bool:
+        """Whether one more connection is kept, when so many more are under way."""
+        return len(self.connections) + more < min(self.config.max_connections, self._descriptors.connections)
+
+    def connected(self, connection: Connection) -> bool:
         """Keeps a new connection, or refuses it where there are too many."""
-        most = min(self.config.max_connections, self._descriptors.connections)
-        if len(self.connections) >= most:
+        listener = connection.listener
+        if not listener.has_room_for(connection.peer):
+            connection.refuse(f"listener {listener.name} has as many connections as it may have")
+            return False
+        if not self.has_room():
+            most = min(self.config.max_connections, self._descriptors.connections)
             self._refused += 1
             if self._refused == 1:
                 why = "max.connections" if most == self.config.max_connections else "what the file descriptors allow"
@@ -257,12 +274,16 @@ class Server:
                     most,
                 )
             connection.abort()
-            return
+            return False
         self.connections.add(connection)
+        listener.connections_of[connection.peer] += 1
+        return True
 
     def disconnected(self, connection: Connection) -> None:
         """Forgets a connection that has ended."""
-        self.connections.discard(connection)
+        if connection in self.connections:
+            self.connections.remove(connection)
+            connection.listener.forget(connection.peer)
         self.fetch_sessions.disconnected(connection)
         most = min(self.config.max_connections, self._descriptors.connections)
         if self._refused and len(self.connections) <= most * 9 // 10:
@@ -270,23 +291,15 @@ class Server:
             self._refused = 0
 
     async def listen(self, host: str, port: int) -> None:
-        """Accepts connections, then loads the groups."""
-        loop = asyncio.get_running_loop()
+        """Accepts connections, then loads the groups. Host and port are those of a broker without `listeners`."""
         self._descriptors.describe(sum(self.topics.counts().values()))
         self.security.load()
         if not self.directory.volatile:
             self.flusher.start()
         await self.security.add_users(self.first_users)
-        try:
-            self._listener = await loop.create_server(lambda: Connection(self), host, port, backlog=1024)
-        except OSError as error:
-            is_numbered = error.errno is not None and error.errno > 0  # below: a host that is not found
-            why = os.strerror(error.errno or 0) if is_numbered else error.strerror
-            raise UsageError(
-                f"cannot listen on {host}:{port}: {why}; choose another with --listen HOST:PORT "
-                "(port 0 takes a free one)"
-            ) from None
-        self.host, self.port = self._listener.sockets[0].getsockname()[:2]
+        if not self.config.listeners:
+            self.listeners.all[0].host, self.listeners.all[0].port = host, port
+        await self.listeners.open()
         self.lookups.start()
         self.validation_queue.thread.start()
         self._background_tasks.start()
@@ -295,8 +308,7 @@ class Server:
     async def stop(self) -> None:
         """What is written is flushed, delayed operations are completed, connections are closed."""
         self._background_tasks.stop()
-        if self._listener is not None:
-            self._listener.close()
+        self.listeners.close()
         await self.group_coordinator.close()
         await self.lookups.close()
         await self.validation_queue.thread.close()

@@ -40,8 +40,7 @@ app.add_command(zookeeper)
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    default=DEFAULT_BROKER,
-    show_default=True,
+    show_default=DEFAULT_BROKER,
     help="Where to accept clients; port 0: a free one.",
 )
 @click.option(
@@ -51,6 +50,13 @@ app.add_command(zookeeper)
 @click.option(
     "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A broker setting by Kafka's name; repeatable."
 )
+@click.option("--tls", is_flag=True, help="Speak TLS, with a certificate authority of its own: tls/ca.pem in --data.")
+@click.option(
+    "--users",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Let in these users only, by SASL: lines name:plain:password, or with a SCRAM verifier.",
+)
 @click.option(
     "--add-scram",
     metavar="SCRAM|@FILE",
@@ -59,26 +65,30 @@ app.add_command(zookeeper)
 )
 @click.option("--zookeeper", metavar="HOST:PORT", help="Register the broker and its topics in this ZooKeeper.")
 def serve(
-    listen: str,
+    listen: str | None,
     data: Path | None,
     memory: bool,
     settings: tuple[str, ...],
+    tls: bool,
+    users: Path | None,
     add_scram: tuple[str, ...],
     zookeeper: str | None,
 ) -> None:
     """Run a broker that Kafka clients use unchanged, until Ctrl-C or SIGTERM."""
     from equipoise.broker import serve as run_broker
+    from equipoise.broker.security.quick import Security
 
     if (data is None) != memory:
         raise UsageError("say where records go: --data DIR keeps them, --memory forgets them when the broker ends")
     log_warnings()
+    security = Security.from_command(data, tls=tls, users=users)
     with registering(zookeeper) as register:
 
         def ready(server: Server) -> None:
             register(server)
-            print(f"equipoise ready on {server.address}", flush=True)
+            print(f"equipoise ready on {server.address}{security.described}", flush=True)
 
-        run_broker(listen, data, parse_pairs("--set", settings), ready, add_scram=add_scram)
+        run_broker(listen, data, parse_pairs("--set", settings), ready, security=security, add_scram=add_scram)
 
 
 @app.command(short_help="A group through a join and a kill, accounted for.")

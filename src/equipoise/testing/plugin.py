@@ -34,6 +34,15 @@ def broker(equipoise_broker: Broker) -> Broker:
     return equipoise_broker
 
 
+@pytest.fixture
+def secured_broker() -> Iterator[Broker]:
+    """The same with TLS and SASL, for the users alice and bob: `client_settings("bob")` connects as bob."""
+    from equipoise.broker import Broker
+
+    with Broker(QUICK, security="SASL_SSL", users={"alice": "alice-secret", "bob": "bob-secret"}) as running:
+        yield running
+
+
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[ZooKeeperServer]:
     """A ZooKeeper server, the same for all tests. The test is skipped if there is no Java or no PySpark."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from equipoise.broker.server import Server, parse_address
+from equipoise.broker.server import Server
 from equipoise.zookeeper.registration import BrokerRegistration, Identity
 
 _EVERYWHERE = ("0.0.0.0", "::")
@@ -18,6 +18,7 @@ def register(server: Server, registration: BrokerRegistration) -> None:
 
 
 def _address(server: Server) -> tuple[str, int]:
-    if server.config.advertised_listeners:
-        return parse_address(server.config.advertised_listeners)
+    advertised = server.listeners.all[0].advertised
+    if advertised is not None:
+        return advertised
     return socket.gethostname() if server.host in _EVERYWHERE else server.host, server.port

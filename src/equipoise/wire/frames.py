@@ -59,6 +59,10 @@ class FrameSplitter:
         self._min_size = min_size
         self._writable_produce = writable_produce
 
+    def limit(self, max_size: int, *, min_size: int = 0) -> None:
+        """Changes the bounds for frames whose size is not read yet."""
+        self._max_size, self._min_size = max_size, min_size
+
     def split(self, data: memoryview, frames: Frames) -> Unfinished | None:
         """Appends to `frames` all that are whole. Returns the beginning of one more, if its size is known.
 
@@ -78,7 +82,7 @@ class FrameSplitter:
             if end - p < size:
                 return Unfinished(size, view[p:])
             frame = view[p : p + size]
-            if self._writable_produce and view[p] == 0 and view[p + 1] == 0:
+            if self._writable_produce and size > 1 and view[p] == 0 and view[p + 1] == 0:
                 frame = bytearray(frame)
             elif type(frame) is memoryview:
                 frame = frame.tobytes()

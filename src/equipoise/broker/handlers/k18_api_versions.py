@@ -20,19 +20,25 @@ _FIRST_WITH_NAMES = 3
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # KIP-511; ApiVersionsRequest.isValid
 
 
-def handle(server: Server, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+def handle(server: Server, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse | None:
     """Names the versions that are served, and notes the software of the client (KafkaApis.handleApiVersionsRequest)."""
     names = request.client_software_name, request.client_software_version
     if call.version >= _FIRST_WITH_NAMES and not all(map(_LEGAL_NAME.fullmatch, names)):
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+        return _admitted(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[]), call)
     call.connection.client_software = names
     call.connection.held_heartbeat.known_as(request.client_software_name, call.client_id)
-    return _answer(ErrorCode.NONE)
+    return _admitted(_answer(ErrorCode.NONE), call)
 
 
-def refuse(server: Server, request: None, call: Call) -> ApiVersionsResponse:
+def refuse(server: Server, request: None, call: Call) -> ApiVersionsResponse | None:
     """Answers a version that is not served; the client tries again with a range it now knows (KIP-511)."""
-    return _answer(ErrorCode.UNSUPPORTED_VERSION)
+    return _admitted(_answer(ErrorCode.UNSUPPORTED_VERSION), call)
+
+
+def _admitted(response: ApiVersionsResponse, call: Call) -> ApiVersionsResponse | None:
+    """Before authentication it is a step of it."""
+    authenticator = call.connection.authenticator
+    return response if authenticator is None else authenticator.api_versions(response, call)
 
 
 def _answer(error: ErrorCode) -> ApiVersionsResponse:

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +22,9 @@ from equipoise.broker.net.memory_pool import FREE_ROOM
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.net.throttling import Usage
 from equipoise.broker.net.turns import SLICE_S
+from equipoise.broker.security.authenticator import Authenticator
 from equipoise.broker.topics.topics import MAX_ELEMENTS
+from equipoise.security.principals import NoMatchingRule
 from equipoise.security.session import Session
 from equipoise.wire.apis.headers import decode_request_header
 from equipoise.wire.errors import ProtocolError
@@ -29,6 +32,7 @@ from equipoise.wire.frames import SIZE, FrameSizeError, FrameSplitter
 
 if TYPE_CHECKING:
     from equipoise.broker.handlers import Route
+    from equipoise.broker.net.listeners import Listener
     from equipoise.broker.server import Server
     from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
     from equipoise.wire.schema import Message
@@ -134,12 +138,14 @@ class Connection(asyncio.BufferedProtocol):
         "_splitter",
         "_transport",
         "_write_paused",
+        "authenticator",
         "client_host",
         "client_software",
         "frame_began",
         "held_bytes",
         "held_heartbeat",
         "last_active",
+        "listener",
         "local_host",
         "peer",
         "repeated_heartbeat",
@@ -147,8 +153,10 @@ class Connection(asyncio.BufferedProtocol):
         "session",
     )
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, listener: Listener) -> None:
         self.server = server
+        self.listener = listener
+        self.authenticator: Authenticator | None = None  # as long as requests are not served as they come
         self.client_software = ("", "")  # name and version, if the client's ApiVersions told
         self.held_heartbeat = HeldHeartbeat()
         self.repeated_heartbeat: RepeatedHeartbeat | None = None  # the last heartbeat, if the next may be like it
@@ -192,13 +200,36 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = peer[0] if peer else "?"
         self.client_host = "/" + self.peer
         self.local_host = local[0] if local else ""
-        self.session = Session(host=self.peer)
-        self.server.connected(self)
+        if self.server.connected(self):
+            self._begin_session()
+
+    def _begin_session(self) -> None:
+        """As whom the connection is served from the start: by its certificate, or until it is authenticated."""
+        listener = self.listener
+        self.session = Session(host=self.peer, listener=listener.name)
+        if listener.uses_sasl:
+            self._splitter.limit(listener.config.sasl_server_max_receive_size)
+            self.authenticator = Authenticator(self, listener, self.last_active)
+        elif listener.tls is not None:
+            try:
+                self.session = replace(self.session, principal=listener.principal_of(self._transport))
+            except NoMatchingRule as error:
+                self.refuse(str(error))
+
+    def authenticated(self, session: Session) -> None:
+        """From now on it is served as this, with frames of any size."""
+        self.session = session
+        self._splitter.limit(self.server.config.socket_request_max_bytes, min_size=_MIN_FRAME)
+        if session.expires_at is None and self.authenticator is not None:
+            self.authenticator.stop()
+            self.authenticator = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None and not isinstance(exc, ConnectionError | TimeoutError):  # those are a peer that is gone
             log.warning("%s: connection lost, and %d replies with it: %s", self.peer, len(self._calls), exc)
         self.server.disconnected(self)
+        if self.authenticator is not None:
+            self.authenticator.stop()
         self._backlog.clear()
         self.server.memory_pool.forget(self, self._reserved + self._reserved_behind)
         self._frame, self._reserved, self._reserved_behind = None, 0, 0
@@ -242,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             unfinished = splitter.split(self.server.receive_buffer[:count], self._backlog)
         except FrameSizeError as error:
-            self._refuse(_describe_size(error.size, self.server.config.socket_request_max_bytes))
+            self.refuse(_describe_size(error, self.authenticator is not None))
             return
         if unfinished is None and not splitter.head:
             return
@@ -395,6 +426,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve(self, frame: bytes | bytearray, now: int) -> bool:
         """Whether it took time worth measuring."""
+        if self.authenticator is not None and not self.authenticator.admits(frame, now):
+            return True
         known = self.repeated_heartbeat
         if known is not None and not self._calls and (reply := known.answer(frame, now)) is not None:
             self._out.append(reply)
@@ -421,7 +454,7 @@ class Connection(asyncio.BufferedProtocol):
             if api_key == _HEARTBEAT:
                 self.repeated_heartbeat = self._repeatable(request, frame, call, response)
         except ProtocolError as error:
-            self._refuse(str(error))
+            self.refuse(str(error))
         except Exception:  # noqa: BLE001  one request must not end the loop
             self.fail()
         else:
@@ -462,6 +495,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._backlog or self._read_paused:
             self._serve_backlog()
 
+    def send_bytes(self, data: bytes) -> None:
+        """Sends what is no reply to a request of Kafka's: a token of SASL without a header."""
+        self._out.append(data)
+        self.held_bytes += len(data)
+        if not self._corked:
+            self._flush()
+
     def _flush(self) -> None:
         out = self._out
         if not out:
@@ -484,17 +524,27 @@ class Connection(asyncio.BufferedProtocol):
             if call.delayed is not None:
                 call.delayed.complete(reason)
 
-    def _refuse(self, why: str) -> None:
-        told = self.server.client_warnings.about(self.peer, why)
-        if told is not None:
-            log.warning("%s: connection closed: %s", self.peer, told)
+    def refuse(self, why: str) -> None:
+        """Ends the connection because of what the client has sent."""
+        self.warn(f"connection closed: {why}")
         self._backlog.clear()
         self.close()
+
+    def warn(self, what: str) -> None:
+        """A line in the log, unless this client has had it lately."""
+        told = self.server.client_warnings.about(self.peer, what)
+        if told is not None:
+            log.warning("%s: %s", self.peer, told)
 
     def fail(self) -> None:
         """Handles an unexpected exception: logs it, and closes the connection."""
         log.exception("%s: a request failed; its connection is closed", self.peer)
         self.close()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether its end has begun."""
+        return self._transport.is_closing()
 
     def close(self) -> None:
         """Ends the connection when the replies that are there have left."""
@@ -535,9 +585,11 @@ def _join_small(pieces: list[Any]) -> list[Any]:
     return joined
 
 
-def _describe_size(size: int, limit: int) -> str:
+def _describe_size(error: FrameSizeError, is_authenticating: bool) -> str:
+    size = error.size
     if size < _MIN_FRAME:
         return f"a frame of {size} bytes; the smallest request has {_MIN_FRAME}: this is not Kafka's protocol"
     if size >> 24 == 0x16:
         return "a TLS handshake; this listener speaks plain text: set security.protocol=PLAINTEXT"
-    return f"a frame of {size} bytes; socket.request.max.bytes is {limit}"
+    setting = "sasl.server.max.receive.size" if is_authenticating else "socket.request.max.bytes"
+    return f"a frame of {size} bytes; {setting} is {error.max_size}"

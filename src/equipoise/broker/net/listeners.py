@@ -1,0 +1,307 @@
+"""Listeners: each accepts connections on its own address, with its own protocol.
+
+A plain listener leaves accepting to the loop. A TLS listener accepts by itself: a client that says nothing costs a
+socket and no TLS object, plain text is told from TLS by its first byte, and each handshake takes the context of now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import socket
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from equipoise.broker.net.connection import Connection
+from equipoise.broker.net.listener_config import ConfiguredListener
+from equipoise.broker.net.tls import (
+    PROTOCOL_VERSION_ALERT,
+    ListenerTls,
+    begins_tls,
+    describe_failure,
+    describe_plain,
+)
+from equipoise.broker.net.tls_connection import TlsConnection
+from equipoise.broker.security.logins import FixedUsers, Logins, PasswordThreads, UsersFile, UsersSource
+from equipoise.broker.security.token_keys import TokenValidator
+from equipoise.security.authentication import Mechanisms
+from equipoise.security.jaas import parse_jaas
+from equipoise.security.mechanisms import Mechanism, OAuthBearer, Plain, Scram
+from equipoise.security.principals import PrincipalMapper
+from equipoise.security.scram import HASHES
+from equipoise.security.session import ANONYMOUS
+from equipoise.security.users import users_of_options
+from equipoise.wire.errors import UsageError
+
+if TYPE_CHECKING:
+    from equipoise.broker.server import Server
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 1024
+_ACCEPTED_PER_TURN = 20  # a handshake takes a millisecond of the loop
+_WHEN_OUT_OF_FILES_S = 1.0
+_SHUTDOWN_S = 1.0  # a peer that is gone does not keep a connection for longer
+_RELOAD_MS = 60_000
+_PEEKED = 8
+
+
+class Listener:
+    """One address of the broker. It is open from `open` to `close`."""
+
+    def __init__(self, server: Server, configured: ConfiguredListener, logins: Logins) -> None:
+        self.name, self.protocol = configured.name, configured.protocol
+        self.uses_sasl = configured.uses_sasl
+        self.advertised = configured.advertised
+        self.config = configured.config
+        self.host, self.port = configured.host, configured.port
+        self.principals = PrincipalMapper(configured.config.ssl_principal_mapping_rules)
+        self.tls = ListenerTls(configured.name, configured.config) if configured.uses_tls else None
+        self.logins = logins
+        self.mechanisms = _mechanisms(configured, logins) if configured.uses_sasl else None
+        self.handshakes: set[asyncio.Task[None]] = set()  # those under way
+        self.connections_of: Counter[str] = Counter()  # by the peer's address
+        self._max_connections = configured.max_connections
+        self._server = server
+        self._plain: asyncio.Server | None = None
+        self._sockets: list[socket.socket] = []
+
+    async def open(self) -> None:
+        """UsageError: the address cannot be used."""
+        loop = asyncio.get_running_loop()
+        try:
+            if self.tls is None:
+                factory = partial(Connection, self._server, self)
+                self._plain = await loop.create_server(factory, self.host, self.port, backlog=_BACKLOG)
+                self.host, self.port = self._plain.sockets[0].getsockname()[:2]
+            else:
+                self._sockets = await _bind(self.host, self.port)
+                self.host, self.port = self._sockets[0].getsockname()[:2]
+                for one in self._sockets:
+                    loop.add_reader(one.fileno(), self._accept, one)
+        except OSError as error:
+            is_numbered = error.errno is not None and error.errno > 0  # below: a host that is not found
+            why = os.strerror(error.errno or 0) if is_numbered else error.strerror
+            raise UsageError(
+                f"cannot listen on {self.host}:{self.port}: {why}; choose another with --listen HOST:PORT "
+                "(port 0 takes a free one)"
+            ) from None
+
+    def close(self) -> None:
+        """Accepts no more, and ends handshakes that are under way."""
+        if self._plain is not None:
+            self._plain.close()
+        for one in self._sockets:
+            asyncio.get_running_loop().remove_reader(one.fileno())
+            one.close()
+        self._sockets = []
+        for task in self.handshakes:
+            task.cancel()
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT where it listens."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def has_room_for(self, peer: str) -> bool:
+        """max.connections and max.connections.per.ip of this listener, with handshakes counted."""
+        of_all = self.connections_of.total() if self._max_connections < _NO_LIMIT else 0
+        return of_all < self._max_connections and self.connections_of[peer] < self.config.max_connections_per_ip
+
+    def principal_of(self, transport: asyncio.BaseTransport) -> str:
+        """Of mutual TLS: the subject of the client's certificate; without one, anonymous. NoMatchingRule: refuse it."""
+        tls = transport.get_extra_info("ssl_object")
+        certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+        return self.principals.principal_of(certificate) if certificate else ANONYMOUS
+
+    # -- TLS
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTED_PER_TURN):
+            try:
+                accepted, peer = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause_accepting(listening, error)
+                return
+            accepted.setblocking(False)
+            if not self._server.has_room(len(self.handshakes)) or not self.has_room_for(peer[0]):
+                accepted.close()
+                continue
+            task = asyncio.get_running_loop().create_task(self._handshake(accepted, peer[0]))
+            self.handshakes.add(task)
+            task.add_done_callback(self.handshakes.discard)
+
+    def _pause_accepting(self, listening: socket.socket, error: OSError) -> None:
+        log.error("listener %s: accepting failed, and is tried again: %s", self.name, error)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening.fileno())
+
+        def go_on() -> None:
+            if listening in self._sockets:
+                loop.add_reader(listening.fileno(), self._accept, listening)
+
+        loop.call_later(_WHEN_OUT_OF_FILES_S, go_on)
+
+    async def _handshake(self, accepted: socket.socket, peer: str) -> None:
+        """One deadline for the first byte and the handshake."""
+        assert self.tls is not None
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._server.config.request_receive_timeout_ms / 1000
+        self.connections_of[peer] += 1
+        try:
+            async with asyncio.timeout_at(deadline):
+                first = await _first_bytes(accepted)
+            if not begins_tls(first):
+                self._refuse_plain(accepted, peer, first)
+                return
+            await loop.connect_accepted_socket(
+                partial(TlsConnection, self._server, self),
+                accepted,
+                ssl=self.tls.context,
+                ssl_handshake_timeout=max(deadline - loop.time(), 0.001),
+                ssl_shutdown_timeout=_SHUTDOWN_S,
+            )
+        except OSError as error:
+            accepted.close()
+            self._warn(peer, describe_failure(error))
+        except asyncio.CancelledError:
+            accepted.close()
+            raise
+        finally:
+            self.forget(peer)
+
+    def forget(self, peer: str) -> None:
+        """A connection or a handshake of this address has ended."""
+        self.connections_of[peer] -= 1
+        if not self.connections_of[peer]:
+            del self.connections_of[peer]
+
+    def _refuse_plain(self, accepted: socket.socket, peer: str, first: bytes) -> None:
+        """The alert tells a client that asks for plain text what the port speaks."""
+        if first:
+            with contextlib.suppress(OSError):
+                accepted.send(PROTOCOL_VERSION_ALERT)
+            self._warn(peer, describe_plain(first))
+        accepted.close()
+
+    def _warn(self, peer: str, why: str | None) -> None:
+        told = self._server.client_warnings.about(peer, why) if why is not None else None
+        if told is not None:
+            log.warning("%s: connection to listener %s closed: %s", peer, self.name, told)
+
+
+_NO_LIMIT = 2**31 - 1
+
+
+async def _bind(host: str, port: int) -> list[socket.socket]:
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    bound: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            one = socket.socket(family, kind, protocol)
+            bound.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind(address)
+            one.listen(_BACKLOG)
+            one.setblocking(False)
+    except BaseException:
+        for one in bound:
+            one.close()
+        raise
+    return bound
+
+
+async def _first_bytes(accepted: socket.socket) -> bytes:
+    """The first bytes of a connection, which stay to be read. Empty: the client has gone."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(accepted.fileno(), readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(accepted.fileno())
+    return accepted.recv(_PEEKED, socket.MSG_PEEK)
+
+
+class Listeners:
+    """All listeners of a broker, and what they share."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._secret = secrets.token_bytes(32)
+        self._threads = PasswordThreads(server.clock)
+        path = server.config.sasl_users_file
+        self._file = UsersFile(Path(path), self._secret, server.clock) if path else None
+        self.all = [self._make(configured) for configured in server.config.configured_listeners]
+
+    def _make(self, configured: ConfiguredListener) -> Listener:
+        stores = [self._server.security.state]
+        logins = Logins(self._sources(configured), stores, self._threads, self._tokens(configured))
+        return Listener(self._server, configured, logins)
+
+    def _sources(self, configured: ConfiguredListener) -> list[UsersSource]:
+        sources: list[UsersSource] = [self._file] if self._file is not None else []
+        jaas = configured.of_mechanism("PLAIN").sasl_jaas_config
+        if jaas:
+            module = parse_jaas(jaas.reveal())
+            options = {name: value.reveal() for name, value in module.options.items()}
+            sources.append(FixedUsers(users_of_options(options, self._secret)))
+        return sources
+
+    def _tokens(self, configured: ConfiguredListener) -> TokenValidator | None:
+        if not configured.uses_sasl or "OAUTHBEARER" not in configured.mechanisms:
+            return None
+        return TokenValidator(configured.of_mechanism("OAUTHBEARER"), self._server.clock)
+
+    async def open(self) -> None:
+        """Opens all of them, or none."""
+        try:
+            for listener in self.all:
+                await listener.open()
+        except BaseException:
+            self.close()
+            raise
+        if any(listener.tls is not None for listener in self.all):
+            self._server.clock.call_later(_RELOAD_MS, self._look_again)
+
+    def _look_again(self) -> None:
+        self.reload()
+        self._server.clock.call_later(_RELOAD_MS, self._look_again)
+
+    def reload(self, *, always: bool = False) -> None:
+        """Takes new certificates into use, where files have changed."""
+        for listener in self.all:
+            if listener.tls is not None:
+                listener.tls.reload(always=always)
+
+    def close(self) -> None:
+        """Accepts no more connections."""
+        for listener in self.all:
+            listener.close()
+        self._threads.close()
+
+
+def _mechanisms(configured: ConfiguredListener, logins: Logins) -> Mechanisms:
+    secret = secrets.token_bytes(32)
+    begin: dict[str, Callable[[], Mechanism]] = {}
+    for name in configured.mechanisms:
+        begin[name] = partial(_begin, name, logins, secret)
+    limits = {name: configured.of_mechanism(name).connections_max_reauth_ms for name in configured.mechanisms}
+    return Mechanisms(begin, limits)
+
+
+def _begin(name: str, logins: Logins, secret: bytes) -> Mechanism:
+    if name in HASHES:
+        return Scram(name, logins.credentials, secrets.token_hex(16), secret)
+    return Plain() if name == "PLAIN" else OAuthBearer()

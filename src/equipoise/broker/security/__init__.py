@@ -1,0 +1,1 @@
+"""Authentication on the broker's loop: SASL on connections, users, keys of token issuers, certificates."""
