@@ -22,6 +22,7 @@ from proving.fetched import jars, java
 MAINS: Mapping[str, str] = MappingProxyType(
     {
         "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+        "kafka-acls": "org.apache.kafka.tools.AclCommand",
         "kafka-configs": "kafka.admin.ConfigCommand",
         "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
         "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.server import Server
+from equipoise.client import AclFilter, Admin
+from proving.brokers import KafkaBroker
 from proving.conformance.access import ADMIN, AccessSide, Compared, GuardedKafka, compare, listed
 from proving.conformance.access_requests import access_requests
 from proving.conformance.line import Line
+from proving.tools import Tools
 
 OURS: dict[str, object] = {
     "authorizer.class.name": "acl",
@@ -66,3 +70,53 @@ def test_ours_answers_as_kafka_does(ours: AccessSide) -> None:
     assert different(compared) == []
     reasons = {listed(one) for one in compared if not one.is_equal}
     assert len(reasons) == 3, "every difference that is listed occurs"
+
+
+OPEN: dict[str, object] = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+KAFKA_ACLS = """
+--add --allow-principal User:alice --operation Read --topic orders --group billing --force
+--add --deny-principal User:b --deny-host 10.1.1.1 --operation Write --topic o --resource-pattern-type prefixed --force
+--add --allow-principal User:carol --producer --topic orders --force
+--add --allow-principal User:carol --cluster --operation Alter --force
+--list
+--list --topic orders --resource-pattern-type match
+--list --principal User:carol
+--remove --topic orders --allow-principal User:alice --operation Read --force
+--remove --group billing --force
+--list
+"""
+
+
+def said(tools: Tools, broker: Broker | KafkaBroker) -> list[list[str]]:
+    """What kafka-acls prints for each line, without its order, which is of hash maps."""
+    ended = [tools.run("kafka-acls", *line.split(), broker=broker) for line in KAFKA_ACLS.split("\n") if line]
+    assert [one.status for one in ended] == [0] * len(ended), ended
+    return [sorted(one.stdout.split("\n")) for one in ended]
+
+
+@pytest.mark.kafka
+def test_kafka_acls_and_our_admin_say_the_same_on_both_brokers() -> None:
+    with KafkaBroker(OPEN) as kafka, Broker(OPEN) as ours, Tools() as tools:
+        assert said(tools, ours) == said(tools, kafka)
+        found = []
+        for broker in (kafka, ours):
+            with Admin(broker.bootstrap_servers) as admin:
+                there = admin.describe_acls()
+                assert admin.delete_acls([AclFilter()]) == there
+                _wait_for(lambda admin=admin: not admin.describe_acls())  # type: ignore[misc]
+                admin.create_acls(there)
+                _wait_for(lambda admin=admin, there=there: admin.describe_acls() == there)  # type: ignore[misc]
+            found.append(there)
+        assert found[0] == found[1]
+        assert len(found[0]) == 5
+
+
+def _wait_for(is_so: Callable[[], bool]) -> None:
+    """A broker of Kafka learns of a change from its controller."""
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
