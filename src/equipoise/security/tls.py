@@ -11,9 +11,9 @@ import ssl
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from equipoise.security.ciphers import openssl_names
 from equipoise.security.pem import certificates, private_keys
@@ -50,6 +50,12 @@ class TlsConfig:
     ciphers: str = ""
     versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     context: object = None  # the application's own, instead of all others
+
+    @classmethod
+    def from_settings(cls, table: object, **more: Any) -> Self:
+        """What a table of settings has under the names of the fields: `ssl_ca_location` and so on; and `more`."""
+        given = {one.name: getattr(table, f"ssl_{one.name}", None) for one in fields(cls)}
+        return cls(**{name: value for name, value in given.items() if value is not None} | more)
 
     @property
     def has_trust(self) -> bool:

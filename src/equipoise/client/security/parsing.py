@@ -71,26 +71,12 @@ def _tls(parsed: SecuritySettings, given: Mapping[str, object]) -> TlsConfig:
         beside = sorted(name for name in given if name.startswith("ssl.") and name != "ssl.context")
         if beside:
             raise UsageError(f"ssl.context goes without other settings of TLS: leave {', '.join(beside)} out")
-    tls = TlsConfig(
-        ca_location=parsed.ssl_ca_location,
-        ca_pem=parsed.ssl_ca_pem,
-        truststore_location=parsed.ssl_truststore_location,
-        truststore_type=parsed.ssl_truststore_type,
-        truststore_password=parsed.ssl_truststore_password,
-        certificate_location=parsed.ssl_certificate_location,
-        certificate_pem=parsed.ssl_certificate_pem,
-        key_location=parsed.ssl_key_location,
-        key_pem=parsed.ssl_key_pem,
-        key_password=parsed.ssl_key_password,
-        keystore_location=parsed.ssl_keystore_location,
-        keystore_type=parsed.ssl_keystore_type,
-        keystore_password=parsed.ssl_keystore_password,
+    tls = TlsConfig.from_settings(
+        parsed,
         verifies=parsed.enable_ssl_certificate_verification,
         checks_hostname=algorithm == "https",
-        crl_location=parsed.ssl_crl_location,
         ciphers=parsed.ssl_cipher_suites,
         versions=tuple(parsed.ssl_enabled_protocols.split(",")),
-        context=parsed.ssl_context,
     )
     check_pairs(tls)
     return tls
