@@ -16,7 +16,7 @@ from typing import Any
 from equipoise.client.net.addresses import address_of
 from equipoise.client.net.errors import KafkaConnectionError, TlsError, plain_text_to_tls
 from equipoise.client.security.config import SecurityConfig
-from equipoise.client.security.tls import make_context
+from equipoise.client.security.tls import make_context, trusts_nobody
 from equipoise.wire.apis.headers import encode_request_header
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
 from equipoise.wire.errors import EquipoiseError
@@ -103,7 +103,7 @@ def _verification(host: str, port: int, security: SecurityConfig, error: ssl.SSL
 def _empty(security: SecurityConfig) -> str:
     """Containers without ca-certificates trust nobody."""
     context = security.ssl_context()
-    is_empty = context is not None and context.cert_store_stats()["x509_ca"] == 0
+    is_empty = context is not None and not security.tls.has_trust and trusts_nobody(context)
     return "; at present this client knows no authority at all" if is_empty else ""
 
 

@@ -52,7 +52,9 @@ class SecuritySettings:
     ssl_enabled_protocols: str = setting("TLSv1.2,TLSv1.3", "Versions of TLS.", list_of=("TLSv1.2", "TLSv1.3"))
     ssl_context: object = setting(None, "A context of Python's own, instead of all other ssl.* settings.", as_is=True)
     sasl_mechanism: str | None = setting(
-        None, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI.", in_capitals=True
+        None,
+        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM; GSSAPI is not offered yet.",
+        in_capitals=True,
     )
     sasl_username: str = setting("", "User of PLAIN and SCRAM.")
     sasl_password: Secret = setting(NO_SECRET, "Password of PLAIN and SCRAM.")
