@@ -79,3 +79,11 @@ def test_both_need_a_right_on_the_cluster(start: Start, connect: Connect, allowe
         if allowed is AclOperation.ALTER
         else [("alice", code(AclOperation.ALTER)), ("bob", code(AclOperation.ALTER))]
     )
+
+
+def test_one_request_does_not_hold_the_loop_for_long(client: RawClient) -> None:
+    """Each credential takes some ten microseconds; Kafka has such a bound for quotas and ACLs."""
+    assert {code for _, code in alter(client, put=[upsertion(f"u{number}") for number in range(10_001)])} == {
+        ErrorCode.POLICY_VIOLATION
+    }
+    assert described(client) == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 
-from equipoise.security.state import Entity, SecurityState
+from equipoise.security.state import Entity, SecurityState, check_count
 from equipoise.wire.apis.k48_describe_client_quotas import ComponentData, EntityData, EntryData, ValueData
 from equipoise.wire.apis.k49_alter_client_quotas import AlterClientQuotasEntry, AlterClientQuotasResult, OpData
 from equipoise.wire.errors import ErrorCode, KafkaError
@@ -90,6 +90,7 @@ class QuotaAlteration:
         self._state = state
         self._errors: dict[Entity, KafkaError | None] = {}
         self.records: list[SecurityRecord] = []
+        check_count(sum(len(entry.ops) for entry in entries))
         for entry in entries:
             entity = entity_of(entry.entity)
             try:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from hashlib import new as new_hash
 
 from equipoise.security.scram import HASHES, MIN_ITERATIONS, credential
-from equipoise.security.state import ScramMechanism, SecurityState
+from equipoise.security.state import ScramMechanism, SecurityState, check_count
 from equipoise.wire.apis.k50_describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsResult,
@@ -64,7 +64,9 @@ class Alteration:
         self._state = state
         self._changes: dict[str, Change] = {}
         self._errors: dict[str, KafkaError] = {}
-        for change in _changes(request):
+        changes = _changes(request)
+        check_count(len(changes))
+        for change in changes:
             self._add(change)
         self.records = [_record(change) for change in self._changes.values()]
 

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import TypeVar
 
 from equipoise.security.acls import (
+    MAX_RECORDS_PER_USER_OP,
     Acl,
     AclOperation,
     AclPermissionType,
@@ -19,7 +20,7 @@ from equipoise.security.acls import (
     StandardAuthorizer,
 )
 from equipoise.security.scram import ScramCredential
-from equipoise.wire.errors import ProtocolError
+from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.schema import Message
 from equipoise.wire.security_records import (
     AccessControlEntryKey,
@@ -34,6 +35,13 @@ from equipoise.wire.security_records import (
 K = TypeVar("K")
 V = TypeVar("V")
 Entity = tuple[tuple[str, str | None], ...]  # types and names, ordered by type; a name of None is the default
+
+
+def check_count(changes: int) -> None:
+    """Raises POLICY_VIOLATION where a request asks for too many changes."""
+    if changes > MAX_RECORDS_PER_USER_OP:
+        why = f"{changes} changes; at most {MAX_RECORDS_PER_USER_OP} in one request"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
 
 
 class ScramMechanism(IntEnum):
