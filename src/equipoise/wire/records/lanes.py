@@ -162,13 +162,13 @@ def _long_step(view: memoryview, pos: int) -> int:
 
 def _make_steps() -> Ints:
     """Maps each pair of bytes at a field's start to the distance to the next field; 0 if a pair cannot tell."""
-    first, second = np.arange(1 << 16) & 0xFF, np.arange(1 << 16) >> 8
+    first, second = np.arange(256), np.arange(256)[:, np.newaxis]
     two = first >> 7
     zigzag = first & 0x7F | (second << 7) * two
     steps: Ints = 1 + two + (zigzag >> 1)
     longer, negative = two & second >> 7, (zigzag & 1) * (zigzag != 1)  # 1 is -1: null, without bytes
     steps[(longer | negative) > 0] = 0
-    return steps
+    return steps.ravel()
 
 
 _STEPS = _make_steps()
