@@ -318,7 +318,17 @@ class Server:
             connection.close()
         await self._background_tasks.finish()
         await asyncio.sleep(0)  # the last replies leave
+        await self._abandon_tls()
         self.directory.close()
+
+    async def _abandon_tls(self) -> None:
+        """A client that does not answer the end of TLS would keep the loop from closing."""
+        await self.listeners.end_handshakes()
+        for connection in list(self.connections):
+            if connection.listener.tls is not None:
+                connection.abort()
+        for _ in range(2):
+            await asyncio.sleep(0)  # the transports close
 
 
 def parse_address(text: str) -> tuple[str, int]:

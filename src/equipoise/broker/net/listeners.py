@@ -285,6 +285,11 @@ class Listeners:
             if listener.tls is not None:
                 listener.tls.reload(always=always)
 
+    async def end_handshakes(self) -> None:
+        """Waits until handshakes that `close` has cancelled are gone."""
+        under_way = [task for listener in self.all for task in listener.handshakes]
+        await asyncio.gather(*under_way, return_exceptions=True)
+
     def close(self) -> None:
         """Accepts no more connections."""
         for listener in self.all:

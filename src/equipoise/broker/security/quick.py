@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +23,14 @@ if TYPE_CHECKING:
 _MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 
 
+class _Scratch:
+    """A directory that goes with this object, or with the process."""
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="equipoise-")
+        weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
+
+
 @dataclass(frozen=True)
 class Security:
     """How the one listener is secured. Files that no data directory keeps are in a scratch directory."""
@@ -29,12 +39,12 @@ class Security:
     users_file: Path | None = None
     authority: OwnAuthority | None = None
     passwords: Mapping[str, Secret] = field(default_factory=dict)
-    scratch: tempfile.TemporaryDirectory[str] | None = None  # it goes with this object
+    scratch: _Scratch | None = None  # it goes with this object
 
     @classmethod
     def from_command(cls, data: Path | None, *, tls: bool, users: Path | None) -> Security:
         """Of `--tls` and `--users`."""
-        scratch = tempfile.TemporaryDirectory(prefix="equipoise-") if tls and data is None else None
+        scratch = _Scratch() if tls and data is None else None
         authority = OwnAuthority(_place(data, scratch)) if tls else None
         protocol = ("SASL_" if users else "") + ("SSL" if tls else "PLAINTEXT")
         return cls(protocol, users, authority, scratch=scratch)
@@ -48,7 +58,7 @@ class Security:
             raise UsageError("users={name: password} belongs to security='SASL_SSL' or 'SASL_PLAINTEXT'")
         if protocol == "PLAINTEXT":
             return PLAINTEXT
-        scratch = tempfile.TemporaryDirectory(prefix="equipoise-")
+        scratch = _Scratch()
         authority = OwnAuthority(_place(data, scratch)) if protocol.endswith("SSL") else None
         file = Path(scratch.name) / "users" if users else None
         if file is not None:
@@ -105,7 +115,7 @@ class Security:
 PLAINTEXT = Security("PLAINTEXT")
 
 
-def _place(data: str | Path | None, scratch: tempfile.TemporaryDirectory[str] | None) -> Path:
+def _place(data: str | Path | None, scratch: _Scratch | None) -> Path:
     if data is not None:
         return Path(data) / "tls"
     assert scratch is not None
