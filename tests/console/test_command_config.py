@@ -8,7 +8,9 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.spark.pipeline.config import Pipeline
+from tests.client.secured import SecuredBroker
 from tests.commands import Command
+from tests.security.certificates import PASSWORD, authority, java_truststore, p12, server_context
 
 SECRET = "s3kr1t"
 
@@ -73,3 +75,30 @@ def test_a_pipeline_takes_the_settings_where_it_has_topics(tmp_path: Path) -> No
     assert secured.source["kafka.sasl.mechanism"] == "PLAIN"
     assert secured.source["kafka.security.protocol"] == "SASL_SSL"
     assert "kafka.security.protocol" not in secured.sink
+
+
+def test_a_command_on_a_secured_cluster_with_the_files_of_a_java_user(command: Command, tmp_path: Path) -> None:
+    """A JKS truststore, a PKCS12 keystore and a JAAS entry; and what a wrong password shows."""
+    wanting = server_context(authority().issue_cert("localhost"), authority())
+    me = tmp_path / "me.p12"
+    me.write_bytes(p12(authority().issue_cert("alice@example.com"), []))
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    with SecuredBroker(wanting, ("SCRAM-SHA-512",)) as broker:
+        text = f"""
+            bootstrap.servers=localhost:{broker.port}
+            security.protocol=SASL_SSL
+            sasl.mechanism=SCRAM-SHA-512
+            sasl.jaas.config={module} required \\
+                username="alice" password="alice-secret";
+            ssl.truststore.location={java_truststore(tmp_path, "JKS", authority())}
+            ssl.truststore.password={PASSWORD}
+            ssl.keystore.location={me}
+            ssl.keystore.password={PASSWORD}
+        """
+        ended = command("topics", "list", "--command-config", write(tmp_path / "a", text))
+        assert (ended.status, ended.out) == (0, f"no topics on localhost:{broker.port}\n"), ended.err
+        wrong = write(tmp_path / "b", text.replace("alice-secret", SECRET))
+        ended = command("topics", "list", "--command-config", wrong)
+        assert ended.status == 2
+        assert "SCRAM-SHA-512" in ended.err
+        assert SECRET not in ended.err
