@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from equipoise import Admin, AsyncConsumer, Consumer, Producer, TopicPartition
 from equipoise.client.net.connection import AsyncConnection
 from equipoise.errors import AuthenticationError, TlsError
-from proving.secured_kafka import MECHANISMS, SecuredKafka
+from proving.brokers import QUICK_JVM
+from proving.fetched import jars, java
+from proving.secured_kafka import MECHANISMS, PASSWORD, USER, SecuredKafka
+from proving.tools import MAINS
 
 pytestmark = pytest.mark.kafka
 
@@ -143,3 +148,43 @@ def test_the_async_consumer(secured: SecuredKafka) -> None:
         for number in range(50):
             producer.send("by-async", str(number).encode())
     assert asyncio.run(_read_by_hand(settings, "by-async")) == list(range(50))
+
+
+def java_member(secured: SecuredKafka, topic: str, directory: Path) -> subprocess.Popen[bytes]:
+    """Kafka's console consumer, in the group that has the topic's name."""
+    config = directory / "java.properties"
+    login = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{USER}" password="{PASSWORD}";'
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": login,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": secured.ca_file,
+    }
+    config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    command = [
+        *(java(), *QUICK_JVM, "-cp", f"{jars('kafka')}/*", MAINS["kafka-console-consumer"]),
+        *("--bootstrap-server", secured.address_of("RENEWED"), "--topic", topic, "--group", topic),
+        *("--consumer.config", str(config)),
+    ]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.timeout(120)
+def test_a_group_with_a_java_member_hands_partitions_over(secured: SecuredKafka, tmp_path: Path) -> None:
+    settings, topic = secured.client("RENEWED"), "mixed"
+    with admin(settings) as by_hand:
+        by_hand.create_topic(topic, 4)
+    with Consumer(settings | {"group.id": topic, "auto.offset.reset": "earliest"}) as consumer:
+        consumer.subscribe([topic])
+        while len(consumer.assignment()) != 4:
+            consumer.poll(0.2)
+        member = java_member(secured, topic, tmp_path)
+        try:
+            while len(consumer.assignment()) != 2:
+                consumer.poll(0.2)
+        finally:
+            member.terminate()
+            member.communicate(timeout=60)
+        while len(consumer.assignment()) != 4:
+            consumer.poll(0.2)
