@@ -6,7 +6,7 @@ STAMP := .venv/.ready
 WORKERS ?= 4
 BESIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 PURE := tests/assignors tests/member tests/property tests/simulate tests/spec tests/transcripts tests/wire \
-  tests/zookeeper/protocol tests/test_documents.py tests/test_rules.py
+  tests/zookeeper/protocol tests/test_documents.py tests/test_rules.py tests/test_style.py tests/security
 .DEFAULT_GOAL := run
 .PHONY: run test check prove lint format bench soak lock java kafka clean setup
 
