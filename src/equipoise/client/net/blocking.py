@@ -33,7 +33,6 @@ from equipoise.client.net.errors import (
 from equipoise.client.net.handshake import Ask, Compute, Handshake, authentication, handshake, renewal_pause
 from equipoise.client.net.tls_failure import closed_at_once, server_name, tls_failure
 from equipoise.client.security.config import PLAINTEXT, SecurityConfig
-from equipoise.client.security.login import login_of
 from equipoise.wire.apis import APIS
 from equipoise.wire.apis.k17_sasl_handshake import SaslHandshakeRequest
 from equipoise.wire.errors import EquipoiseError, ProtocolError
@@ -66,7 +65,7 @@ class Connection:
         self.address = address_of(host, port)
         self.timeout = timeout
         self._host, self._port = host, port
-        self._security, self._login = security, login_of(security)
+        self._security, self._login = security, security.login()
         self._api_versions = ApiVersions(self.address, client_id)
         self._reader = FrameReader(MAX_RESPONSE)
         self._received: deque[Frame] = deque()  # answers that are not taken yet

@@ -23,7 +23,6 @@ from equipoise.client.net.errors import KafkaConnectionError, TlsError, cannot_c
 from equipoise.client.net.handshake import Compute, Handshake, authentication, handshake, renewal_pause
 from equipoise.client.net.tls_failure import closed_at_once, server_name, tls_failure
 from equipoise.client.security.config import PLAINTEXT, SecurityConfig
-from equipoise.client.security.login import login_of
 from equipoise.wire.apis import APIS
 from equipoise.wire.errors import EquipoiseError, ProtocolError
 from equipoise.wire.frames import Frame, FrameReader, FrameSizeError
@@ -111,7 +110,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         """Ready for requests: TLS is up, the versions are agreed on, and the client is logged in.
 
         `timeout`, in seconds, is for all of it."""
-        login = login_of(security)
+        login = security.login()
         address, loop = address_of(host, port), asyncio.get_running_loop()
         deadline = loop.time() + timeout
         try:
@@ -237,7 +236,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         await asyncio.shield(self._renewal)
 
     async def _renew(self) -> None:
-        login = login_of(self._security)
+        login = self._security.login()
         assert login is not None
         now = self._loop.time()
         behind = max((one.deadline.when() for one in self._in_flight), default=now)

@@ -8,10 +8,14 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from equipoise.client.security.tls import context_of
 from equipoise.security.secrets import NO_SECRET, Secret
 from equipoise.security.tls import DEFAULT_TLS, TlsConfig
+
+if TYPE_CHECKING:
+    from equipoise.client.net.handshake import Login
 
 
 class SecurityProtocol(StrEnum):
@@ -80,6 +84,14 @@ class SecurityConfig:
     def uses_sasl(self) -> bool:
         """Whether connections log in."""
         return self.protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+    def login(self) -> Login | None:
+        """The login of all connections with these settings in this process; None without SASL."""
+        if not self.uses_sasl:
+            return None
+        from equipoise.client.security.login import login_of  # it takes tens of milliseconds to import
+
+        return login_of(self)
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """The context of all TLS connections with these settings in this process; None without TLS."""

@@ -99,10 +99,8 @@ def _exchange(token: BearerToken) -> OAuthBearerClient:
 
 
 @lru_cache(maxsize=64)
-def login_of(security: SecurityConfig) -> Login | None:
-    """None: connections do not log in. UsageError: the mechanism is not offered, or lacks a setting."""
-    if not security.uses_sasl:
-        return None
+def login_of(security: SecurityConfig) -> Login:
+    """UsageError: the mechanism is not offered, or lacks a setting."""
     if security.mechanism == "PLAIN" or security.mechanism in HASHES:
         return PasswordLogin(security)
     if security.mechanism == "OAUTHBEARER":
