@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Set
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
 
-from proving.members.child import Member, keywords, serve
+from proving.members.child import Member, given, keywords, serve
+from proving.members.security import Security, token
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -33,10 +36,41 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._member.say_places("revoked", revoked)
 
 
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, security: Security) -> None:
+        self._security = security
+
+    async def token(self) -> str:
+        return token(self._security)
+
+
+def secured(security: Security | None) -> dict[str, Any]:
+    if security is None:
+        return {}
+    settings = {
+        "bootstrap_servers": security.bootstrap_servers,
+        "security_protocol": security.protocol,
+        "ssl_context": context(security),
+        "sasl_mechanism": security.mechanism,
+        "sasl_plain_username": security.user,
+        "sasl_plain_password": security.password,
+        "sasl_oauth_token_provider": Tokens(security) if security.mechanism == "OAUTHBEARER" else None,
+    }
+    return given(settings)
+
+
+def context(security: Security) -> ssl.SSLContext:
+    made = ssl.create_default_context(cafile=security.ca_file)
+    if security.certificate is not None:
+        made.load_cert_chain(security.certificate)
+    return made
+
+
 def config(member: Member) -> dict[str, Any]:
     rebalance = {} if member.max_poll_ms is None else {"rebalance_timeout_ms": member.max_poll_ms}
     return {
         **keywords(member.settings(None)),
+        **secured(member.security),
         **rebalance,
         "partition_assignment_strategy": tuple(ASSIGNORS[name] for name in member.assignors),
     }
@@ -88,6 +122,17 @@ async def commit(member: Member, consumer: AIOKafkaConsumer, offsets: dict[Topic
         member.say("committed")
 
 
+async def write(member: Member) -> None:
+    settings = {"bootstrap_servers": member.bootstrap_servers, **secured(member.security)}
+    async with AIOKafkaProducer(**settings) as producer:
+        sent = [
+            await producer.send(topic, str(number).encode(), partition=partition)
+            for topic, partition in member.places
+            for number in range(member.count)
+        ]
+        await asyncio.gather(*sent)
+
+
 def join(member: Member) -> None:
     asyncio.run(live(member))
 
@@ -96,6 +141,10 @@ def commit_alone(member: Member) -> None:
     asyncio.run(commit_place(member))
 
 
+def produce(member: Member) -> None:
+    asyncio.run(write(member))
+
+
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    serve(join, commit_alone)
+    serve(join, commit_alone, produce)

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from proving.members.security import Security
+
 
 class Place(Protocol):
     @property
@@ -27,6 +29,7 @@ class Member:
 
     def __init__(self, bootstrap_servers: str, told: dict[str, Any]) -> None:
         self.bootstrap_servers = bootstrap_servers
+        self.security = Security(**told["security"]) if told["security"] else None
         self.name: str = told["member"]
         self.group: str = told["group"]
         self.topics: list[str] = told["topics"]
@@ -43,6 +46,8 @@ class Member:
         self.poll_ms: int = told["poll_ms"]
         self.place: tuple[str, int] = told.get("place", ("", -1))
         self.offset: int = told.get("offset", -1)
+        self.places: list[tuple[str, int]] = told.get("places", [])
+        self.count: int = told.get("count", 0)
         self.closing = threading.Event()
         self.may_assign = threading.Semaphore(0)
         self._pausing = threading.Event()
@@ -101,10 +106,10 @@ class Member:
 Life = Callable[[Member], None]
 
 
-def serve(join: Life, commit_alone: Life) -> None:
+def serve(join: Life, commit_alone: Life, produce: Life) -> None:
     """`join` is a member's life, until `closing` is set. `commit_alone` commits `offset` of `place` for the group, by a
-    consumer that is no member."""
-    lives = {"join": join, "commit alone": commit_alone}
+    consumer that is no member. `produce` writes `count` records to each of `places`, by the client's producer."""
+    lives = {"join": join, "commit alone": commit_alone, "produce": produce}
     members: dict[str, Member] = {}
     for line in sys.stdin:
         told = json.loads(line)

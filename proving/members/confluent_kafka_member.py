@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from proving.members.child import Member, serve
+from proving.members.events import PATIENCE_S
+from proving.members.security import with_token
 
 _OWN_NAMES = {
     "metadata.max.age.ms": "topic.metadata.refresh.interval.ms",
@@ -18,6 +20,8 @@ _OWN_NAMES = {
 def config(member: Member) -> dict[str, Any]:
     settings = {
         **member.settings("confluent"),
+        **with_token(member.security),
+        "error_cb": lambda error: tell_trouble(member, error),
         "partition.assignment.strategy": ",".join(member.assignors),
         "reconnect.backoff.max.ms": 200,
     }
@@ -60,6 +64,7 @@ def consume(member: Member, consumer: Consumer) -> None:
     found = consumer.consume(num_messages=100, timeout=0.05)
     errors = [error for message in found if (error := message.error()) is not None]
     for error in errors:
+        tell_trouble(member, error)
         if error.code() == KafkaError._FATAL:
             raise KafkaException(error)
     records = [message for message in found if message.error() is None]
@@ -68,6 +73,26 @@ def consume(member: Member, consumer: Consumer) -> None:
     member.say_records(map(row_of, records))
     if not member.commits_itself:
         commit(member, lambda: consumer.commit(asynchronous=False))
+
+
+def tell_trouble(member: Member, error: KafkaError) -> None:
+    member.say("trouble", error=f"{error.name()}: {error.str()}")
+
+
+def produce(member: Member) -> None:
+    """A record that cannot be written is an error."""
+    producer = Producer({"bootstrap.servers": member.bootstrap_servers, **with_token(member.security), "log_level": 0})
+    failures: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    for topic, partition in member.places:
+        for number in range(member.count):
+            producer.produce(topic, str(number).encode(), partition=partition, on_delivery=delivered)
+    if left := producer.flush(PATIENCE_S) or failures:
+        raise KafkaException(left)
 
 
 def commit(member: Member, do: Callable[[], list[TopicPartition]]) -> None:
@@ -91,4 +116,4 @@ def row_of(message: Message) -> tuple[str, int, int]:
 
 
 if __name__ == "__main__":
-    serve(join, commit_alone)
+    serve(join, commit_alone, produce)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from equipoise.client import Consumer, RebalanceListener, TopicPartition
+from equipoise.client import Consumer, Producer, RebalanceListener, TopicPartition
 from equipoise.wire.errors import KafkaError
 from proving.members.child import Member, serve
+from proving.members.security import with_token
 
 
 class Voice(RebalanceListener):
@@ -27,6 +28,7 @@ class Voice(RebalanceListener):
 def config(member: Member) -> dict[str, Any]:
     return {
         **member.settings("equipoise"),
+        **with_token(member.security),
         "partition.assignment.strategy": member.assignors,
         "reconnect.backoff.max.ms": 200,
     }
@@ -54,6 +56,14 @@ def commit_alone(member: Member) -> None:
         commit(member, lambda: consumer.commit({TopicPartition(*member.place): member.offset}))
 
 
+def produce(member: Member) -> None:
+    with Producer({"bootstrap.servers": member.bootstrap_servers, **with_token(member.security)}) as producer:
+        for topic, partition in member.places:
+            for number in range(member.count):
+                producer.send(topic, str(number).encode(), partition=partition)
+        producer.flush()
+
+
 def commit(member: Member, do: Callable[[], None]) -> None:
     try:
         do()
@@ -64,4 +74,4 @@ def commit(member: Member, do: Callable[[], None]) -> None:
 
 
 if __name__ == "__main__":
-    serve(join, commit_alone)
+    serve(join, commit_alone, produce)

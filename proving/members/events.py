@@ -24,7 +24,8 @@ class MemberError(EquipoiseError):
 class Event(NamedTuple):
     at: float  # on the machine's monotonic clock, which all processes share
     member: str
-    # assigned, revoked, lost, stopped, killed, closed, records, pausing, paused, committed, refused, assigning, error
+    # assigned, revoked, lost, stopped, killed, closed, records, pausing, paused, committed, refused, assigning, error,
+    # trouble: an error of which the application hears, and which does not end the member
     kind: str
     places: frozenset[Place] = frozenset()
     rows: tuple[Row, ...] = ()

@@ -160,6 +160,11 @@ class Members:
         self.wait_until(f"{name} has done", lambda: bool(self.told(name, "closed")))
         return self.told(name, "committed", "refused")[0].error
 
+    def produce(self, name: str, client: str, places: Iterable[Place], count: int) -> None:
+        """By the client's own producer, with the members' security. Returns when all records are written."""
+        self.fleet.host(client).produce(self._full(name), self.base, sorted(places), count, self.ledger)
+        self.wait_until(f"{name} has written all", lambda: bool(self.told(name, "closed")))
+
     def may_assign(self, name: str, times: int) -> None:
         """For a leader with the assignor "slow range"."""
         self._tell(name, "assign", times=times)

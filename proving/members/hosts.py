@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from proving.members.events import PATIENCE_S, Event, Ledger, Place
+from proving.members.security import Security
 from proving.tree import python_module, with_tree
 
 
@@ -38,6 +39,7 @@ class Membership:
     commit: str = "sync"
     commit_ms: int | None = 100
     poll_ms: int = 300  # of kafka-python; see its member
+    security: Security | None = None  # None: the host's own listener, in plain text
 
     @classmethod
     def stock(cls, group: str, topics: tuple[str, ...], assignor: str = "range") -> Self:
@@ -61,6 +63,10 @@ class Host(ABC):
 
     @abstractmethod
     def join(self, name: str, membership: Membership, ledger: Ledger) -> None: ...
+
+    @abstractmethod
+    def produce(self, name: str, membership: Membership, places: Sequence[Place], count: int, ledger: Ledger) -> None:
+        """The client's producer writes `count` records to each partition; `closed` is told when all are written."""
 
     @abstractmethod
     def close(self, name: str) -> None:
@@ -98,6 +104,10 @@ class JsonHost(Host):
     def commit_alone(self, name: str, membership: Membership, place: Place, offset: int, ledger: Ledger) -> None:
         self._ledgers[name] = ledger
         self.tell("commit alone", name, place=place, offset=offset, **asdict(membership))
+
+    def produce(self, name: str, membership: Membership, places: Sequence[Place], count: int, ledger: Ledger) -> None:
+        self._ledgers[name] = ledger
+        self.tell("produce", name, places=places, count=count, **asdict(membership))
 
     def close(self, name: str) -> None:
         self.tell("close", name)

@@ -6,14 +6,17 @@ import logging
 from contextlib import suppress
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import KafkaConnectionError, KafkaError
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from proving.members.child import Member, keywords, serve
+from proving.members.child import Member, given, keywords, serve
+from proving.members.events import PATIENCE_S
+from proving.members.security import Security, token
 
 _JOIN_MS = 4_000
 
@@ -54,9 +57,36 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._member.say_places("lost", lost)
 
 
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, security: Security) -> None:
+        super().__init__()
+        self._security = security
+
+    def token(self) -> str:
+        return token(self._security)
+
+
+def secured(security: Security | None) -> dict[str, Any]:
+    if security is None:
+        return {}
+    settings = {
+        "bootstrap_servers": security.bootstrap_servers,
+        "security_protocol": security.protocol,
+        "ssl_cafile": security.ca_file,
+        "ssl_certfile": security.certificate,
+        "ssl_keyfile": security.certificate,
+        "sasl_mechanism": security.mechanism,
+        "sasl_plain_username": security.user,
+        "sasl_plain_password": security.password,
+        "sasl_oauth_token_provider": Tokens(security) if security.mechanism == "OAUTHBEARER" else None,
+    }
+    return given(settings)
+
+
 def config(member: Member) -> dict[str, Any]:
     return {
         **keywords(member.settings("kafka-python")),
+        **secured(member.security),
         "partition_assignment_strategy": tuple(ASSIGNORS[name](member) for name in member.assignors),
         "reconnect_backoff_max_ms": 200,
     }
@@ -118,6 +148,15 @@ def commit(member: Member, consumer: KafkaConsumer, offsets: dict[TopicPartition
         member.say("committed")
 
 
+def produce(member: Member) -> None:
+    producer = KafkaProducer(**{"bootstrap_servers": member.bootstrap_servers, **secured(member.security)})
+    numbers = range(member.count)
+    sent = [producer.send(topic, str(n).encode(), partition=place) for topic, place in member.places for n in numbers]
+    for future in sent:
+        future.get(PATIENCE_S)
+    producer.close()
+
+
 def remember_join(consumer: KafkaConsumer) -> None:
     """kafka-python 3.0.12 forgets a join that changed topics have caused, if poll ends before it is over: with its
     JoinGroup sent the cause is gone, the next poll sees none, and nobody ever looks at the answer."""
@@ -127,4 +166,4 @@ def remember_join(consumer: KafkaConsumer) -> None:
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    serve(join, commit_alone)
+    serve(join, commit_alone, produce)

@@ -12,6 +12,7 @@ import trustme
 
 from equipoise.broker import Broker
 from equipoise.broker.net.tls_connection import PIECE
+from equipoise.broker.security.quick import Security
 from equipoise.wire.apis.k03_metadata import MetadataRequest
 from equipoise.wire.errors import ErrorCode, UsageError
 from tests.broker.calls import append, create_topic, fetch, stored
@@ -261,3 +262,12 @@ def test_a_broker_with_an_authority_of_its_own(tmp_path: Path, connect: Connect)
 def test_what_does_not_go_together_is_refused(options: dict[str, object], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         Broker(**options)  # type: ignore[arg-type]
+
+
+def test_the_command_takes_listeners_from_the_settings() -> None:
+    given = {"listeners": "INSIDE://127.0.0.1:9092"}
+    assert Security.from_command(None, tls=False, users=None).settings(given, None) == given
+    with pytest.raises(UsageError, match="leave --listen"):
+        Security.from_command(None, tls=False, users=None).settings(given, "127.0.0.1:9093")
+    with pytest.raises(UsageError, match="leave --listen"):
+        Security.from_command(None, tls=True, users=None).settings(given, None)

@@ -91,7 +91,7 @@ def test_what_tls_refuses(secured: SecuredKafka, way: str, change: dict[str, str
 
 
 def test_a_mechanism_that_is_not_offered_and_a_port_without_sasl(secured: SecuredKafka) -> None:
-    plain = secured.client("TLS") | {"security.protocol": "SASL_SSL"} | secured.login("PLAIN")
+    plain = secured.client("PLAIN") | {"bootstrap.servers": secured.address_of("TLS")}
     with pytest.raises(AuthenticationError, match="expects no SASL on this port"):
         admin(plain)
 

@@ -1,6 +1,6 @@
 // Group members of the Java client, as many as wanted in one JVM, a thread for each. Each line of input is told to a
-// member, {do: "join", "commit alone", "pause", "resume", "close" or "crash", member, ...}; each line of output is what
-// a member tells, {at, member, kind, ...}. `at` is the machine's monotonic clock in seconds, as in the Python members.
+// member, {do: "join", "commit alone", "produce", "pause", "resume", "close" or "crash", member, ...}; each line of output
+// is what a member tells, {at, member, kind, ...}. `at` is the machine's monotonic clock in seconds, as in the Python members.
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -16,6 +16,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Future;
 import java.util.concurrent.Semaphore;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
@@ -24,9 +25,13 @@ import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 final class Member implements ConsumerRebalanceListener {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -62,6 +67,7 @@ final class Member implements ConsumerRebalanceListener {
             switch (told.get("do").asText()) {
                 case "join" -> new Thread(member::live, name).start();
                 case "commit alone" -> new Thread(member::commitAlone, name).start();
+                case "produce" -> new Thread(member::produce, name).start();
                 case "pause" -> member.pauseWithNextRecords();
                 case "resume" -> member.mayGoOn.release();
                 case "close" -> member.closing = true;
@@ -136,9 +142,66 @@ final class Member implements ConsumerRebalanceListener {
         say("closed", Map.of());
     }
 
-    private Properties settings() {
+    private void produce() {
+        Properties settings = secured();
+        settings.put("key.serializer", ByteArraySerializer.class.getName());
+        settings.put("value.serializer", ByteArraySerializer.class.getName());
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings)) {
+            for (JsonNode place : told.get("places")) {
+                for (int number = 0; number < told.get("count").asInt(); number++) {
+                    byte[] value = String.valueOf(number).getBytes();
+                    sent.add(producer.send(new ProducerRecord<>(
+                        place.get(0).asText(), place.get(1).asInt(), null, value)));
+                }
+            }
+            for (Future<RecordMetadata> one : sent) {
+                one.get();
+            }
+        } catch (Exception error) {
+            say("error", Map.of("error", error.toString()));
+            return;
+        }
+        say("closed", Map.of());
+    }
+
+    // Where to connect, and with which credentials.
+    private Properties secured() {
         Properties settings = new Properties();
-        settings.put("bootstrap.servers", bootstrapServers);
+        JsonNode security = told.get("security");
+        if (security.isNull()) {
+            settings.put("bootstrap.servers", bootstrapServers);
+            return settings;
+        }
+        settings.put("bootstrap.servers", security.get("bootstrap_servers").asText());
+        settings.put("security.protocol", security.get("protocol").asText());
+        settings.put("ssl.truststore.type", "PEM");
+        settings.put("ssl.truststore.location", security.get("ca_file").asText());
+        if (!security.get("certificate").isNull()) {
+            settings.put("ssl.keystore.type", "PEM");
+            settings.put("ssl.keystore.location", security.get("certificate").asText());
+        }
+        if (!security.get("mechanism").isNull()) {
+            settings.put("sasl.mechanism", security.get("mechanism").asText());
+            settings.put("sasl.jaas.config", login(security));
+        }
+        return settings;
+    }
+
+    private static String login(JsonNode security) {
+        String user = security.get("user").asText();
+        String password = security.get("password").asText();
+        String credentials = " required username=\"" + user + "\" password=\"" + password + "\";";
+        return "org.apache.kafka.common.security." + switch (security.get("mechanism").asText()) {
+            case "PLAIN" -> "plain.PlainLoginModule" + credentials;
+            case "OAUTHBEARER" ->
+                "oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=\"" + user + "\";";
+            default -> "scram.ScramLoginModule" + credentials;
+        };
+    }
+
+    private Properties settings() {
+        Properties settings = secured();
         settings.put("client.id", "java-" + name.substring(name.lastIndexOf('/') + 1).replace(' ', '-'));
         settings.put("key.deserializer", ByteArrayDeserializer.class.getName());
         settings.put("value.deserializer", ByteArrayDeserializer.class.getName());

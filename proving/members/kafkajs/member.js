@@ -1,7 +1,8 @@
 // Group members of KafkaJS, as many as wanted in one process. Each line of input is told to a member,
-// {do: 'join', 'commit alone', 'pause', 'resume' or 'close', member, ...}; each line of output is what a member tells,
-// {at, member, kind, ...}. `at` is the machine's monotonic clock in seconds, as in the Python members.
+// {do: 'join', 'commit alone', 'produce', 'pause', 'resume' or 'close', member, ...}; each line of output is what a
+// member tells, {at, member, kind, ...}. `at` is the machine's monotonic clock in seconds, as in the Python members.
 'use strict'
+const fs = require('node:fs')
 const readline = require('node:readline')
 const { Kafka, PartitionAssigners, logLevel } = require('kafkajs')
 
@@ -16,17 +17,37 @@ const placesOf = assignment =>
 // Without what is left to KafkaJS.
 const given = settings => Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== null))
 
-const connect = () =>
+// KafkaJS has no names of Kafka's for TLS and SASL: these are Node.js's and its own.
+const secured = security => {
+  if (security === null) return { brokers: [process.argv[2]] }
+  const { bootstrap_servers, ca_file, certificate, mechanism, user, password } = security
+  const ssl = { ca: [fs.readFileSync(ca_file)] }
+  if (certificate !== null) ssl.cert = ssl.key = fs.readFileSync(certificate)
+  const sasl =
+    mechanism === 'OAUTHBEARER'
+      ? { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: token(user) }) }
+      : { mechanism: mechanism?.toLowerCase(), username: user, password }
+  return { brokers: [bootstrap_servers], ssl, ...(mechanism === null ? {} : { sasl }) }
+}
+
+// Without a signature.
+const token = user => {
+  const now = Math.floor(Date.now() / 1000)
+  const parts = [{ alg: 'none' }, { sub: user, iat: now, exp: now + 3600 }]
+  return parts.map(part => Buffer.from(JSON.stringify(part)).toString('base64url')).join('.') + '.'
+}
+
+const connect = ({ security }) =>
   new Kafka({
     clientId: 'kafkajs',
-    brokers: [process.argv[2]],
+    ...secured(security),
     logLevel: logLevel.NOTHING,
     retry: { initialRetryTime: 50, maxRetryTime: 500, retries: 20 },
   })
 
 async function join(told) {
   const { member } = told
-  const consumer = connect().consumer({
+  const consumer = connect(told).consumer({
     groupId: told.group,
     partitionAssigners: [PartitionAssigners.roundRobin],
     ...given({
@@ -89,8 +110,9 @@ async function commit(member, { topic, partition, messages }, commitOffsets) {
 }
 
 // KafkaJS commits for no group that it is not a member of, but its admin sets offsets.
-async function commitAlone({ member, group, place: [topic, partition], offset }) {
-  const admin = connect().admin()
+async function commitAlone(told) {
+  const { member, group, place: [topic, partition], offset } = told
+  const admin = connect(told).admin()
   await admin.connect()
   try {
     await admin.setOffsets({ groupId: group, topic, partitions: [{ partition, offset: String(offset) }] })
@@ -101,6 +123,17 @@ async function commitAlone({ member, group, place: [topic, partition], offset })
     await admin.disconnect()
   }
   say(member, 'closed')
+}
+
+async function produce(told) {
+  const producer = connect(told).producer()
+  await producer.connect()
+  const numbers = [...Array(told.count).keys()]
+  for (const [topic, partition] of told.places) {
+    await producer.send({ topic, messages: numbers.map(number => ({ partition, value: String(number) })) })
+  }
+  await producer.disconnect()
+  say(told.member, 'closed')
 }
 
 async function pause({ member }) {
@@ -118,7 +151,7 @@ async function close({ member }) {
   say(member, 'closed')
 }
 
-const STEPS = { join, 'commit alone': commitAlone, pause, resume, close }
+const STEPS = { join, 'commit alone': commitAlone, produce, pause, resume, close }
 const input = readline.createInterface({ input: process.stdin })
 input.on('line', line => {
   const told = JSON.parse(line)

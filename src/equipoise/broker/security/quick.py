@@ -69,7 +69,7 @@ class Security:
 
     def settings(self, given: Mapping[str, object], listen: str | None) -> dict[str, object]:
         """The broker's settings with those of security. UsageError: `listeners` says the same otherwise."""
-        if "listeners" in given and (listen not in (None, "127.0.0.1:0") or self is not PLAINTEXT):
+        if "listeners" in given and (listen not in (None, "127.0.0.1:0") or self.protocol != "PLAINTEXT"):
             raise UsageError("listeners says where to listen and how: leave --listen, --tls and --users out")
         if self.protocol == "PLAINTEXT":
             return dict(given)
