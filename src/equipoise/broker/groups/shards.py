@@ -24,12 +24,13 @@ from equipoise.broker.groups.loader import CoordinatorLoader
 from equipoise.broker.topics.config import stored
 from equipoise.broker.topics.topics import Partition
 from equipoise.coordinator.config import GroupConfig
+from equipoise.coordinator.outcomes import AssignmentWritten
 from equipoise.coordinator.placement import partition_for
 from equipoise.coordinator.shard import Shard, Status
 from equipoise.coordinator.step import Caller, Step, Write
 from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
-from equipoise.wire.offsets_records import encode_key, encode_value
+from equipoise.wire.offsets_records import GroupMetadataValue, encode_key, encode_value
 from equipoise.wire.records.batch import HEADER_SIZE, iter_headers, read_header
 from equipoise.wire.records.build import build_pairs
 from equipoise.wire.records.read import read_pairs
@@ -42,6 +43,7 @@ log = logging.getLogger(__name__)
 
 Pair = tuple[bytes, bytes | None]  # a key and its value, as they are written
 OFFSETS_TOPIC = "__consumer_offsets"
+_CROWD = 1000  # members: their assignment takes milliseconds to write
 _PORTION = 50  # replies in one turn of the loop: their clients come back at once with more work
 _RECORD_OVERHEAD = 21  # lengths, deltas and attributes of a record, at most (DefaultRecord.MAX_RECORD_OVERHEAD)
 _LOAD_BYTES = 1 << 18  # some 10 ms of work between two turns for the other clients, while a shard is loaded
@@ -158,16 +160,21 @@ class GroupShard:
         """Gathers. While the disk is busy with a round of syncs the batch grows: it would not be durable earlier."""
         self._begun += 1
         if self._gathered is None:
-            self._gather(deque())
-        assert self._gathered is not None
-        self._gathered.writes.append(write)
+            self._gather(deque((write,)))
+        else:
+            self._gathered.writes.append(write)
 
     def _gather(self, writes: deque[Write]) -> None:
         self._gathered = batch = _Batch(writes)
         timeout = self._server.config.offsets_commit_timeout_ms
         batch.timer = self._server.clock.call_later(timeout, lambda: self._time_out(batch))
-        if not self._server.flusher.after_round(self._append):
-            asyncio.get_running_loop().call_soon(self._append)
+        if self._server.flusher.after_round(self._append):
+            return
+        loop = asyncio.get_running_loop()
+        if _is_of_a_crowd(writes[0]):  # its SyncGroup took long to read: others come before its record is made
+            loop.call_soon(loop.call_soon, self._append)
+        else:
+            loop.call_soon(self._append)
 
     def _append(self) -> None:
         batch, self._gathered = self._gathered, None
@@ -241,6 +248,14 @@ def _collecting_later() -> Iterator[None]:
     finally:
         if is_on:
             gc.enable()
+
+
+def _is_of_a_crowd(write: Write) -> bool:
+    """The assignment of thousands."""
+    if type(write.outcome) is not AssignmentWritten:
+        return False
+    value = write.records[0].value
+    return isinstance(value, GroupMetadataValue) and len(value.members) >= _CROWD
 
 
 class _Batch:
