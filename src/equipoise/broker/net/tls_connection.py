@@ -22,6 +22,11 @@ class TlsConnection(Connection):
         self._ends = False  # when all replies have left
         super().connection_made(transport)
 
+    def buffer_updated(self, count: int) -> None:
+        """The loop of asyncio hands over bytes after `close`, too: what is refused is not served."""
+        if not self._transport.is_closing():
+            super().buffer_updated(count)
+
     def _flush(self) -> None:
         if self._transport.is_closing():
             self.held_bytes -= sum(map(len, self._out))
@@ -57,7 +62,9 @@ class TlsConnection(Connection):
     def close(self) -> None:
         """Ends the connection when the replies that are there have left, also those that are not encrypted yet."""
         self._flush()
-        if self._out:
-            self._ends = True
+        if self._out and not self._transport.is_closing():
+            if not self._ends:
+                self._ends = True
+                self.mute()
         else:
             self._transport.close()
