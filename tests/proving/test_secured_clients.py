@@ -86,6 +86,12 @@ def is_refused(client: str, way: str) -> bool:
     return found is not None and tuple(map(int, found.groups())) < (2, 6, 1)
 
 
+@pytest.mark.kafka
+@pytest.mark.parametrize("way", WAYS)
+def test_a_group_of_java_hands_over(broker: SecuredEquipoise, fleet: Fleet, way: str) -> None:
+    needed(lambda: play(broker, fleet, "java", way))
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_group_hands_over(played: dict[Cell, Future[None]], client: str, way: str) -> None:
