@@ -135,7 +135,8 @@ def test_mutual_tls_lets_nobody_in_without_a_good_certificate(
 ) -> None:
     broker = start(tls_settings(tmp_path, ssl_client_auth="required"))
     leaf = None if which == "none" else expired() if which == "expired" else stranger().issue_cert("app")
-    with pytest.raises((ssl.SSLError, ConnectionError)):
+    alert = {"none": "CERTIFICATE_REQUIRED", "expired": "CERTIFICATE_EXPIRED", "stranger": "UNKNOWN_CA"}[which]
+    with pytest.raises(ssl.SSLError, match=f"ALERT_{alert}"):
         connect(broker, tls=context(leaf)).call(METADATA)
     words = {"none": "showed no certificate", "expired": "has expired", "stranger": "certificate is refused"}[which]
     eventually(lambda: words in caplog.text, "the log says why")

@@ -23,6 +23,7 @@ from equipoise.broker.net.listener_config import ConfiguredListener
 from equipoise.broker.net.tls import (
     PROTOCOL_VERSION_ALERT,
     ListenerTls,
+    accepted_socket,
     begins_tls,
     describe_failure,
     describe_plain,
@@ -162,6 +163,7 @@ class Listener:
             if not begins_tls(first):
                 self._refuse_plain(accepted, peer, first)
                 return
+            accepted_socket.set(accepted)
             await loop.connect_accepted_socket(
                 partial(TlsConnection, self._server, self),
                 accepted,

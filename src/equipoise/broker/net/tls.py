@@ -3,9 +3,13 @@ failed, in words."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import socket
 import ssl
+from contextvars import ContextVar
+from typing import Any
 
 from equipoise.broker.net.listener_config import ListenerConfig
 from equipoise.security.tls import TlsConfig, check_pairs, load_key, load_trust, set_ciphers, set_versions
@@ -25,6 +29,38 @@ _WHY = {
     "SSLV3_ALERT_BAD_CERTIFICATE": "the client refused our certificate: it checks host name, dates and CA",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the client says that our certificate has expired",
 }
+
+
+# The socket of the handshake that a task does. The loop runs the handshake's callbacks in the task's context.
+accepted_socket: ContextVar[socket.socket] = ContextVar("accepted_socket")
+
+
+class _AlertingObject(ssl.SSLObject):
+    """Sends the alert of a failed handshake, which asyncio drops: from it the client learns why it is refused."""
+
+    outgoing: ssl.MemoryBIO
+    accepted: socket.socket | None
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError:
+            if self.accepted is not None:
+                with contextlib.suppress(OSError):
+                    self.accepted.send(self.outgoing.read())
+            raise
+
+
+class _AlertingContext(ssl.SSLContext):
+    sslobject_class = _AlertingObject
+
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *rest: Any, **named: Any) -> ssl.SSLObject:
+        made = super().wrap_bio(incoming, outgoing, *rest, **named)
+        assert isinstance(made, _AlertingObject)
+        made.outgoing, made.accepted = outgoing, accepted_socket.get(None)
+        return made
 
 
 class ListenerTls:
@@ -64,7 +100,7 @@ class ListenerTls:
         return [_stamp(path) for path in self._tls.files]
 
     def _make(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = _AlertingContext(ssl.PROTOCOL_TLS_SERVER)
         set_versions(context, self._tls.versions)
         set_ciphers(context, self._tls.ciphers)
         context.options |= ssl.OP_NO_RENEGOTIATION
