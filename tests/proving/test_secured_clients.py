@@ -15,11 +15,11 @@ from proving.members.fleet import Fleet, Members, places_of
 from proving.members.view import committed
 from proving.secured_broker import ACLS, OPEN, SecuredEquipoise
 from tests.proving.needed import needed
+from tests.proving.secured_failures import OWN_ASSIGNOR, fail, make_topics
 
 CLIENTS = ("equipoise", "confluent-kafka", "kafka-python", "aiokafka", "kafkajs", "kcat")
 WAYS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "TLS", "MUTUAL", "PLAIN", "OAUTHBEARER")
 PARTITIONS, RECORDS = 2, 20
-OWN_ASSIGNOR = {"kafkajs": "roundrobin"}
 AT_A_TIME = 8
 
 Cell = tuple[str, str]
@@ -28,7 +28,7 @@ Cell = tuple[str, str]
 @pytest.fixture(scope="module")
 def broker() -> Iterator[SecuredEquipoise]:
     with SecuredEquipoise(ACLS) as running:
-        running.allow_open()
+        make_topics(running)
         yield running
 
 
@@ -96,3 +96,71 @@ def test_a_group_of_java_hands_over(broker: SecuredEquipoise, fleet: Fleet, way:
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_group_hands_over(played: dict[Cell, Future[None]], client: str, way: str) -> None:
     needed(played[client, way].result)
+
+
+# -- failures
+
+# kafka-python is not here: it tries for half a minute, and then says that it could not connect, whatever the reason.
+SAID = {
+    "wrong password of PLAIN": {
+        "equipoise": r"AuthenticationError\(.*refuses the login with PLAIN: Authentication failed: Invalid username",
+        "confluent-kafka": r"_AUTHENTICATION: .*Authentication failed: Invalid username or password",
+        "aiokafka": r"KafkaConnectionError\(.*Unable to bootstrap",
+        "kafkajs": r"KafkaJSSASLAuthenticationError: .*Authentication failed: Invalid username or password",
+        "kcat": r"Authentication failure: .*Authentication failed: Invalid username or password",
+    },
+    "wrong password of SCRAM": {
+        "equipoise": r"AuthenticationError\(.*invalid credentials with SASL mechanism SCRAM-SHA-512",
+        "confluent-kafka": r"_AUTHENTICATION: .*invalid credentials with SASL mechanism SCRAM-SHA-512",
+        "aiokafka": r"KafkaConnectionError\(.*Unable to bootstrap",
+        "kafkajs": r"KafkaJSSASLAuthenticationError: .*invalid credentials with SASL mechanism SCRAM-SHA-512",
+        "kcat": r"Authentication failure: .*invalid credentials with SASL mechanism SCRAM-SHA-512",
+    },
+    "expired certificate": {
+        "equipoise": r"TlsError\(.*the broker's certificate has expired",
+        "confluent-kafka": r"_SSL: .*certificate verify failed",
+        "aiokafka": r"KafkaConnectionError\(.*Unable to bootstrap",
+        "kafkajs": r"certificate has expired",
+        "kcat": r"SSL error: .*certificate verify failed",
+    },
+    "wrong host name": {
+        "equipoise": r"TlsError\(.*certificate is not for 127.0.0.1, it is for elsewhere.example.org",
+        "confluent-kafka": r"_SSL: .*certificate verify failed",
+        "aiokafka": r"KafkaConnectionError\(.*Unable to bootstrap",
+        "kafkajs": r"IP: 127.0.0.1 is not in the cert's list",
+        "kcat": r"SSL error: .*certificate verify failed",
+    },
+    "expired certificate of the client": {
+        "equipoise": r"TlsError\(.*certificate",
+        "confluent-kafka": r"_TRANSPORT: .*alert certificate expired",
+        "aiokafka": r"KafkaConnectionError\(.*Unable to bootstrap",
+        "kcat": r"Broker transport failure: .*alert certificate expired",
+    },
+    "topic without an ACL": {
+        "equipoise": r"TOPIC_AUTHORIZATION_FAILED",
+        "confluent-kafka": r"TOPIC_AUTHORIZATION_FAILED: .*closed",
+        "aiokafka": r"TopicAuthorizationFailedError\('closed'\)",
+        "kafkajs": r"KafkaJSProtocolError: Not authorized to access topics",
+    },
+    "group without an ACL": {
+        "equipoise": r"GROUP_AUTHORIZATION_FAILED",
+        "confluent-kafka": r"GROUP_AUTHORIZATION_FAILED",
+        "aiokafka": r"GroupAuthorizationFailedError",
+        "kafka-python": r"GroupAuthorizationFailedError",
+        "kafkajs": r"KafkaJSGroupCoordinatorNotFound",
+    },
+}
+FAILING = [(client, name) for name, said in SAID.items() for client in said]
+
+
+@pytest.fixture(scope="module")
+def failed(broker: SecuredEquipoise, fleet: Fleet) -> Iterator[dict[Cell, Future[str]]]:
+    with ThreadPoolExecutor(len(FAILING)) as threads:
+        yield {(client, name): threads.submit(fail, broker, fleet, client, name) for client, name in FAILING}
+
+
+@pytest.mark.parametrize(("client", "failure"), FAILING)
+def test_who_is_not_let_in_learns_why(failed: dict[Cell, Future[str]], client: str, failure: str) -> None:
+    said = needed(failed[client, failure].result)
+    assert re.search(SAID[failure][client], said), said
+    assert "a-wrong-one" not in said
