@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import threading
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -92,3 +95,26 @@ def test_a_thread_that_cannot_be_started_is_an_error_that_says_what_to_do(monkey
     monkeypatch.setattr(threading.Thread, "start", cannot_start)
     with pytest.raises(UsageError, match="can't start new thread: raise the limit of processes"):
         LoopThread("test")
+
+
+def test_work_that_never_began_is_not_left_behind() -> None:
+    """Without a word: a coroutine that nobody awaits is a warning, which fails the tests."""
+    thread, standing, may_go = LoopThread("test"), threading.Event(), threading.Event()
+
+    async def work() -> None:
+        raise AssertionError("it has begun")
+
+    async def within(inner: Coroutine[Any, Any, None]) -> None:
+        await inner
+
+    def stand() -> None:
+        standing.set()
+        may_go.wait()
+
+    thread.loop.call_soon_threadsafe(stand)
+    standing.wait()
+    with pytest.raises(TimeoutError):
+        thread.run(work(), 0.01, within=within)
+    may_go.set()
+    thread.end()
+    gc.collect()

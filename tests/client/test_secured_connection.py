@@ -168,7 +168,7 @@ def test_a_handshake_that_hangs_is_named(reach: Reach, tmp_path: Path) -> None:
 def test_one_time_limit_covers_all_steps(reach: Reach, tmp_path: Path) -> None:
     with SecuredBroker(secured(), MECHANISMS, silent_at=36) as broker:
         security = trusting(tmp_path, "SASL_SSL", sasl_mechanism="PLAIN", **SASL)
-        failure = fails(reach, broker.port, security, KafkaConnectionError, timeout=1.0)
+        failure = fails(reach, broker.port, security, KafkaConnectionError, timeout=3.0)
     assert "SaslAuthenticate" in failure
     assert "during SASL with PLAIN" in failure
 

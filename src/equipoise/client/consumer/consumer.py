@@ -165,7 +165,7 @@ class Consumer(BaseConsumer):
     def _wait_for(self, work: Coroutine[Any, Any, Result], timeout: float | None, what: str) -> Result:
         limit = self.config.default_api_timeout_ms / 1000 if timeout is None else timeout
         try:
-            return self._thread.run(self._engine.cluster.unless_refused(work), limit)
+            return self._thread.run(work, limit, within=self._engine.cluster.unless_refused)
         except TimeoutError:
             raise too_late(what, limit, self._engine) from None
 

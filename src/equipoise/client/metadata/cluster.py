@@ -60,7 +60,7 @@ class Cluster:
         self.last_failure: EquipoiseError | None = None  # of the attempts since the last success
         self._bootstrap = parse_bootstrap_servers(config.bootstrap_servers)
         self._pool = ConnectionPool(config, self._refuse)
-        self._refused = asyncio.Event()
+        self._until_refused: set[asyncio.Timeout] = set()  # what waits, and will not if the client is refused
         self.on_refusal: Callable[[], None] = lambda: None
         self._wanted: TopicsOfInterest = frozenset()
         self._also: frozenset[str] = frozenset()
@@ -99,21 +99,24 @@ class Cluster:
 
     async def unless_refused(self, work: Coroutine[Any, Any, Result]) -> Result:
         """What `work` returns or raises; the refusal, as soon as there is one."""
-        task, refused = asyncio.ensure_future(work), asyncio.ensure_future(self._refused.wait())
+        limit = asyncio.timeout(0 if self.refusal else None)
+        self._until_refused.add(limit)
         try:
-            await asyncio.wait({task, refused}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                assert self.refusal is not None
-                raise self.refusal
-            return task.result()
+            async with limit:
+                return await work
+        except TimeoutError:
+            if not limit.expired() or self.refusal is None:
+                raise
+            raise self.refusal from None
         finally:
-            task.cancel()
-            refused.cancel()
+            self._until_refused.discard(limit)
 
     def _refuse(self) -> None:
         self.last_failure = self.refusal
         self._unreachable.end()
-        self._refused.set()
+        for limit in self._until_refused:
+            if not limit.expired():
+                limit.reschedule(asyncio.get_running_loop().time())
         self.on_refusal()
 
     # -- metadata
@@ -236,7 +239,7 @@ class Cluster:
     async def _keep_fresh(self) -> None:
         while True:
             await self._until_due()
-            if self._refused.is_set():
+            if self.refusal is not None:
                 return
             awaited, self._awaited = self._awaited, []
             self._unreachable.begin()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, TypeVar
 
 from equipoise.wire.errors import UsageError
@@ -14,6 +15,7 @@ from equipoise.wire.errors import UsageError
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+Wrapper = Callable[[Coroutine[Any, Any, Result]], Coroutine[Any, Any, Result]]
 
 
 class LoopThread:
@@ -41,14 +43,19 @@ class LoopThread:
         """Runs `work` on the loop, and returns at once."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
-    def run(self, work: Coroutine[Any, Any, Result], timeout: float | None = None) -> Result:
+    def run(
+        self, work: Coroutine[Any, Any, Result], timeout: float | None = None, *, within: Wrapper[Result] | None = None
+    ) -> Result:
         """What it returns or raises; TimeoutError when the seconds are up. It never goes on without its caller, also
-        if that one was interrupted: by Ctrl-C, or by the SIGTERM with which Spark ends a source."""
-        future = self.begin(work)
+        if that one was interrupted: by Ctrl-C, or by the SIGTERM with which Spark ends a source. `within` is awaited
+        in its place, and awaits it."""
+        future = self.begin(work if within is None else within(work))
         try:
             return future.result(timeout)
         finally:
             future.cancel()
+            if within is not None and getcoroutinestate(work) == CORO_CREATED:
+                work.close()  # interrupted before it began: nobody will await it
 
     def end(self) -> None:
         """Stops the loop when what it is doing is done."""

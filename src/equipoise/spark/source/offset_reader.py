@@ -53,7 +53,7 @@ class OffsetReader:
         """Runs work on the loop and waits. After default.api.timeout.ms the error says what was waited for."""
         limit = self.config.default_api_timeout_ms / 1000
         try:
-            return self.thread.run(self.cluster.unless_refused(work), limit)
+            return self.thread.run(work, limit, within=self.cluster.unless_refused)
         except TimeoutError:
             trouble = self.cluster.last_failure or "the cluster is reachable, the one that was asked did not answer"
             message = f"{what} had no answer within {limit:g} s: {trouble}"
