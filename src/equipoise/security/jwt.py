@@ -49,7 +49,7 @@ class Keys:
         try:
             found = json.loads(document)["keys"]
             self._keys = {str(key.get("kid", "")): key for key in found if key.get("kty") in ("RSA", "EC")}
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise TokenError("the issuer's keys are no JSON Web Key Set") from None
 
     def __getitem__(self, kid: str) -> Any:

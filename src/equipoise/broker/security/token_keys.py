@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from urllib.error import URLError
+from http.client import HTTPException
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
@@ -65,7 +65,7 @@ class TokenValidator:
     async def _fetch(self) -> None:
         try:
             self._keys = Keys(await asyncio.to_thread(_read, self._url))
-        except (OSError, URLError, ValueError, TokenError) as error:
+        except (OSError, HTTPException, ValueError, TokenError) as error:
             log.warning("the keys of the tokens' issuer cannot be had from %s: %s", self._url, error)
         self._asked = self._clock.now()
         self._fetching = None

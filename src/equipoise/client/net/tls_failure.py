@@ -82,7 +82,7 @@ def _words(reason: str) -> str:
 def _verification(host: str, port: int, security: SecurityConfig, error: ssl.SSLCertVerificationError) -> str:
     code = error.verify_code
     if code in _OTHER_NAMES:
-        names = _names(_certificate(host, port, security)) or "other names"
+        names = _names(_certificate(host, port, security)) or "no name: a common name without subjectAltName is none"
         return (
             f"the broker's certificate is not for {server_name(host)}, it is for {names}: connect by such a name, or "
             "let the broker advertise it (advertised.listeners), or have the certificate made for this name"

@@ -73,6 +73,7 @@ def make_context(tls: TlsConfig) -> ssl.SSLContext:
     set_versions(context, tls.versions)
     set_ciphers(context, tls.ciphers)
     context.check_hostname = tls.verifies and tls.checks_hostname
+    context.hostname_checks_common_name = False  # names are in subjectAltName (RFC 9525)
     if tls.verifies:
         _load_trust(context, tls)
     else:
