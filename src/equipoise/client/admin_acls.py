@@ -21,19 +21,11 @@ from equipoise.wire.apis.k31_delete_acls import DeleteAclsFilter, DeleteAclsFilt
 
 def create_request(acls: Iterable[Acl]) -> CreateAclsRequest:
     """CreateAcls of these."""
-    creations = [
-        AclCreation(
-            resource_type=acl.pattern.resource_type,
-            resource_name=acl.pattern.name,
-            resource_pattern_type=acl.pattern.pattern_type,
-            principal=acl.principal,
-            host=acl.host,
-            operation=acl.operation,
-            permission_type=acl.permission_type,
-        )
-        for acl in acls
-    ]
-    return CreateAclsRequest(creations=creations)
+    return CreateAclsRequest(creations=[_creation(**acl.fields()) for acl in acls])
+
+
+def _creation(*, pattern_type: int, **fields: Any) -> AclCreation:
+    return AclCreation(resource_pattern_type=pattern_type, **fields)
 
 
 def describe_request(wanted: AclFilter) -> DescribeAclsRequest:

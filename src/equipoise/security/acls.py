@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
@@ -126,6 +126,18 @@ class Acl(NamedTuple):
             f"{self.permission_type.name} {self.operation.name} to {self.principal} from {self.host} "
             f"on {kind.name}:{pattern_type.name}:{name}"
         )
+
+    def fields(self) -> dict[str, Any]:
+        """Its fields by the names that messages and records have."""
+        return {
+            "resource_type": self.pattern.resource_type,
+            "resource_name": self.pattern.name,
+            "pattern_type": self.pattern.pattern_type,
+            "principal": self.principal,
+            "host": self.host,
+            "operation": self.operation,
+            "permission_type": self.permission_type,
+        }
 
     def applies_to(self, principal: str, host: str) -> bool:
         """Whether it is about this principal on this host."""

@@ -129,16 +129,7 @@ def acl_record(acl_id: bytes, acl: Acl | None) -> SecurityRecord:
     key = AccessControlEntryKey(id=acl_id)
     if acl is None:
         return SecurityRecord(key, None)
-    value = AccessControlEntryValue(
-        resource_type=acl.pattern.resource_type,
-        resource_name=acl.pattern.name,
-        pattern_type=acl.pattern.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission_type,
-    )
-    return SecurityRecord(key, value)
+    return SecurityRecord(key, AccessControlEntryValue(**acl.fields()))
 
 
 def _credential(value: UserScramCredentialValue) -> ScramCredential:

@@ -60,19 +60,7 @@ def _matching(state: SecurityState, wanted: AclFilter) -> list[Acl] | KafkaError
 
 
 def _deleted(acls: list[Acl]) -> DeleteAclsFilterResult:
-    matching = [
-        DeleteAclsMatchingAcl(
-            error_code=ErrorCode.NONE,
-            resource_type=acl.pattern.resource_type,
-            resource_name=acl.pattern.name,
-            pattern_type=acl.pattern.pattern_type,
-            principal=acl.principal,
-            host=acl.host,
-            operation=acl.operation,
-            permission_type=acl.permission_type,
-        )
-        for acl in acls
-    ]
+    matching = [DeleteAclsMatchingAcl(error_code=ErrorCode.NONE, **acl.fields()) for acl in acls]
     return DeleteAclsFilterResult(error_code=ErrorCode.NONE, matching_acls=matching)
 
 
