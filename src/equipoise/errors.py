@@ -3,7 +3,7 @@
 `EquipoiseError` is the root. `UsageError`: the call or a setting is wrong. `ProtocolError`: the peer broke Kafka's
 protocol. `KafkaConnectionError`: a broker cannot be reached; `TlsError` is its kind for TLS. `KafkaError`: a broker
 answered with an error; `code` is Kafka's number for it. Its subclasses have Kafka's names; `AuthenticationError` is a
-login that is refused.
+login that is refused, `AuthorizationError` an operation that ACLs deny.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         FencedInstanceIdError,
         RebalanceInProgressError,
     )
+    from equipoise.security.denials import AuthorizationError
     from equipoise.spark.pipeline.errors import PipelineError
     from equipoise.wire.errors import (
         EquipoiseError,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AlreadyRegisteredError",
     "AuthenticationError",
+    "AuthorizationError",
     "CommitFailedError",
     "ConsumerRebalanceFailedError",
     "ConsumerTimeoutError",
@@ -82,6 +84,7 @@ _HOMES = {
         "TopicReplacedError",
     ],
     "equipoise.member.errors": ["CommitFailedError", "FencedInstanceIdError", "RebalanceInProgressError"],
+    "equipoise.security.denials": ["AuthorizationError"],
     "equipoise.spark.pipeline.errors": ["PipelineError"],
     "equipoise.wire.errors": ["EquipoiseError", "ErrorCode", "KafkaError", "ProtocolError", "UsageError"],
     "equipoise.zookeeper.protocol.assignment": ["UnequalSubscriptionsError"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.client.metadata.leader_epochs import (
     EpochEnd,
     EpochQuestion,
@@ -75,7 +76,8 @@ def test_answers_and_what_is_to_be_asked_again() -> None:
         EpochEndOffset(error_code=code, partition=number, leader_epoch=5, end_offset=100)
         for number, code in enumerate(codes)
     ]
-    found = epoch_ends(OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="a", partitions=rows)]))
+    answer = OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="a", partitions=rows)])
+    found = epoch_ends(answer, ConsumerConfig(bootstrap_servers="a:1"))
     assert found.keys() == {TopicPartition("a", 0), TopicPartition("a", 2)}
     assert found[TopicPartition("a", 0)] == EpochEnd(5, 100)
     assert isinstance(found[TopicPartition("a", 2)], KafkaError)

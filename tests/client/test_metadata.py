@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.client.metadata.list_offsets import OffsetAndTimestamp, list_offsets_request, outcomes_of
 from equipoise.client.metadata.metadata import (
     Leader,
@@ -227,7 +228,8 @@ def test_what_may_pass_is_not_among_the_outcomes() -> None:
         ListOffsetsPartitionResponse(partition_index=number, error_code=code, offset=9, timestamp=5, leader_epoch=2)
         for number, code in enumerate(codes)
     ]
-    outcomes = outcomes_of(ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="a", partitions=rows)]))
+    answer = ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="a", partitions=rows)])
+    outcomes = outcomes_of(answer, ConsumerConfig(bootstrap_servers="a:1"))
     assert outcomes.keys() == {A0, TopicPartition("a", 2)}
     assert outcomes[A0] == OffsetAndTimestamp(9, 5, 2)
     refused = outcomes[TopicPartition("a", 2)]

@@ -21,7 +21,8 @@ from equipoise.client.net.errors import KafkaConnectionError, error_from, is_fin
 from equipoise.client.security.config import SecurityConfig
 from equipoise.client.security.parsing import security_from_keywords
 from equipoise.member.partitions import TopicPartition, listed
-from equipoise.security.acls import Acl, AclFilter
+from equipoise.security.acls import Acl, AclFilter, AclOperation
+from equipoise.security.denials import RESOURCE_OF, Action, on_cluster, on_topic
 from equipoise.security.scram import HASHES, MIN_ITERATIONS, salted_password
 from equipoise.security.state import ScramMechanism
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsResponse
@@ -58,6 +59,8 @@ from equipoise.wire.apis.k51_alter_user_scram_credentials import (
 )
 from equipoise.wire.errors import ErrorCode, UsageError
 
+CREATE, DELETE, ALTER = AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER
+DESCRIBE, DESCRIBE_CONFIGS = AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS
 BROKER_DEFAULT = -1
 _TOPIC_RESOURCE = 2
 _SET_ON_TOPIC = 1
@@ -179,7 +182,7 @@ class Admin:
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=self._timeout_ms)
         (result,) = self._controller().send(request, CreateTopicsResponse).topics
-        _check(result.error_code, result.error_message, f"topic {name!r} was not created")
+        self._check(result.error_code, result.error_message, f"topic {name!r} was not created", on_topic(CREATE, name))
         self._wait_for_leaders(name, max(partitions, 1))
 
     def delete_topic(self, name: str) -> None:
@@ -191,7 +194,7 @@ class Admin:
         else:
             request.topics = [DeleteTopicState(name=name)]
         (result,) = controller.send(request, DeleteTopicsResponse).responses
-        _check(result.error_code, result.error_message, f"topic {name!r} was not deleted")
+        self._check(result.error_code, result.error_message, f"topic {name!r} was not deleted", on_topic(DELETE, name))
 
     def add_partitions(self, name: str, total: int) -> None:
         """Raises the number of partitions to `total`."""
@@ -199,7 +202,8 @@ class Admin:
             topics=[CreatePartitionsTopic(name=name, count=total)], timeout_ms=self._timeout_ms
         )
         (result,) = self._controller().send(request, CreatePartitionsResponse).results
-        _check(result.error_code, result.error_message, f"topic {name!r} was not given {total} partitions")
+        what = f"topic {name!r} was not given {total} partitions"
+        self._check(result.error_code, result.error_message, what, on_topic(ALTER, name))
         self._wait_for_leaders(name, total)
 
     def _wait_for_leaders(self, name: str, partitions: int) -> None:
@@ -208,6 +212,8 @@ class Admin:
         while time.monotonic() < deadline:
             (topic,) = self._metadata([name]).topics
             led = sum(one.leader_id >= 0 for one in topic.partitions)
+            if topic.error_code in RESOURCE_OF:  # created, and not to be described
+                return
             if not topic.error_code and led == len(topic.partitions) >= partitions:
                 return
             time.sleep(_LOOK_AGAIN_S)
@@ -216,14 +222,15 @@ class Admin:
         """The configs set on this topic. All others have the broker's default."""
         resource = DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name)
         (result,) = self._bootstrap.send(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse).results
-        _check(result.error_code, result.error_message, f"the configs of topic {name!r} cannot be read")
+        what = f"the configs of topic {name!r} cannot be read"
+        self._check(result.error_code, result.error_message, what, on_topic(DESCRIBE_CONFIGS, name))
         return {row.name: row.value or "" for row in result.configs if row.config_source == _SET_ON_TOPIC}
 
     def offsets(self, name: str) -> dict[int, PartitionOffsets]:
         """The earliest and latest offset of each partition, from the partition's leader."""
         response, topic = self._find(name)
         for one in topic.partitions:
-            _check(one.error_code, None, f"partition {one.partition_index} of {name!r} has no leader")
+            self._check(one.error_code, None, f"partition {one.partition_index} of {name!r} has no leader")
         metadata = _metadata_of(response)
         found: dict[int, PartitionOffsets] = {}
         partitions = [TopicPartition(name, one.partition_index) for one in topic.partitions]
@@ -234,7 +241,7 @@ class Admin:
                     "try again when it is back"
                 )
             leader = self._connection(metadata.nodes[node_id].address)
-            earliest, latest = (_list_offsets(leader, mine, which) for which in (EARLIEST, LATEST))
+            earliest, latest = (self._list_offsets(leader, mine, which) for which in (EARLIEST, LATEST))
             found |= {one.partition: PartitionOffsets(earliest[one], latest[one]) for one in mine}
         return dict(sorted(found.items()))
 
@@ -244,10 +251,11 @@ class Admin:
         """All users that have a SCRAM credential, by name."""
         request = DescribeUserScramCredentialsRequest(users=None)
         answer = self._bootstrap.send(request, DescribeUserScramCredentialsResponse)
-        _check(answer.error_code, answer.error_message, "the users cannot be read")
+        self._check(answer.error_code, answer.error_message, "the users cannot be read", on_cluster(DESCRIBE))
         described = []
         for one in answer.results:
-            _check(one.error_code, one.error_message, f"user {one.user!r} cannot be described")
+            what = f"user {one.user!r} cannot be described"
+            self._check(one.error_code, one.error_message, what, on_cluster(DESCRIBE))
             infos = sorted((ScramMechanism(info.mechanism), info.iterations) for info in one.credential_infos)
             described.append(UserDescription(one.user, {kind.mechanism_name: count for kind, count in infos}))
         return sorted(described)
@@ -275,14 +283,14 @@ class Admin:
 
     def _alter_user(self, request: AlterUserScramCredentialsRequest) -> None:
         (result,) = self._controller().send(request, AlterUserScramCredentialsResponse).results
-        _check(result.error_code, result.error_message, f"user {result.user!r} was not changed")
+        self._check(result.error_code, result.error_message, f"user {result.user!r} was not changed", on_cluster(ALTER))
 
     # -- access rules
 
     def describe_acls(self, wanted: AclFilter | None = None) -> list[Acl]:
         """The ACLs that match, or all, ordered by resource."""
         answer = self._bootstrap.send(describe_request(wanted or AclFilter()), DescribeAclsResponse)
-        _check(answer.error_code, answer.error_message, "the ACLs cannot be read")
+        self._check(answer.error_code, answer.error_message, "the ACLs cannot be read", on_cluster(DESCRIBE))
         return described(answer)
 
     def create_acls(self, acls: Iterable[Acl]) -> None:
@@ -290,15 +298,31 @@ class Admin:
         wanted = list(acls)
         answer = self._controller().send(create_request(wanted), CreateAclsResponse)
         for acl, result in zip(wanted, answer.results, strict=True):
-            _check(result.error_code, result.error_message, f"this ACL was not added: {acl}")
+            self._check(result.error_code, result.error_message, f"this ACL was not added: {acl}", on_cluster(ALTER))
 
     def delete_acls(self, filters: Iterable[AclFilter]) -> list[Acl]:
         """Removes the ACLs that match any of the filters, and returns them."""
         removed: set[Acl] = set()
         for result in self._controller().send(delete_request(list(filters)), DeleteAclsResponse).filter_results:
-            _check(result.error_code, result.error_message, "the ACLs were not removed")
+            self._check(result.error_code, result.error_message, "the ACLs were not removed", on_cluster(ALTER))
             removed.update(deleted(result))
         return sorted(removed)
+
+    def _list_offsets(
+        self, leader: Connection, partitions: list[TopicPartition], which: int
+    ) -> dict[TopicPartition, int]:
+        request = list_offsets_request(dict.fromkeys(partitions, which))
+        found = dict(listed_offsets(leader.send(request, ListOffsetsResponse)))
+        for partition, one in found.items():
+            what = f"the offsets of {partition} cannot be read"
+            self._check(one.error_code, None, what, on_topic(DESCRIBE, partition.topic))
+        return {partition: one.offset for partition, one in found.items()}
+
+    def _check(self, code: int, broker_says: str | None, otherwise: str, *actions: Action) -> None:
+        """Of a denial brokers say "Authorization failed." at most."""
+        if code:
+            what = otherwise if code in RESOURCE_OF else broker_says or otherwise
+            raise error_from(code, what, *actions, principal=self._security.principal)
 
     @property
     def _timeout_ms(self) -> int:
@@ -312,8 +336,9 @@ class Admin:
         (topic,) = metadata.topics
         where = self._bootstrap.address
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            _check(topic.error_code, None, f"topic {name!r} does not exist at {where}: create it, or check its name")
-        _check(topic.error_code, None, f"{where} cannot describe topic {name!r}")
+            what = f"topic {name!r} does not exist at {where}: create it, or check its name"
+            self._check(topic.error_code, None, what)
+        self._check(topic.error_code, None, f"{where} cannot describe topic {name!r}", on_topic(DESCRIBE, name))
         return metadata, topic
 
     def _controller(self) -> Connection:
@@ -355,11 +380,6 @@ def _mechanism(name: str) -> ScramMechanism:
     return ScramMechanism[name.replace("-", "_")]
 
 
-def _check(code: int, broker_says: str | None, otherwise: str) -> None:
-    if code:
-        raise error_from(code, broker_says or otherwise)
-
-
 def _cluster(metadata: MetadataResponse) -> ClusterDescription:
     brokers = [BrokerDescription(one.node_id, one.host, one.port, one.rack) for one in metadata.brokers]
     return ClusterDescription(metadata.cluster_id, metadata.controller_id, sorted(brokers))
@@ -377,11 +397,3 @@ def _metadata_of(response: MetadataResponse) -> Metadata:
     metadata = Metadata()
     metadata.update(response)
     return metadata
-
-
-def _list_offsets(leader: Connection, partitions: list[TopicPartition], which: int) -> dict[TopicPartition, int]:
-    request = list_offsets_request(dict.fromkeys(partitions, which))
-    found = dict(listed_offsets(leader.send(request, ListOffsetsResponse)))
-    for partition, one in found.items():
-        _check(one.error_code, None, f"the offsets of {partition} cannot be read")
-    return {partition: one.offset for partition, one in found.items()}

@@ -8,11 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
+from equipoise.client.net.errors import error_from
 from equipoise.client.security.config import PLAINTEXT, SecurityConfig
 from equipoise.client.security.parsing import parse_security
 from equipoise.client.security.settings import known_names, split
+from equipoise.security.acls import AclOperation
+from equipoise.security.denials import on_topic
 from equipoise.settings import INT_MAX, Rows, kafka_name, parse_values, rows_of, setting
-from equipoise.wire.errors import UsageError
+from equipoise.wire.errors import KafkaError, UsageError
 
 _FIRST_ROWS = ("bootstrap.servers", "client.id")
 
@@ -41,6 +44,15 @@ class ClientConfig(ABC):
     def may_create_topics(self) -> bool:
         """Whether a question about a topic may create it, if the broker allows it."""
         return True
+
+    @property
+    def topic_operation(self) -> AclOperation:
+        """What the client does to its topics, in the words of ACLs."""
+        return AclOperation.READ
+
+    def topic_error(self, code: int, topic: str, what: str) -> KafkaError:
+        """A broker's error about a topic. A denial names the operation that the client's principal needs."""
+        return error_from(code, what, on_topic(self.topic_operation, topic), principal=self.security.principal)
 
     @classmethod
     @abstractmethod

@@ -17,6 +17,8 @@ from equipoise.member.config import MemberConfig
 from equipoise.member.errors import CommitFailedError, CommitFailure, RebalanceInProgressError, error_of
 from equipoise.member.partitions import NOTHING, Owned, TopicPartition, listed
 from equipoise.member.step import NEVER, Step
+from equipoise.security.acls import AclOperation
+from equipoise.security.denials import RESOURCE_OF, authorization_error, on_group, on_topic
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -252,8 +254,16 @@ class Commits:
         elif error is ErrorCode.FENCED_INSTANCE_ID:
             member.fence(now)
         else:
-            where = listed(one for one, code in errors.items() if code is error)
-            self._finish(KafkaError(error, f"the commit was refused: {error.name} for {where}"))
+            self._finish(self._failure(error, [one for one, code in errors.items() if code is error]))
+
+    def _failure(self, error: ErrorCode, partitions: list[TopicPartition]) -> KafkaError:
+        """A commit needs READ on the group and on the topics (KafkaApis.handleOffsetCommitRequest)."""
+        config, what = self._member.config, "the commit was refused"
+        if error not in RESOURCE_OF:
+            return KafkaError(error, f"{what}: {error.name} for {listed(partitions)}")
+        topics = [on_topic(AclOperation.READ, one.topic) for one in partitions]
+        actions = [on_group(AclOperation.READ, config.group_id), *topics]
+        return authorization_error(error, f"{what} for {listed(partitions)}", *actions, principal=config.principal)
 
     def _out_of_date(self, request: OffsetCommitRequest, error: ErrorCode, now: int) -> None:
         """The answer may be of a generation that the member has left meanwhile; then it says nothing of this one."""

@@ -23,6 +23,7 @@ class MemberConfig:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     client_rack: str | None = None
+    principal: str = ""  # as whom the coordinator serves the member; empty: not known
 
     @property
     def is_static(self) -> bool:

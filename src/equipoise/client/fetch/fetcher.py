@@ -44,7 +44,7 @@ from equipoise.client.metadata.metadata import Leader
 from equipoise.client.metadata.offset_lookup import OffsetLookup
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.connection import AsyncConnection
-from equipoise.client.net.errors import KafkaConnectionError, error_from
+from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.client.net.pool import Purpose
 from equipoise.member import Node
 from equipoise.member.partitions import TopicPartition
@@ -474,7 +474,8 @@ class Fetcher:
         if is_retriable(code):
             self._cluster.request_refresh()
             return False
-        return self._fail(state, Failure(error_from(code, f"{state.partition} cannot be fetched"), passes=True))
+        error = self._cluster.config.topic_error(code, state.partition.topic, f"{state.partition} cannot be fetched")
+        return self._fail(state, Failure(error, passes=True))
 
     def _out_of_range(self, asked: _Asked) -> bool:
         state = asked.state

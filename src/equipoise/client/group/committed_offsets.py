@@ -10,6 +10,8 @@ from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.errors import error_from
 from equipoise.member import Node, OffsetAndMetadata, TopicPartition
 from equipoise.member.partitions import by_topic
+from equipoise.security.acls import AclOperation
+from equipoise.security.denials import Action, on_group, on_topic
 from equipoise.wire.apis.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -64,8 +66,8 @@ class CommittedOffsetFetcher:
         response = await self._membership.ask(request, await self._coordinator(), self._timeout)
         assert isinstance(response, OffsetFetchResponse)
         answer = response.groups[0] if response.groups else response
-        _check(answer.error_code, f"offsets of group {self._group_id!r} cannot be fetched")
-        return dict(row for topic in answer.topics for row in _rows(topic))
+        self._check(answer.error_code, f"offsets of group {self._group_id!r} cannot be fetched")
+        return dict(row for topic in answer.topics for row in self._rows(topic))
 
     async def _coordinator(self) -> Node:
         """The member's, if it has one: a consumer that assigns itself has looked for none."""
@@ -76,22 +78,24 @@ class CommittedOffsetFetcher:
         response = await self._membership.ask(request, None, self._timeout)
         assert isinstance(response, FindCoordinatorResponse)
         found = response.coordinators[0] if response.coordinators else response
-        _check(found.error_code, f"the coordinator of group {self._group_id!r} cannot be found")
+        self._check(found.error_code, f"the coordinator of group {self._group_id!r} cannot be found")
         return Node(found.node_id, found.host, found.port)
 
+    def _rows(self, topic: OffsetFetchResponseTopic) -> Iterable[tuple[TopicPartition, OffsetAndMetadata]]:
+        for row in topic.partitions:
+            partition = TopicPartition(topic.name, row.partition_index)
+            what = f"the committed offset of {partition} cannot be fetched"
+            self._check(row.error_code, what, on_topic(AclOperation.READ, topic.name))
+            if row.committed_offset != _NOTHING_COMMITTED:
+                yield partition, _committed(row)
 
-def _rows(topic: OffsetFetchResponseTopic) -> Iterable[tuple[TopicPartition, OffsetAndMetadata]]:
-    for row in topic.partitions:
-        partition = TopicPartition(topic.name, row.partition_index)
-        _check(row.error_code, f"the committed offset of {partition} cannot be fetched")
-        if row.committed_offset != _NOTHING_COMMITTED:
-            yield partition, _committed(row)
+    def _check(self, code: int, what: str, *actions: Action) -> None:
+        """A consumer needs READ on its group, which includes DESCRIBE."""
+        if code != ErrorCode.NONE:
+            config = self._membership.member.config
+            group = on_group(AclOperation.READ, config.group_id)
+            raise error_from(code, what, group, *actions, principal=config.principal)
 
 
 def _committed(row: OffsetFetchResponsePartition) -> OffsetAndMetadata:
     return OffsetAndMetadata(row.committed_offset, row.metadata or "", row.committed_leader_epoch)
-
-
-def _check(code: int, message: str) -> None:
-    if code != ErrorCode.NONE:
-        raise error_from(code, message)

@@ -58,6 +58,7 @@ def _new_member(config: ConsumerConfig) -> Member:
             retry_backoff_ms=config.retry_backoff_ms,
             retry_backoff_max_ms=config.retry_backoff_max_ms,
             client_rack=config.client_rack or None,
+            principal=config.security.principal,
         ),
         jitter=jitter,
     )

@@ -25,15 +25,16 @@ from equipoise.client.net.addresses import parse_bootstrap_servers
 from equipoise.client.net.api_versions import Response
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.connection import AsyncConnection
-from equipoise.client.net.errors import KafkaConnectionError, error_from
+from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.client.net.hedging import PATIENCE_S, first_answer, while_in_charge
 from equipoise.client.net.lasting_warnings import LastingWarning, LastingWarnings
 from equipoise.client.net.pool import ConnectionPool, PooledConnection, Purpose
 from equipoise.member import Node
 from equipoise.member.partitions import TopicPartition
 from equipoise.member.subscription import TopicsOfInterest
+from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k03_metadata import MetadataResponse
-from equipoise.wire.errors import EquipoiseError, KafkaError
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
 from equipoise.wire.schema import Message
 
 log = logging.getLogger(__name__)
@@ -278,9 +279,7 @@ class Cluster:
             raise KafkaConnectionError("the cluster has no brokers yet")
         self.metadata.update(answer)
         self.errors = {
-            name: error_from(code, f"topic {name!r} cannot be read")
-            for name, code in self.metadata.errors.items()
-            if code in LASTING_ERRORS
+            name: self._topic_error(code, name) for name, code in self.metadata.errors.items() if code in LASTING_ERRORS
         }
         self._missing.keep(self.metadata.missing - {""})
         self._leaderless.keep({str(one) for one in self.metadata.leaderless})
@@ -288,6 +287,14 @@ class Cluster:
         for watcher in self.watchers:
             watcher()
         return self.metadata.is_settled
+
+    def _topic_error(self, code: int, name: str) -> KafkaError:
+        """If it may be created, a missing topic is denied too (KafkaApis.handleTopicMetadataRequest)."""
+        verb = "written" if self.config.topic_operation is AclOperation.WRITE else "read"
+        what = f"topic {name!r} cannot be {verb}"
+        if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and self.config.may_create_topics:
+            what += ", or does not exist and CREATE is denied"
+        return self.config.topic_error(code, name, what)
 
     async def _close_idle(self) -> None:
         longest = self.config.connections_max_idle_ms / 1000

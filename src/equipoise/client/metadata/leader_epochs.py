@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from equipoise.client.net.errors import error_from
+from equipoise.client.config import ClientConfig
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k23_offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -99,7 +99,7 @@ def epochs_request(questions: EpochQuestions) -> OffsetForLeaderEpochRequest:
     return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))
 
 
-def epoch_ends(response: OffsetForLeaderEpochResponse) -> EpochAnswers:
+def epoch_ends(response: OffsetForLeaderEpochResponse, config: ClientConfig) -> EpochAnswers:
     """What is not in it is to be asked again, of the leader that newer metadata names. An error is for the user."""
     answers: EpochAnswers = {}
     for topic in response.topics:
@@ -108,5 +108,6 @@ def epoch_ends(response: OffsetForLeaderEpochResponse) -> EpochAnswers:
             if one.error_code == ErrorCode.NONE:
                 answers[partition] = EpochEnd(one.leader_epoch, one.end_offset)
             elif one.error_code in _LASTING:
-                answers[partition] = error_from(one.error_code, f"where epochs of {partition} end cannot be asked")
+                what = f"where epochs of {partition} end cannot be asked"
+                answers[partition] = config.topic_error(one.error_code, partition.topic, what)
     return answers

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from equipoise.client.config import ClientConfig
 from equipoise.client.metadata.leader_epochs import NO_EPOCH
 from equipoise.client.metadata.metadata import Leader
-from equipoise.client.net.errors import error_from
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k02_list_offsets import (
     ListOffsetsPartition,
@@ -78,13 +78,14 @@ def listed_offsets(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartiti
             yield TopicPartition(topic.name, one.partition_index), one
 
 
-def outcomes_of(response: ListOffsetsResponse) -> Outcomes:
+def outcomes_of(response: ListOffsetsResponse, config: ClientConfig) -> Outcomes:
     """What is not in it may be asked for again, of the leader that newer metadata names
     (OffsetFetcherUtils.handleListOffsetResponse)."""
     outcomes: Outcomes = {}
     for partition, one in listed_offsets(response):
         if one.error_code and one.error_code not in PASSING:
-            outcomes[partition] = error_from(one.error_code, f"the offsets of {partition} cannot be read")
+            what = f"the offsets of {partition} cannot be read"
+            outcomes[partition] = config.topic_error(one.error_code, partition.topic, what)
         elif not one.error_code:
             outcomes[partition] = OffsetAndTimestamp(one.offset, one.timestamp, one.leader_epoch)
     return outcomes

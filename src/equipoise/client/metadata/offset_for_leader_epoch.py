@@ -25,7 +25,8 @@ async def ask_epoch_ends(cluster: Cluster, node_id: int, questions: EpochQuestio
     if not _serves_readers(await cluster.connection(node_id)):
         return {partition: EpochEnd(*reversed(asked.position)) for partition, asked in questions.items()}
     request = epochs_request(questions)
-    return epoch_ends(await cluster.leader_answer(node_id, questions, request, OffsetForLeaderEpochResponse))
+    answer = await cluster.leader_answer(node_id, questions, request, OffsetForLeaderEpochResponse)
+    return epoch_ends(answer, cluster.config)
 
 
 def _serves_readers(connection: AsyncConnection) -> bool:

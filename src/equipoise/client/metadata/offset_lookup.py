@@ -73,7 +73,8 @@ class OffsetLookup:
             timeout_ms=self._config.request_timeout_ms,
         )
         try:
-            return outcomes_of(await self._cluster.leader_answer(node_id, wanted, request, ListOffsetsResponse))
+            answer = await self._cluster.leader_answer(node_id, wanted, request, ListOffsetsResponse)
+            return outcomes_of(answer, self._cluster.config)
         except EquipoiseError as error:
             log.debug("offsets by time: %s", error)
             return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from equipoise.security.denials import RESOURCE_OF, Action, authorization_error
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.frames import FrameSizeError
 from equipoise.wire.text import printable
@@ -58,11 +59,15 @@ def no_kafka_broker(address: str, error: FrameSizeError) -> EquipoiseError:
     )
 
 
-def error_from(code: int, message: str) -> KafkaError:
-    """A broker's error as an exception, also for the codes that have no name here. What it says may be logged."""
+def error_from(code: int, message: str, *actions: Action, principal: str = "") -> KafkaError:
+    """A broker's error as an exception, also for the codes that have no name here. What it says may be logged.
+
+    A denial names the action that `principal` needs, the first of `actions` that fits."""
     message = printable(message)
     try:
         known = ErrorCode(code)
     except ValueError:
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{message} (Kafka's error code {code})")
+    if known in RESOURCE_OF:
+        return authorization_error(known, message, *actions, principal=principal)
     return KafkaError(known, f"{message} ({known.name})")

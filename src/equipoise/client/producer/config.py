@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from equipoise.client.config import ClientConfig, check_servers, client_rows, named_settings, parse_client
+from equipoise.security.acls import AclOperation
 from equipoise.settings import INT_MAX, Rows, setting
 from equipoise.wire.errors import UsageError
 from equipoise.wire.records.batch import Codec
@@ -53,6 +54,11 @@ class ProducerConfig(ClientConfig):
     buffer_memory: int = setting(67_108_864, "Bytes of records that are not stored yet; send() waits for room.", 1)
     max_block_ms: int = setting(60_000, "Longest time that send() waits for room, or for a topic's metadata.", 0)
     delivery_timeout_ms: int = setting(120_000, "Time limit from send() until the record is stored.", 0, INT_MAX)
+
+    @property
+    def topic_operation(self) -> AclOperation:
+        """What the client does to its topics, in the words of ACLs."""
+        return AclOperation.WRITE
 
     @classmethod
     def parse(cls, settings: Mapping[str, object]) -> Self:

@@ -35,6 +35,8 @@ from equipoise.client.producer.config import ACKS, ProducerConfig
 from equipoise.client.producer.delivery import ProducerBatch
 from equipoise.member import Node
 from equipoise.member.partitions import TopicPartition
+from equipoise.security.acls import AclOperation
+from equipoise.security.denials import AuthorizationError, on_cluster
 from equipoise.settings import INT_MAX
 from equipoise.wire.apis.k00_produce import (
     PartitionProduceData,
@@ -303,7 +305,8 @@ class Sender:
             batch.base_offset, batch.append_time = answer.base_offset, answer.log_append_time_ms
             self._store(batch)
             return
-        error = error_from(code, answer.error_message or f"{batch.partition} was refused")
+        what = answer.error_message or f"{batch.partition} was refused"
+        error = self._config.topic_error(code, batch.partition.topic, what)
         if code in _OUT_OF_ORDER and self._config.enable_idempotence:
             self._fail_out_of_order(batch, error)
         elif code in _REPEATED:
@@ -427,12 +430,22 @@ class Sender:
                 if not answer.error_code:
                     self._identity = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
                     break
-                self._note(error_from(answer.error_code, "the cluster gives no producer id"))
+                error = self._no_identity(answer.error_code)
+                if isinstance(error, AuthorizationError):  # it does not pass; Java's producer fails, too
+                    self._give_up_all(error)
+                    return
+                self._note(error)
             except EquipoiseError as error:
                 self._note(error)
             failures += 1
             await asyncio.sleep(self._backoff.pause(failures))
         self._news.set()
+
+    def _no_identity(self, code: int) -> KafkaError:
+        """From Kafka 3.0 on WRITE on some topic will do (KIP-679, KafkaApis.handleInitProducerIdRequest)."""
+        what = "the cluster gives no producer id, which WRITE on a topic or IDEMPOTENT_WRITE on the cluster allows"
+        action, principal = on_cluster(AclOperation.IDEMPOTENT_WRITE), self._config.security.principal
+        return error_from(code, what, action, principal=principal)
 
     def _note(self, error: EquipoiseError, node_id: int | None = None) -> None:
         """Every batch that waits for an id, or for this node, will say why, if its time runs out."""
@@ -466,7 +479,8 @@ def _refused(batch: ProducerBatch, error: EquipoiseError) -> KafkaError:
     if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
         remedy = f", {len(batch.body)} bytes: raise max.message.bytes of the topic"
         remedy += " or lower batch.size" if batch.count > 1 else ""
-    return KafkaError(code, f"{_words(batch)} not stored: {error}{remedy}")
+    kind = AuthorizationError if isinstance(error, AuthorizationError) else KafkaError
+    return kind(code, f"{_words(batch)} not stored: {error}{remedy}")
 
 
 def _words(batch: ProducerBatch) -> str:

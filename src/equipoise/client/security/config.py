@@ -17,6 +17,8 @@ from equipoise.security.tls import DEFAULT_TLS, TlsConfig
 if TYPE_CHECKING:
     from equipoise.client.net.handshake import Login
 
+ANONYMOUS = "User:ANONYMOUS"
+
 
 class SecurityProtocol(StrEnum):
     """security.protocol: whether a connection begins with TLS, and whether it logs in with SASL."""
@@ -92,6 +94,14 @@ class SecurityConfig:
         from equipoise.client.security.login import login_of  # it takes tens of milliseconds to import
 
         return login_of(self)
+
+    @property
+    def principal(self) -> str:
+        """As whom a broker serves this client, unless it maps names in its own way. Empty: the certificate, the token
+        or the ticket says it (DefaultKafkaPrincipalBuilder)."""
+        if self.uses_sasl:
+            return f"User:{self.username}" if self.username and not self.token_auth else ""
+        return "" if self.protocol is SecurityProtocol.SSL else ANONYMOUS
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """The context of all TLS connections with these settings in this process; None without TLS."""

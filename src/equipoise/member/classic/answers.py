@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum, auto
 
+from equipoise.member.config import MemberConfig
+from equipoise.security.acls import AclOperation
+from equipoise.security.denials import authorization_error, on_group
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 
@@ -37,8 +40,13 @@ class ErrorTable:
         """What the member does about this error."""
         return self._verdicts.get(error, Verdict.FAIL)
 
-    def failure(self, error: ErrorCode) -> KafkaError:
-        """The exception for the application."""
+    def failure(self, error: ErrorCode, config: MemberConfig) -> KafkaError:
+        """The exception for the application. Of a group, members need READ, which includes DESCRIBE."""
+        if error is ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            what = f"group {config.group_id!r} cannot be joined: {self.api} was denied"
+            return authorization_error(
+                error, what, on_group(AclOperation.READ, config.group_id), principal=config.principal
+            )
         return KafkaError(error, f"{self.api} was answered {error.name}{_REMEDIES.get(error, '')}")
 
 
@@ -84,6 +92,5 @@ _REMEDIES = {
         ": session.timeout.ms is outside the broker's group.min.session.timeout.ms and group.max.session.timeout.ms"
     ),
     ErrorCode.GROUP_MAX_SIZE_REACHED: ": the group is full; see the broker's group.max.size",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: ": this principal may not read the group",
     ErrorCode.UNSUPPORTED_VERSION: ": the broker is too old for group.instance.id; unset it",
 }

@@ -355,7 +355,7 @@ class Member:
             return
         self.back_off(now)
         if answers.FIND_COORDINATOR.verdict(error) is Verdict.FAIL:
-            refusal = answers.FIND_COORDINATOR.failure(error)
+            refusal = answers.FIND_COORDINATOR.failure(error, self.config)
             self.commits.abandon(refusal)
             if self.subscription.is_active:
                 self._raise(refusal)
@@ -435,7 +435,7 @@ class Member:
                 self.fence(now)
             case _:
                 self.back_off(now)
-                self._raise(table.failure(error))
+                self._raise(table.failure(error, self.config))
 
     def want_join(self, reason: str) -> None:
         """As soon as poll() lets it, the member joins again."""

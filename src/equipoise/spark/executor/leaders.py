@@ -18,7 +18,7 @@ from equipoise.client.metadata.metadata import Metadata, metadata_request, patie
 from equipoise.client.net.addresses import Address, parse_bootstrap_servers
 from equipoise.client.net.api_versions import Response
 from equipoise.client.net.blocking import Connection
-from equipoise.client.net.errors import KafkaConnectionError, error_from, is_final
+from equipoise.client.net.errors import KafkaConnectionError, is_final
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsResponse
 from equipoise.wire.apis.k03_metadata import MetadataResponse
@@ -60,7 +60,7 @@ class Leaders:
         found = self.known(partition)
         if found is None:
             code = self._metadata.errors.get(partition.topic, ErrorCode.LEADER_NOT_AVAILABLE)
-            raise error_from(code, f"{partition} has no leader that is known")
+            raise self.config.topic_error(code, partition.topic, f"{partition} has no leader that is known")
         return found
 
     def known(self, partition: TopicPartition) -> LeaderEndpoint | None:
@@ -109,7 +109,8 @@ class Leaders:
         request = list_offsets_request({partition: which}, self._metadata.leader)
         ((_, found),) = listed_offsets(self._ask(address, request, ListOffsetsResponse))
         if found.error_code:
-            raise error_from(found.error_code, f"where {partition} begins and ends cannot be read")
+            what = f"where {partition} begins and ends cannot be read"
+            raise self.config.topic_error(found.error_code, partition.topic, what)
         return found.offset
 
     # -- connections

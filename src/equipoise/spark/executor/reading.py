@@ -247,7 +247,7 @@ class _RangeReader:
     def _refused(self, cursor: _Cursor, code: int) -> EquipoiseError | None:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._out_of_range(cursor)
-        error = error_from(code, f"{cursor.partition} cannot be fetched")
+        error = self._config.topic_error(code, cursor.partition.topic, f"{cursor.partition} cannot be fetched")
         if is_retriable(code):
             return error
         raise error
