@@ -16,7 +16,8 @@ RLIM_INFINITY = resource.RLIM_INFINITY
 
 
 class ServedBroker:
-    """`equipoise serve` on a data directory. What it says on stderr is kept in `log`, a file."""
+    """`equipoise serve` on a data directory. What it says on stderr is kept in `log`, a file. Where
+    `settings` has listeners, `address` is the first of them."""
 
     def __init__(
         self,
@@ -24,11 +25,12 @@ class ServedBroker:
         log: Path,
         settings: Mapping[str, object] | None = None,
         arguments: Sequence[str] = (),
+        address: str | None = None,
         **options: Any,
     ) -> None:
         self.data = data
         self.log = log
-        self.address = f"127.0.0.1:{free_port()}"
+        self.address = address or f"127.0.0.1:{free_port()}"
         self._settings = settings or {}
         self._arguments = arguments
         self._options = options
@@ -36,7 +38,9 @@ class ServedBroker:
 
     def start(self) -> Self:
         """Returns when clients can connect."""
-        command = [sys.executable, "-m", "equipoise", "serve", "--data", str(self.data), "--listen", self.address]
+        command = [sys.executable, "-m", "equipoise", "serve", "--data", str(self.data)]
+        if "listeners" not in self._settings:
+            command += ["--listen", self.address]
         command += self._arguments
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
@@ -44,7 +48,9 @@ class ServedBroker:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, **self._options)
         assert self._process.stdout is not None
         ready = self._process.stdout.readline()
-        assert ready == f"equipoise ready on {self.address}\n", self.log.read_text()
+        told, _, secured = ready.rstrip("\n").partition(" (security.protocol=")
+        assert told == f"equipoise ready on {self.address}", self.log.read_text()
+        assert bool(secured) == ("--tls" in self._arguments or "--users" in self._arguments)
         return self
 
     @property

@@ -107,7 +107,7 @@ def serve(
 
 
 def reloading(ready: Callable[[Server], None]) -> Callable[[Server], None]:
-    """Certificates are read again on SIGHUP, too."""
+    """Certificates and users are read again on SIGHUP, too."""
 
     def ready_with_signal(server: Server) -> None:
         with contextlib.suppress(NotImplementedError, AttributeError):  # Windows has no such signal

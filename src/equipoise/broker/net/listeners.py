@@ -282,7 +282,9 @@ class Listeners:
         self._server.clock.call_later(_RELOAD_MS, self._look_again)
 
     def reload(self, *, always: bool = False) -> None:
-        """Takes new certificates into use, where files have changed."""
+        """Takes new certificates and users into use, where files have changed."""
+        if self._file is not None:
+            self._file.look()
         for listener in self.all:
             if listener.tls is not None:
                 listener.tls.reload(always=always)

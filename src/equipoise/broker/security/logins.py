@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from equipoise.broker.clock import Clock
 from equipoise.broker.security.token_keys import TokenValidator
@@ -48,6 +48,14 @@ class FixedUsers:
         self.current = users
 
 
+class _Stamp(NamedTuple):
+    """By which a changed file is known."""
+
+    mtime_ns: int
+    size: int
+    inode: int
+
+
 class UsersFile:
     """`sasl.users.file`: looked at again, at most once a second, when a user is looked up."""
 
@@ -64,25 +72,30 @@ class UsersFile:
     @property
     def current(self) -> Users:
         """A file that cannot be read, or has a mistake, leaves the users as they were."""
-        now = self._clock.now()
-        if now - self._looked >= _LOOK_AGAIN_MS:
-            self._looked = now
-            stamp = self._stamp()
-            if stamp != self._seen:
-                self._seen = stamp
-                try:
-                    self._users = self._read()
-                    log.warning("%s was read again: %d users", self._path, len(self._users))
-                except UsageError as error:
-                    log.error("%s; the users stay as they were", error)
+        if self._clock.now() - self._looked >= _LOOK_AGAIN_MS:
+            self.look()
         return self._users
 
-    def _stamp(self) -> tuple[int, int, int] | None:
+    def look(self) -> None:
+        """Reads the file if it has changed. An empty one is about to be written."""
+        self._looked, stamp = self._clock.now(), self._stamp()
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        try:
+            if stamp is not None and not stamp.size:
+                raise UsageError(f"sasl.users.file: {self._path} is empty")
+            self._users = self._read()
+            log.warning("%s was read again: %d users", self._path, len(self._users))
+        except UsageError as error:
+            log.error("%s; the users stay as they were", error)
+
+    def _stamp(self) -> _Stamp | None:
         try:
             found = os.stat(self._path)
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return _Stamp(found.st_mtime_ns, found.st_size, found.st_ino)
 
     def _read(self) -> Users:
         try:
