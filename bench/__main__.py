@@ -20,6 +20,13 @@ def _quick(what: str) -> Any:
     return click.option("--quick", is_flag=True, help=what)
 
 
+_listener = click.option(
+    "--listener",
+    type=click.Choice(["SSL", "SASL_SSL"]),
+    help="Measure the CPU of a listener with this protocol beside PLAINTEXT, and print the ratio.",
+)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def app() -> None:
     """Measure, beside peers, in one run."""
@@ -47,12 +54,14 @@ _add(
     "broker",
     "Start-up, produce, fetch and memory.",
     "Start-up, produce, fetch and memory of the broker, beside librdkafka's mock cluster.",
+    _listener,
 )
 _add(
     "consumer",
     "Records a second, beside other clients.",
     "Records read per second by our consumer, beside confluent-kafka and kafka-python.",
     _quick("Fewer records and rounds, half a minute."),
+    _listener,
 )
 _add(
     "coordinator",

@@ -31,6 +31,7 @@ NOTES = (
 )
 
 
+Client = dict[str, object]  # the settings by which it connects
 Reads = Generator[int, None, None]  # counts of records, read by read; 0: none came
 
 
@@ -47,14 +48,14 @@ QUICK = Size(1, 0.6, {100: 800_000, 1000: 200_000})
 class Reader(NamedTuple):
     key: str
     title: str
-    open: Callable[[str, str], Reads]
+    open: Callable[[Client, str], Reads]
 
 
-def _confluent(bootstrap_servers: str, topic: str) -> Reads:
+def _confluent(client: Client, topic: str) -> Reads:
     from confluent_kafka import Consumer as Confluent
     from confluent_kafka import TopicPartition as Place
 
-    settings = {"bootstrap.servers": bootstrap_servers, "group.id": "bench", "enable.auto.commit": False}
+    settings = client | {"group.id": "bench", "enable.auto.commit": False}
     # With its default librdkafka rests for a second when 100,000 records lie ready.
     consumer = Confluent(settings | {"fetch.queue.backoff.ms": 1, "log_level": 3})
     try:
@@ -65,11 +66,11 @@ def _confluent(bootstrap_servers: str, topic: str) -> Reads:
         consumer.close()
 
 
-def _kafka_python(bootstrap_servers: str, topic: str) -> Reads:
+def _kafka_python(client: Client, topic: str) -> Reads:
     from kafka import KafkaConsumer
     from kafka import TopicPartition as Place
 
-    consumer: Any = KafkaConsumer(bootstrap_servers=bootstrap_servers)
+    consumer: Any = KafkaConsumer(bootstrap_servers=client["bootstrap.servers"])
     try:
         places = [Place(topic, number) for number in range(PARTITIONS)]
         consumer.assign(places)
@@ -81,29 +82,29 @@ def _kafka_python(bootstrap_servers: str, topic: str) -> Reads:
         consumer.close()
 
 
-def _ours(bootstrap_servers: str, topic: str) -> Consumer:
-    consumer = Consumer(bootstrap_servers=bootstrap_servers, max_poll_records=10_000)
+def _ours(client: Client, topic: str) -> Consumer:
+    consumer = Consumer(client | {"max.poll.records": 10_000})
     consumer.assign([TopicPartition(topic, number) for number in range(PARTITIONS)])
     consumer.seek_to_beginning()
     return consumer
 
 
-def _poll(bootstrap_servers: str, topic: str) -> Reads:
-    with _ours(bootstrap_servers, topic) as consumer:
+def _poll(client: Client, topic: str) -> Reads:
+    with _ours(client, topic) as consumer:
         while True:
             yield sum(record.value is not None for record in consumer.poll())
 
 
-def _poll_arrow(bootstrap_servers: str, topic: str) -> Reads:
-    with _ours(bootstrap_servers, topic) as consumer:
+def _poll_arrow(client: Client, topic: str) -> Reads:
+    with _ours(client, topic) as consumer:
         while True:
             table = consumer.poll_arrow()
             yield 0 if table is None else table.num_rows - table.column("value").null_count
 
 
-def _floor(bootstrap_servers: str, topic: str) -> Reads:
+def _floor(client: Client, topic: str) -> Reads:
     """The same Fetch over and over, two under way, and no look at the records that come."""
-    host, port = bootstrap_servers.rsplit(":", 1)
+    host, port = str(client["bootstrap.servers"]).rsplit(":", 1)
     partitions = [
         FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1 << 20) for number in range(PARTITIONS)
     ]
@@ -147,8 +148,13 @@ def figures(size: Size) -> list[Figure]:
     return found
 
 
-def run_bench(as_json: bool, quick: bool) -> None:
+def run_bench(as_json: bool, quick: bool, listener: str | None) -> None:
     """Measures for about two minutes (quick: half of one) and prints a table, or one JSON object."""
+    if listener is not None:
+        from bench.secured_consumer import run_secured
+
+        run_secured(listener, as_json, quick)
+        return
     check_machine("consumer", "kafka", "pyarrow")
     size = QUICK if quick else FULL
     results = Results("consumer", figures(size), NOTES, sizes=size._asdict())
@@ -156,7 +162,7 @@ def run_bench(as_json: bool, quick: bool) -> None:
     with MemoryBroker() as broker, progress(len(size.records) * (size.rounds * len(READERS) + 1)) as advance:
         for each, count in size.records.items():
             topic = f"values-of-{each}"
-            _fill(broker, topic, each, count)
+            fill(broker, topic, each, count)
             advance()
             for _ in range(size.rounds):
                 for reader in READERS:
@@ -166,7 +172,7 @@ def run_bench(as_json: bool, quick: bool) -> None:
     results.print(as_json, time.perf_counter() - began)
 
 
-def _fill(broker: BrokerProcess, topic: str, size: int, count: int) -> None:
+def fill(broker: BrokerProcess, topic: str, size: int, count: int) -> None:
     from confluent_kafka import Producer
 
     with Admin(broker.bootstrap_servers) as admin:
@@ -187,16 +193,16 @@ def _fill(broker: BrokerProcess, topic: str, size: int, count: int) -> None:
 
 
 def _measure(results: Results, reader: Reader, broker: BrokerProcess, topic: str, each: int, seconds: float) -> None:
-    with closing(reader.open(broker.bootstrap_servers, topic)) as reads:
-        _read(reads, seconds / 5)
+    with closing(reader.open({"bootstrap.servers": broker.bootstrap_servers}, topic)) as reads:
+        read(reads, seconds / 5)
         cpu = time.process_time()
-        count, took = _read(reads, seconds)
+        count, took = read(reads, seconds)
         cpu = time.process_time() - cpu
     results.add(f"{reader.key}_{each}", count / took)
     results.add(f"{reader.key}_{each}_cpu", cpu / count * 1e6)
 
 
-def _read(reads: Reads, seconds: float) -> tuple[int, float]:
+def read(reads: Reads, seconds: float) -> tuple[int, float]:
     """How many, and for how long: until the time is up or nothing comes any more."""
     began = last = time.perf_counter()
     count = 0

@@ -18,6 +18,7 @@ from proving.brokers import BrokerProcess
 MAX_BYTES = 256_000_000  # or as many seconds as it is told, so that a bench ends in time on any machine
 _AT_A_TIME = 10_000
 _PATIENCE = 20.0
+Client = dict[str, object]
 _PIECES, _PIECES_A_SYNC = 128, 8
 
 PRODUCER = {
@@ -57,13 +58,10 @@ class Sample:
         return self.client_cpu * 1e9 / self.bytes
 
 
-def produce(broker: BrokerProcess, topic: str, size: int, seconds: float) -> Sample:
+def produce(broker: BrokerProcess, topic: str, size: int, seconds: float, client: Client | None = None) -> Sample:
     """Records of `size` random bytes, with librdkafka's own batching and acks=all, until all are acknowledged."""
     failures: list[object] = []
-    producer = Producer(
-        PRODUCER
-        | {"bootstrap.servers": broker.bootstrap_servers, "on_delivery": lambda error, _: failures.append(error)}
-    )
+    producer = Producer(PRODUCER | _reach(broker, client) | {"on_delivery": lambda error, _: failures.append(error)})
     producer.list_topics(topic, timeout=_PATIENCE)
     value = os.urandom(size)
     with _measuring(broker) as sample:
@@ -75,6 +73,11 @@ def produce(broker: BrokerProcess, topic: str, size: int, seconds: float) -> Sam
         reason = failures[0] if failures else f"no answer within {_PATIENCE:g} s"
         raise EquipoiseError(f"{broker.name}: {len(failures) + left} records were not produced: {reason}")
     return sample
+
+
+def _reach(broker: BrokerProcess, client: Client | None) -> Client:
+    """Settings by which a client connects: those given, or plain text."""
+    return client or {"bootstrap.servers": broker.bootstrap_servers}
 
 
 def _enqueue(producer: Producer, topic: str, value: bytes) -> int:
@@ -89,9 +92,9 @@ def _enqueue(producer: Producer, topic: str, value: bytes) -> int:
     return 1000
 
 
-def fetch(broker: BrokerProcess, topic: str, seconds: float) -> Sample:
+def fetch(broker: BrokerProcess, topic: str, seconds: float, client: Client | None = None) -> Sample:
     """What the broker has kept of `topic`, from the beginning, by assignment; again and again if it is little."""
-    consumer = Consumer(CONSUMER | {"bootstrap.servers": broker.bootstrap_servers})
+    consumer = Consumer(CONSUMER | _reach(broker, client))
     try:
         partitions = consumer.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions
         kept = [_kept(consumer, topic, partition) for partition in partitions]

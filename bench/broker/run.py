@@ -29,8 +29,13 @@ LOAD_SECONDS = 1.2
 _STEPS = STARTS * len(TARGETS) * 2 + ROUNDS * len(TARGETS) * len(SIZES)
 
 
-def run_bench(as_json: bool) -> None:
+def run_bench(as_json: bool, listener: str | None) -> None:
     """Measures for about a minute and prints a table, or one JSON object."""
+    if listener is not None:
+        from bench.broker.secured import run_secured
+
+        run_secured(listener, as_json)
+        return
     check_machine("broker")
     began = time.perf_counter()
     measured = Measurements()
