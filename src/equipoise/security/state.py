@@ -89,10 +89,7 @@ class SecurityState:
 
     def _apply_credential(self, key: UserScramCredentialKey, value: UserScramCredentialValue | None) -> None:
         of_user = self.users.setdefault(key.name, {})
-        found = (
-            None if value is None else ScramCredential(value.salt, value.stored_key, value.server_key, value.iterations)
-        )
-        _put(of_user, ScramMechanism(key.mechanism), found)
+        _put(of_user, ScramMechanism(key.mechanism), None if value is None else _credential(value))
         if not of_user:
             del self.users[key.name]
 
