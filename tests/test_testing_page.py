@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from equipoise.server_process import free_port
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -32,7 +36,27 @@ def test_the_page_runs(tmp_path: Path) -> None:
 
 
 def test_the_readme_runs(tmp_path: Path) -> None:
-    program, test = _blocks("README.md")
+    program, _, test = _blocks("README.md")
     (tmp_path / "program.py").write_text(program, encoding="utf-8")
     assert _run(tmp_path, "program.py") == "b'customer-1' b'three apples'\nStable\n"
     _run_tests(tmp_path, test)
+
+
+def test_the_secured_example_of_the_readme_runs(tmp_path: Path) -> None:
+    """Its command and its program, on a free port."""
+    pytest.importorskip("cryptography")
+    _, program, _ = _blocks("README.md")
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^equipoise (serve .*--tls.*?)  ", page, re.MULTILINE)
+    (name, users) = re.findall(r"a file `(.*?)` with the line `(.*?)`", page)[0]
+    (tmp_path / name).write_text(f"{users}\n", encoding="utf-8")
+    address = f"127.0.0.1:{free_port()}"
+    (tmp_path / "program.py").write_text(program.replace("127.0.0.1:9092", address), encoding="utf-8")
+    arguments = [sys.executable, "-m", "equipoise", *command.split(), "--listen", address]
+    with subprocess.Popen(arguments, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as served:
+        try:
+            assert served.stdout is not None
+            assert "ready" in served.stdout.readline()
+            _run(tmp_path, "program.py")
+        finally:
+            served.terminate()
