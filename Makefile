@@ -5,7 +5,7 @@ STAMP := .venv/.ready
 # Test files run side by side: most of their time is waiting, so there are more workers than cores.
 WORKERS ?= 4
 BESIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-PURE := tests/assignors tests/member tests/property tests/simulate tests/spec tests/transcripts tests/wire \
+PURE := tests/assignors tests/member tests/property tests/regex tests/simulate tests/spec tests/transcripts tests/wire \
   tests/zookeeper/protocol tests/test_documents.py tests/test_rules.py tests/test_style.py tests/security
 .DEFAULT_GOAL := run
 .PHONY: run test check prove lint format bench soak lock java kafka clean setup

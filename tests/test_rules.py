@@ -23,6 +23,7 @@ TABLES = sorted(set((ROOT / "docs" / "rules").glob("*.md")) - {SOURCES})
 HEAD = "| rule | what holds | from | ours | shown by |"
 CITING = {  # the folders whose rules a table has
     "classic-groups": ["src/equipoise/coordinator", "tests/spec"],
+    "consumer-subscriptions": ["src/equipoise/coordinator/consumer", "tests/regex"],
     "members": ["src/equipoise/member", "tests/member"],
 }
 NUMBER = r"[A-Z0-9]+(?:\.[0-9]+)+"
