@@ -46,7 +46,31 @@ _NUMBERS: dict[str, Sequence[int]] = {
     "leader_epoch": (-1, 0),
     "generation_id_or_member_epoch": (-1,),
     "generation_id": (-1, 1),
+    "AclCreation.resource_type": (2, 3),
+    "resource_pattern_type": (3, 4),
+    "AclCreation.operation": (2, 3, 4, 8),
+    "AclCreation.permission_type": (2, 3),
+    "resource_type_filter": (1, 2),
+    "pattern_type_filter": (1, 2, 3),
+    "operation": (1, 3),
+    "permission_type": (1, 3),
+    "match_type": (0, 1, 2),
+    "mechanism": (1,),
+    "iterations": (4096,),
 }
+
+
+# Strings with a vocabulary of their own: without it a request is refused before it does any work.
+_WORDS: dict[str, Sequence[str]] = {
+    "ComponentData.entity_type": ("user", "client-id", "ip"),
+    "EntityData.entity_type": ("user",),
+    "OpData.key": ("producer_byte_rate", "consumer_byte_rate", "request_percentage"),
+    "SaslHandshakeRequest.mechanism": ("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "NONE"),
+    "host": ("*",),
+}
+_USERS = ("AclCreation.principal", "EntityData.entity_name", "UserName.name", "ComponentData.match")
+_OF_USERS = ("ScramCredentialDeletion.", "ScramCredentialUpsertion.")
+_FILTERS = ("resource_name_filter", "principal_filter", "host_filter")
 
 
 class World(NamedTuple):
@@ -56,6 +80,7 @@ class World(NamedTuple):
     topic_ids: Sequence[bytes]
     partitions: int  # of the largest topic
     groups: Sequence[str]
+    users: Sequence[str] = ()
 
 
 class Attack(NamedTuple):
@@ -83,6 +108,7 @@ class Drawing:
         self._random = random.Random(seed)
         self._names = NAMES[0]
         self._number = 0
+        self._owner = ""  # the struct that a value is drawn for
 
     def all_of(self, key: int, version: int) -> Iterator[Attack]:
         """Every array of the API with every kind of names; and the rest."""
@@ -159,11 +185,13 @@ class Drawing:
 
     def _elements(self, target: Any, name: str, version: int, count: int) -> list[Any]:
         self._number = 0
+        self._owner = type(target).__name__
         return [self._value(type(target).fields[name].type[0], name, version) for _ in range(count)]
 
     def _struct(self, cls: type[Struct], version: int) -> Any:
         values = {}
         for name, row in cls.fields.items():
+            self._owner = cls.__name__
             values[name] = self._field(name, row, version) if version in row.versions else row.default
         return cls(**values)
 
@@ -181,7 +209,7 @@ class Drawing:
         if type == "uuid":
             return self._topic_id()
         if type == "bytes":
-            return b""
+            return bytes(32) if name == "salted_password" else b""
         if type == "records":
             return bytes(batch_of(b"x"))
         if type == "bool":
@@ -195,9 +223,17 @@ class Drawing:
             if self._names == NAMES[0]:
                 return 0
             return self._number % self._world.partitions if self._names == NAMES[1] else self._number % 30_000 + 2000
-        return self._random.choice(_NUMBERS.get(name, (0, 1, -1)))
+        numbers = _NUMBERS.get(f"{self._owner}.{name}") or _NUMBERS.get(name, (0, 1, -1))
+        return self._random.choice(numbers)
 
-    def _name(self, field: str) -> str:
+    def _name(self, field: str) -> str | None:
+        qualified = f"{self._owner}.{field}"
+        if field in _FILTERS and self._names == NAMES[0]:
+            return None
+        if words := _WORDS.get(qualified) or _WORDS.get(field):
+            return words[self._number % len(words)]
+        if qualified in _USERS or qualified.startswith(_OF_USERS):
+            return self._user("User:" if field == "principal" else "")
         if "metadata" in field or field in ("transactional_id", "group_instance_id", "rack_id", "reason"):
             return ""
         there = self._world.groups if "group" in field or "key" in field else self._world.topics
@@ -206,6 +242,12 @@ class Drawing:
         if self._names == NAMES[1]:
             return there[self._number % len(there)]
         return short_name(self._number)
+
+    def _user(self, kind: str) -> str:
+        if self._names == NAMES[2]:
+            return kind + short_name(self._number)
+        users = self._world.users or ("alice",)
+        return kind + (users[0] if self._names == NAMES[0] else users[self._number % len(users)])
 
     def _topic_id(self) -> bytes:
         ids = self._world.topic_ids

@@ -8,27 +8,40 @@ from __future__ import annotations
 
 import random
 import select
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from equipoise.broker.handlers import HANDLERS
+from equipoise.security.acls import Acl, AclOperation, AclPermissionType, PatternType, ResourcePattern, ResourceType
+from equipoise.server_process import free_port
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from equipoise.wire.apis.k17_sasl_handshake import SaslHandshakeRequest
 from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from equipoise.wire.apis.k48_describe_client_quotas import EntityData
+from equipoise.wire.apis.k49_alter_client_quotas import AlterClientQuotasEntry, AlterClientQuotasRequest, OpData
+from equipoise.wire.apis.k51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from tests.attack.meter import MB, Meter, Probe
 from tests.attack.requests import Attack, Drawing, World, served_versions
 from tests.broker.calls import append, create_topic
-from tests.broker.rawclient import RawClient
+from tests.broker.principals import add_acls
+from tests.broker.rawclient import RawClient, request_frame
+from tests.broker.secured import SASL
 from tests.crash.served import ServedBroker
 
 LONGEST_S = 0.1
 MOST = 50 * MB
 _IDLE_S = 0.001  # CPU time of the loop between two answers, when nobody else asks
+SECURITY = {29, 30, 31, 48, 49, 50, 51}  # on a broker with an authorizer: without one most are refused
+BEFORE_LOGIN = (3, 17, 18, 36)  # three are served then, and one stands for all that is refused
 CREATING = {3, 19, 37}  # what these leave behind would be measured with the next request
 PARTITIONS = 1000
 
@@ -36,8 +49,11 @@ PARTITIONS = 1000
 class Target:
     """A broker with some topics and groups, and what a request costs it."""
 
-    def __init__(self, served: ServedBroker) -> None:
+    def __init__(self, served: ServedBroker, attacked: str = "") -> None:
         self.served = served
+        self.attacked = attacked or served.address
+        self.sasl = ""
+        self.prelude = b""  # requests before the one that is measured
         self.meter = Meter(served.pid)
         self.world = self._furnish()
         self.probe = Probe(served.address, self.meter)
@@ -64,7 +80,8 @@ class Target:
 
     def measure(self, attack: Attack) -> tuple[float, int]:
         """The longest time for which it held the loop, and what it took of memory."""
-        with RawClient(self.served.address) as client:
+        with RawClient(self.attacked) as client:
+            client.send_bytes(self.prelude)
             self.probe.begin()
             self.meter.forget_peak()
             before = self.meter.resident()
@@ -115,7 +132,70 @@ def test_what_creates_topics_costs_little(target: Target, key: int) -> None:
 
 
 def test_every_other_api_costs_little(target: Target) -> None:
-    assert target.check(attacks(target.world, 1, sorted(HANDLERS.keys() - CREATING))) == []
+    assert target.check(attacks(target.world, 1, sorted(HANDLERS.keys() - CREATING - SECURITY))) == []
+
+
+class SecuredTarget(Target):
+    """With users, access rules and quotas that the attacker may change."""
+
+    def _furnish(self) -> World:
+        world = super()._furnish()._replace(users=[f"user{number}" for number in range(200)])
+        with RawClient(self.served.address) as client:
+            self._add(client, world.users)
+        return world
+
+    def _add(self, client: RawClient, users: Sequence[str]) -> None:
+        credentials = [
+            ScramCredentialUpsertion(name=name, mechanism=1, iterations=4096, salt=b"salt", salted_password=bytes(32))
+            for name in users
+        ]
+        answer = client.call(AlterUserScramCredentialsRequest(deletions=[], upsertions=credentials))
+        assert {row.error_code for row in answer.results} == {0}
+        quotas = [
+            AlterClientQuotasEntry(
+                entity=[EntityData(entity_type="user", entity_name=name)],
+                ops=[OpData(key="producer_byte_rate", value=1e9, remove=False)],
+            )
+            for name in users
+        ]
+        answer = client.call(AlterClientQuotasRequest(entries=quotas, validate_only=False))
+        assert {row.error_code for row in answer.entries} == {0}
+        topic, read, literal = ResourceType.TOPIC, AclOperation.READ, PatternType.LITERAL
+        acls = [
+            Acl(ResourcePattern(topic, f"t{number}", literal), f"User:{name}", "*", read, AclPermissionType.ALLOW)
+            for name in users
+            for number in range(10)
+        ]
+        assert set(add_acls(client, *acls)) == {0}
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[SecuredTarget]:
+    plain, sasl = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    settings = {
+        "listeners": f"PLAINTEXT://{plain},SASL_PLAINTEXT://{sasl}",
+        "sasl.enabled.mechanisms": SASL["sasl.enabled.mechanisms"],
+        "authorizer.class.name": "acl",
+        "super.users": "User:ANONYMOUS",
+    }
+    with ServedBroker(tmp_path / "data", tmp_path / "log", settings, address=plain) as served:
+        target = SecuredTarget(served, plain)
+        target.sasl = sasl
+        yield target
+        target.probe.close()
+
+
+def test_every_api_of_security_costs_little(secured: SecuredTarget) -> None:
+    assert secured.check(attacks(secured.world, 1, sorted(SECURITY))) == []
+
+
+@pytest.mark.parametrize("mechanism", ["", "PLAIN", "SCRAM-SHA-256"])
+def test_a_login_costs_little(secured: SecuredTarget, mechanism: str) -> None:
+    """Whatever comes instead of a login, or behind a handshake, before anybody is known."""
+    secured.attacked = secured.sasl
+    if mechanism:
+        secured.prelude = request_frame(SaslHandshakeRequest(mechanism=mechanism), 1)
+    assert secured.check(attacks(secured.world, 1, BEFORE_LOGIN)) == []
 
 
 @pytest.mark.soak
@@ -125,4 +205,15 @@ def test_every_version_of_every_api_costs_little(target: Target, seed: int) -> N
     failures = []
     for key, version in served_versions():
         failures += target.check(drawing.all_of(key, version))
+    assert failures == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(5))
+def test_every_version_of_every_api_of_security_costs_little(secured: SecuredTarget, seed: int) -> None:
+    drawing = Drawing(secured.world, seed)
+    failures = []
+    for key, version in served_versions():
+        if key in SECURITY:
+            failures += secured.check(drawing.all_of(key, version))
     assert failures == []

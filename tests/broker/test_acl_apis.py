@@ -164,6 +164,21 @@ def test_too_many_acls_in_one_request_are_refused_and_none_is_kept(admin: RawCli
     assert listed(admin) == []
 
 
+def test_the_work_of_filters_is_bounded_and_named_patterns_cost_none(admin: RawClient) -> None:
+    names = [f"t{n}" for n in range(600)]
+    add_acls(admin, *(acl(name, Op.READ) for name in names))
+    too_many = [AclFilter(principal=f"User:{n}") for n in range(200)]
+    assert {row.error_code for row in remove_acls(admin, *too_many)} == {ErrorCode.INVALID_REQUEST}
+    again_and_again = [AclFilter()] * 20
+    assert {row.error_code for row in remove_acls(admin, *again_and_again)} == {ErrorCode.INVALID_REQUEST}
+    assert len(listed(admin)) == 600
+    named = [AclFilter(ResourceType.TOPIC, name, PatternType.LITERAL) for name in names]
+    assert [[row.resource_name for row in one.matching_acls] for one in remove_acls(admin, *named)] == [
+        [name] for name in names
+    ]
+    assert listed(admin) == []
+
+
 def test_acls_outlive_the_broker(start: Start, as_principal: As, tmp_path: Path) -> None:
     broker = start(GUARDED, data=tmp_path)
     admin = as_principal(broker, ADMIN)

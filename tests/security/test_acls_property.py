@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.security.acls import Acl, AclOperation, PatternType, ResourceType
+from equipoise.security.acls import Acl, AclFilter, AclOperation, PatternType, ResourceType
 from proving.fetched import jars, java
 from tests.security.acl_sets import (
     ALLOW,
@@ -53,6 +53,23 @@ def falls_under(rule: Acl, name: str) -> bool:
     if rule.pattern.pattern_type == PatternType.PREFIXED:
         return name[: len(rule.pattern.name)] == rule.pattern.name
     return rule.pattern.name in ("*", name)
+
+
+filters = st.builds(
+    AclFilter,
+    st.sampled_from([ResourceType.ANY, ResourceType.UNKNOWN, TOPIC, GROUP]),
+    st.sampled_from([None, "a", "ab", "*"]),
+    st.sampled_from(PatternType),
+)
+
+
+@given(st.lists(acls, max_size=30), st.lists(acls, max_size=10), filters)
+def test_filters_find_what_a_look_at_each_acl_finds(rules: list[Acl], removed: list[Acl], wanted: AclFilter) -> None:
+    authorizer = authorizer_of(*rules)
+    for one in removed:
+        authorizer.remove(one)
+    left = set(rules) - set(removed)
+    assert authorizer.matching(wanted) == sorted(one for one in left if wanted.matches(one))
 
 
 @given(st.lists(acls, max_size=30), st.lists(acls, max_size=10), st.booleans(), st.lists(questions, max_size=20))

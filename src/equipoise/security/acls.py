@@ -7,7 +7,7 @@ before every ALLOW, and without any ALLOW the answer is no. The words and number
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import IntEnum
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -346,7 +346,14 @@ class StandardAuthorizer:
 
     def matching(self, wanted: AclFilter) -> list[Acl]:
         """The ACLs that the filter looks for, in the order of their resources."""
-        return sorted(acl for acl in self._acls if wanted.matches(acl))
+        return sorted(acl for acl in self.candidates(wanted) if wanted.matches(acl))
+
+    def candidates(self, wanted: AclFilter) -> Collection[Acl]:
+        """The ACLs to compare with a filter: those of one pattern if it names one, else all."""
+        kind, name, pattern_type = wanted.resource_type, wanted.name, wanted.pattern_type
+        if kind is ResourceType.ANY or name is None or pattern_type in (PatternType.ANY, PatternType.MATCH):
+            return self._acls
+        return self._by_pattern.get(ResourcePattern(kind, name, pattern_type), {})
 
     # -- decisions
 

@@ -62,6 +62,7 @@ class SecurityState:
     def __init__(self) -> None:
         self.users: dict[str, dict[int, ScramCredential]] = {}  # by name, then by the mechanism's number
         self.acls: dict[bytes, AccessControlEntryValue] = {}  # by id
+        self.acl_ids: dict[Acl, bytes] = {}  # of the same
         self.quotas: dict[Entity, dict[str, float]] = {}
         self.authorizer = StandardAuthorizer()  # has the same ACLs
         self.acls_epoch = 0  # of changes to `acls`, for caches of what follows from them
@@ -96,9 +97,13 @@ class SecurityState:
     def _apply_acl(self, key: AccessControlEntryKey, value: AccessControlEntryValue | None) -> None:
         before = self.acls.get(key.id)
         if before is not None:
-            self.authorizer.remove(acl_of(before))
+            removed = acl_of(before)
+            self.authorizer.remove(removed)
+            self.acl_ids.pop(removed, None)
         if value is not None:
-            self.authorizer.add(acl_of(value))
+            added = acl_of(value)
+            self.authorizer.add(added)
+            self.acl_ids[added] = key.id
         _put(self.acls, key.id, value)
         self.acls_epoch += 1
 
