@@ -131,7 +131,29 @@ class BrokerConfig:
     group_coordinator_append_linger_ms: int = setting(-1, "Without effect: one append per turn of the loop.", -1)
     group_coordinator_cached_buffer_max_bytes: int = setting(1_048_588, "Without effect.", 524_288, INT_MAX)
     group_coordinator_rebalance_protocols: str = setting(
-        "classic", "The group protocols that are served.", list_of=("classic", "consumer", "streams")
+        "classic,consumer",
+        "The group protocols that are served; streams is not.",
+        list_of=("classic", "consumer", "streams"),
+    )
+    group_consumer_session_timeout_ms: int = setting(
+        45_000, "Silence after which a member of a `consumer` group is removed.", 1, INT_MAX
+    )
+    group_consumer_heartbeat_interval_ms: int = setting(
+        5_000, "Time between two heartbeats of a member of a `consumer` group.", 1, INT_MAX
+    )
+    group_consumer_max_size: int = setting(INT_MAX, "Most members of a `consumer` group.", 1, INT_MAX)
+    group_consumer_assignors: str = setting(
+        "uniform,range",
+        "Assignors of `consumer` groups; the first is the default.",
+        list_of=("uniform", "range"),
+    )
+    group_consumer_migration_policy: str = setting(
+        "bidirectional",
+        "Whether a group with members may change between `classic` and `consumer`, and in which direction.",
+        choices=("bidirectional", "upgrade", "downgrade", "disabled"),
+    )
+    group_consumer_assignment_interval_ms: int = setting(
+        1_000, "Shortest time between two targets of a `consumer` group.", 0, INT_MAX
     )
     socket_request_max_bytes: int = setting(104_857_600, "Largest frame accepted.", 1, INT_MAX)
     queued_max_request_bytes: int = setting(

@@ -37,6 +37,10 @@ _TRIGGERS = {
     Trigger.SYNC_EXPIRED: "{who} did not ask for its assignment within {limit_time} (the rebalance timeout)",
     Trigger.ASSIGNMENT_NOT_WRITTEN: "the assignment could not be written",
     Trigger.SIZE_LIMIT: "it was loaded with more members than group.max.size={group_max_size}",
+    Trigger.REVOCATION_EXPIRED: "{who} did not give up its partitions within {limit_time} (the rebalance timeout)",
+    Trigger.TOPICS_CHANGED: "topics that it reads were created, deleted or changed",
+    Trigger.ASSIGNOR_CHANGED: "its members prefer another assignor",
+    Trigger.REGEX_RESOLVED: "a regular expression of its members matches other topics",
 }
 _DEPARTURES = {
     Departure.LEFT: "{who} left",
@@ -45,6 +49,8 @@ _DEPARTURES = {
     Departure.FIRST_JOIN_EXPIRED: "{who} left, because its first join could not be answered within {limit_time}",
     Departure.JOIN_EXPIRED: "{who} left, because it did not rejoin within {limit_time} (the rebalance timeout)",
     Departure.SYNC_EXPIRED: "{who} left, because it did not ask for its assignment within {limit_time}"
+    " (the rebalance timeout)",
+    Departure.REVOCATION_EXPIRED: "{who} left, because it did not give up its partitions within {limit_time}"
     " (the rebalance timeout)",
     Departure.REPLACED: "{who} was replaced, because its group.instance.id {instance} joined again",
     Departure.GROUP_FULL: "{who} was turned away, because the group is full (group.max.size={group_max_size})",

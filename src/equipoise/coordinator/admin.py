@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.classic.states import State
+from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.consumer.records import group_tombstones
 from equipoise.coordinator.events import GroupDeleted
 from equipoise.coordinator.offsets.committed import tombstone
 from equipoise.coordinator.outcomes import GroupTombstoned
@@ -20,13 +22,14 @@ from equipoise.wire.offsets_records import CoordinatorRecord
 if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
 
-GROUP_TYPE = "classic"
+GROUP_TYPES = (Group.group_type, ConsumerGroup.group_type)
 _NOT_FOUND_FROM = 6
 
 
 def describe_group(shard: Shard, group_id: str, version: int) -> DescribedGroup:
     """Only a Stable group has a protocol to show; an unknown group is Dead, and an error since KIP-1043. Rule 1.4.
 
+    A `consumer` group is not for this request: unknown here, described by ConsumerGroupDescribe. Rule A18.4.
     Kafka: GroupMetadataManager.describeGroups.
     """
     group = shard.groups.get(group_id)
@@ -60,18 +63,19 @@ def describe_group(shard: Shard, group_id: str, version: int) -> DescribedGroup:
 
 
 def list_groups(shard: Shard, states: list[str], types: list[str]) -> Iterator[ListedGroup]:
-    """By state (KIP-518) and by type (KIP-848). Rule 1.4. Kafka: GroupMetadataManager.listGroups."""
+    """By state (KIP-518) and by type (KIP-848). Rules 1.4 and A18.5. Kafka: GroupMetadataManager.listGroups."""
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {kind.lower() for kind in types}  # unlike states with their blanks, as on Kafka
-    if wanted_types and GROUP_TYPE not in wanted_types:
-        return
-    for group in shard.groups.values():
-        if not wanted_states or group.state.value.lower() in wanted_states:
+    for group in shard.all_groups():
+        if wanted_types and group.group_type not in wanted_types:
+            continue
+        word = group.state_word
+        if not wanted_states or word.lower() in wanted_states:
             yield ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=GROUP_TYPE,
+                group_state=word,
+                group_type=group.group_type,
             )
 
 
@@ -80,11 +84,11 @@ def delete_group(shard: Shard, group_id: str, caller: Caller, step: Step) -> Non
 
     The answer is a whole response, which the broker joins with those of other shards.
     """
-    group = shard.groups.get(group_id)
+    group = shard.find(group_id)
     if group is None:
         step.reply(caller, _deleted(group_id, ErrorCode.GROUP_ID_NOT_FOUND))
         return
-    if group.state is not State.EMPTY:
+    if not group.is_empty:
         step.reply(caller, _deleted(group_id, ErrorCode.NON_EMPTY_GROUP))
         return
     records = [tombstone(group_id, topic, partition) for topic, partition, _ in shard.offsets.of_group(group_id)]
@@ -96,14 +100,20 @@ def _deleted(group_id: str, error: ErrorCode) -> DeleteGroupsResponse:
 
 
 def forget(
-    shard: Shard, group: Group, records: list[CoordinatorRecord], step: Step, *, caller: Caller | None = None
+    shard: Shard,
+    group: Group | ConsumerGroup,
+    records: list[CoordinatorRecord],
+    step: Step,
+    *,
+    caller: Caller | None = None,
 ) -> None:
     """At once: a join that comes before the tombstone is durable makes a new group, written behind it.
 
     Rule 4.6. Kafka: ClassicGroup.createGroupTombstoneRecords.
     """
-    del shard.groups[group.group_id]
-    step.write([*records, group.tombstone()], GroupTombstoned(group, caller))
+    shard.install(group.group_id, None)
+    tombstones = [group.tombstone()] if isinstance(group, Group) else group_tombstones(group)
+    step.write([*records, *tombstones], GroupTombstoned(group, caller))
 
 
 def group_tombstoned(shard: Shard, outcome: GroupTombstoned, error: ErrorCode, step: Step) -> None:
@@ -111,7 +121,7 @@ def group_tombstoned(shard: Shard, outcome: GroupTombstoned, error: ErrorCode, s
     group, caller = outcome.group, outcome.caller
     if error is ErrorCode.NONE:
         step.note(GroupDeleted(group.group_id, step.now, expired=caller is None))
-    elif shard.unavailable is ErrorCode.NONE:
-        shard.groups.setdefault(group.group_id, group)
+    elif shard.unavailable is ErrorCode.NONE and shard.find(group.group_id) is None:
+        shard.install(group.group_id, group)
     if caller is not None:
         step.reply(caller, _deleted(group.group_id, write_error(error)))

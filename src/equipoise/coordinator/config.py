@@ -22,6 +22,24 @@ class GroupConfig:
     group_rebalance_debounce_ms: int = 0
     group_heartbeat_hold_max_ms: int = 0  # whether heartbeats are held at all; how long is the broker's affair
 
+    group_coordinator_rebalance_protocols: str = "classic,consumer"
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_size: int = 2**31 - 1
+    group_consumer_assignors: str = "uniform,range"
+    group_consumer_migration_policy: str = "bidirectional"
+    group_consumer_assignment_interval_ms: int = 1_000
+
+    @property
+    def consumer_assignors(self) -> tuple[str, ...]:
+        """`group.consumer.assignors`; the first is the default. Rule A12.1."""
+        return tuple(name.strip() for name in self.group_consumer_assignors.split(","))
+
+    @property
+    def serves_consumer_groups(self) -> bool:
+        """Whether `group.coordinator.rebalance.protocols` has `consumer`. Rule A1.1."""
+        return "consumer" in self.group_coordinator_rebalance_protocols.split(",")
+
     @property
     def offsets_retention_ms(self) -> int:
         """`offsets.retention.minutes` in milliseconds."""

@@ -13,6 +13,7 @@ from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
     from equipoise.coordinator.classic.group import Group, Protocols, Timeouts
+    from equipoise.coordinator.consumer.group import ConsumerGroup
     from equipoise.coordinator.step import Caller
 
 
@@ -67,7 +68,7 @@ class OffsetsCommitted(NamedTuple):
 class GroupTombstoned(NamedTuple):
     """A group that the shard has let go of, by DeleteGroups of `caller` or because its last offset has expired."""
 
-    group: Group
+    group: Group | ConsumerGroup
     caller: Caller | None = None
 
 

@@ -19,6 +19,11 @@ class Trigger(Enum):
     SYNC_EXPIRED = auto()  # members that never asked for their assignment
     ASSIGNMENT_NOT_WRITTEN = auto()
     SIZE_LIMIT = auto()  # more members were loaded than group.max.size allows
+    # -- of `consumer` groups only
+    REVOCATION_EXPIRED = auto()  # a member did not give up partitions within its rebalance timeout
+    TOPICS_CHANGED = auto()  # a topic was created or deleted, or has other partitions
+    ASSIGNOR_CHANGED = auto()  # members prefer another assignor
+    REGEX_RESOLVED = auto()  # a regular expression matches other topics than before
 
 
 class Departure(Enum):
@@ -30,6 +35,7 @@ class Departure(Enum):
     FIRST_JOIN_EXPIRED = auto()  # a new member whose join could not be answered in time
     JOIN_EXPIRED = auto()  # did not rejoin within the rebalance timeout
     SYNC_EXPIRED = auto()
+    REVOCATION_EXPIRED = auto()  # did not give up partitions within its rebalance timeout, in a `consumer` group
     REPLACED = auto()  # a static member came back under a new id
     GROUP_FULL = auto()
 

@@ -6,16 +6,24 @@ never waits and never fails: an error is a reply.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
 
 from equipoise.coordinator import admin
+from equipoise.coordinator.changes import end_write
 from equipoise.coordinator.classic import heartbeat, join, leave, sync
 from equipoise.coordinator.classic.group import ClassicGroupMember, Group, load_group
 from equipoise.coordinator.classic.rebalance import Rebalancer
 from equipoise.coordinator.classic.replies import join_error, sync_error
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import GroupConfig
+from equipoise.coordinator.consumer import guests, replay
+from equipoise.coordinator.consumer.expiry import on_timer
+from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.consumer.settings import GroupSettings, broker_settings
+from equipoise.coordinator.consumer.timers import arm_missing
+from equipoise.coordinator.metadata import EMPTY_IMAGE, MetadataImage
 from equipoise.coordinator.offsets import commit, delete, expiry, fetch
 from equipoise.coordinator.offsets.committed import CommittedOffsets
 from equipoise.coordinator.outcomes import (
@@ -37,8 +45,9 @@ from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatRespons
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
 from equipoise.wire.apis.k47_offset_delete import OffsetDeleteRequest
-from equipoise.wire.errors import ErrorCode
+from equipoise.wire.errors import ErrorCode, ProtocolError
 from equipoise.wire.offsets_records import (
+    ConsumerGroupMetadataKey,
     CoordinatorRecord,
     GroupMetadataKey,
     GroupMetadataValue,
@@ -59,6 +68,10 @@ class Status(Enum):
     CLOSED = auto()
 
 
+_STATE = (  # of a shard, as data
+    *("config", "status", "groups", "consumer_groups", "image", "offsets", "timers"),
+    *("unwritten", "unwritten_groups", "last_early_write", "voided"),
+)
 # Every heartbeat asks for these: a name of the module is found in a third of the time of a member of an enum.
 _LOADING, _ACTIVE, _STABLE = Status.LOADING, Status.ACTIVE, State.STABLE
 
@@ -82,9 +95,16 @@ class Shard:
     ) -> None:
         self.config = config
         self.status = Status.LOADING
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, Group] = {}  # classic ones; a name is here or in `consumer_groups`
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
+        self.image: MetadataImage = EMPTY_IMAGE
         self.offsets = CommittedOffsets()
         self.timers: Timers[TimerKey] = Timers()
+        # -- writes that have taken effect and are not yet durable, see `changes.py`
+        self.unwritten: deque[Write] = deque()
+        self.unwritten_groups: dict[str, int] = {}  # writes by group
+        self.last_early_write = 0
+        self.voided: dict[int, ErrorCode] = {}  # writes by number that fail because an earlier one has failed
         self.rebalancer = Rebalancer(self)
         self.attach(new_id, wall_time)
 
@@ -94,7 +114,7 @@ class Shard:
         self.wall_time = wall_time
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: getattr(self, name) for name in ("config", "status", "groups", "offsets", "timers")}
+        return {name: getattr(self, name) for name in _STATE}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
@@ -107,13 +127,33 @@ class Shard:
         key, value = record
         if isinstance(key, OffsetCommitKey):
             self.offsets.apply(key, value if isinstance(value, OffsetCommitValue) else None)
-            if value is not None and self.status is _LOADING and key.group not in self.groups:
+            if value is not None and self.status is _LOADING and self.find(key.group) is None:
                 self.create_group(key.group, now)
-        elif isinstance(key, GroupMetadataKey) and self.status is Status.LOADING:
-            if isinstance(value, GroupMetadataValue):
-                self.groups[key.group] = load_group(key.group, value, now)
-            else:
-                self.groups.pop(key.group, None)
+        elif self.status is not _LOADING:
+            return  # records of groups have taken effect when they were made
+        elif isinstance(key, GroupMetadataKey):
+            found = load_group(key.group, value, now) if isinstance(value, GroupMetadataValue) else None
+            self.install(key.group, found)
+        elif isinstance(key, replay.ConsumerGroupKey):
+            self._replay(key, record)
+
+    def _replay(self, key: replay.ConsumerGroupKey, record: CoordinatorRecord) -> None:
+        """A group that only offsets have made gives way; one with a record of its own is a damaged log.
+
+        Rules A20.1 and A20.2. Kafka: GroupMetadataManager.getOrMaybeCreatePersistedConsumerGroup.
+        """
+        group_id, group = key.group_id, self.consumer_groups.get(key.group_id)
+        if record.value is None and group is None:
+            return
+        if isinstance(key, ConsumerGroupMetadataKey) and record.value is None:
+            del self.consumer_groups[group_id]
+            return
+        if group is None:
+            if (classic := self.groups.get(group_id)) is not None and not classic.is_simple:
+                raise ProtocolError(f"group {group_id} is classic, and has a record of a consumer group")
+            group = ConsumerGroup(group_id)
+            self.install(group_id, group)
+        replay.apply(group, record)
 
     def activate(self, now: int) -> Step:
         """Loading is over. Every member gets its full session; a group above the size limit is rebalanced."""
@@ -126,6 +166,8 @@ class Shard:
             if len(group.members) > self.config.group_max_size:
                 cause = Cause(Trigger.SIZE_LIMIT, group_max_size=self.config.group_max_size)
                 self.rebalancer.prepare(group, cause, step)
+        for consumer_group in self.consumer_groups.values():
+            arm_missing(self, consumer_group, now)
         return step
 
     def close(self, now: int) -> Step:
@@ -140,6 +182,7 @@ class Shard:
                 self.rebalancer.release(group, member, UNLOADED, step)
             group.transition(State.DEAD, self.wall_time(now))
         self.groups.clear()
+        self.consumer_groups.clear()
         self.timers.clear()
         return step
 
@@ -149,6 +192,8 @@ class Shard:
         """A write of ours is durable and takes effect, or it has failed. What follows stands in its outcome, and is
         done by the module that made it. Rule 0.3."""
         step = Step(now)
+        if write.early is not None:
+            error = end_write(self, write, error, now)
         if error is ErrorCode.NONE:
             for record in write.records:
                 self.apply(record, now)
@@ -189,6 +234,7 @@ class Shard:
             return
         group = self.groups.get(key.group_id)
         if group is None:
+            self._fire_in_consumer_group(key, step)
             return
         match key.kind:
             case TimerKind.SESSION:
@@ -202,6 +248,12 @@ class Shard:
             case TimerKind.SYNC:
                 sync.on_sync_timer(self, group, step)
 
+    def _fire_in_consumer_group(self, key: TimerKey, step: Step) -> None:
+        """Rule A11."""
+        group = self.consumer_groups.get(key.group_id)
+        if group is not None:
+            on_timer(self, group, key, step)
+
     def _release_heartbeat(self, group: Group, member_id: str, step: Step) -> None:
         member = group.members.get(member_id)
         if member is not None:
@@ -214,7 +266,10 @@ class Shard:
         step = Step(now)
         error = self._join_error(request, caller)
         if error is ErrorCode.NONE:
-            join.Joining(self, request, caller, step).run()
+            if request.group_id in self.consumer_groups:
+                guests.join_group(self, request, caller, step)
+            else:
+                join.Joining(self, request, caller, step).run()
         else:
             is_elsewhere = error is self.unavailable
             step.reply(caller, join_error(caller, error, "" if is_elsewhere else request.member_id))
@@ -238,7 +293,10 @@ class Shard:
             # The rebalance this belongs to is lost with the load; several clients take 14 here as fatal.
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if error is ErrorCode.NONE:
-            sync.sync_group(self, request, caller, step)
+            if request.group_id in self.consumer_groups:
+                guests.sync_group(self, request, caller, step)
+            else:
+                sync.sync_group(self, request, caller, step)
         else:
             step.reply(caller, sync_error(error))
         return step
@@ -248,7 +306,10 @@ class Shard:
         step = Step(now)
         error = ErrorCode.INVALID_GROUP_ID if not request.group_id else self.unavailable
         if error is ErrorCode.NONE:
-            heartbeat.heartbeat(self, request, caller, step, hold_ms=hold_ms)
+            if request.group_id in self.consumer_groups:
+                guests.heartbeat(self, request, caller, step)
+            else:
+                heartbeat.heartbeat(self, request, caller, step, hold_ms=hold_ms)
         else:
             loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             step.reply(caller, HeartbeatResponse(error_code=ErrorCode.NONE if loading else error))
@@ -286,7 +347,10 @@ class Shard:
         step = Step(now)
         error = ErrorCode.INVALID_GROUP_ID if not request.group_id else self.unavailable
         if error is ErrorCode.NONE:
-            leave.leave_group(self, request, caller, step)
+            if request.group_id in self.consumer_groups:
+                guests.leave_group(self, request, caller, step)
+            else:
+                leave.leave_group(self, request, caller, step)
         else:
             step.reply(caller, leave.leave_error(error))
         return step
@@ -335,6 +399,37 @@ class Shard:
         if self.status is _ACTIVE:
             return ErrorCode.NONE
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.status is _LOADING else ErrorCode.NOT_COORDINATOR
+
+    def find(self, group_id: str) -> Group | ConsumerGroup | None:
+        """The group of that name, of either kind. Rule A23.1."""
+        return self.groups.get(group_id) or self.consumer_groups.get(group_id)
+
+    def all_groups(self) -> Iterator[Group | ConsumerGroup]:
+        """The groups of both kinds."""
+        yield from self.groups.values()
+        yield from self.consumer_groups.values()
+
+    def install(self, group_id: str, group: Group | ConsumerGroup | None) -> None:
+        """The group of that name is this one now; None: there is none any more."""
+        self.groups.pop(group_id, None)
+        self.consumer_groups.pop(group_id, None)
+        if isinstance(group, Group):
+            self.groups[group_id] = group
+        elif group is not None:
+            self.consumer_groups[group_id] = group
+
+    def settings_of(self, group_id: str) -> GroupSettings:
+        """The settings of a `consumer` group. Rule A19."""
+        return broker_settings(self.config)
+
+    def metadata_changed(self, image: MetadataImage, names: Iterable[str]) -> None:
+        """Topics were created, deleted or changed. Groups that read them look at the new image with their next
+        heartbeat. Rules A13.1 and A13.2. Kafka: GroupMetadataManager.onMetadataUpdate.
+        """
+        self.image, changed = image, list(names)
+        for group in self.consumer_groups.values():
+            if any(map(group.is_subscribed_to, changed)):
+                group.refreshed_at_epoch = None
 
     def find_member(self, group_id: str, member_id: str) -> ClassicGroupMember | None:
         """The member, if group and member exist."""

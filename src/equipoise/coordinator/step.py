@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, NewType
+from typing import TYPE_CHECKING, Any, NamedTuple, NewType
 
 from equipoise.coordinator.events import Event, MemberFenced
 from equipoise.coordinator.outcomes import Answered, Outcome
@@ -10,6 +10,9 @@ from equipoise.coordinator.reasons import Who
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import CoordinatorRecord
 from equipoise.wire.schema import Message
+
+if TYPE_CHECKING:
+    from equipoise.coordinator.changes import Early
 
 # Milliseconds since 1970, as records carry them. `now` counts from anywhere: the two are never compared.
 WallTime = NewType("WallTime", int)
@@ -29,10 +32,15 @@ class Caller(NamedTuple):
 
 
 class Write(NamedTuple):
-    """Records to append in one batch. Give this to `Shard.written` when they are durable, or have failed."""
+    """Records to append in one batch. Give this to `Shard.written` when they are durable, or have failed.
+
+    `early`: the records have taken effect already, and are undone if they fail (`changes.py`). Such a write may be
+    without records: its outcome then waits for the writes before it.
+    """
 
     records: list[CoordinatorRecord]
     outcome: Outcome | None = None
+    early: Early | None = None
 
 
 class Step:
@@ -71,7 +79,7 @@ class Step:
         if not self.writes:
             self.reply(caller, response)
             return
-        records, outcome = self.writes.pop()
+        records, outcome, _ = self.writes.pop()
         assert outcome is None
         self.write(records, Answered(caller, response))
 

@@ -15,9 +15,12 @@ class TimerKind(IntEnum):
 
     SESSION = auto()  # of a member, or of a member id that was given out
     HOLD = auto()  # of a member's held heartbeat
-    JOIN = auto()  # of a group: the initial delay, or the rebalance timeout of the join phase
+    JOIN = auto()  # of a group: the initial delay, or the rebalance timeout of the join phase; of a classic member in
+    # a `consumer` group: its rebalance timeout since it was told to rejoin
     DEBOUNCE = auto()  # of a group
-    SYNC = auto()  # of a group: the rebalance timeout for members that have not sent SyncGroup
+    SYNC = auto()  # of a group, or of a classic member in a `consumer` group: until SyncGroup must have come
+    REBALANCE = auto()  # of a member of a `consumer` group that has partitions to give up
+    TARGET = auto()  # of a `consumer` group: when its next target may be computed
     EXPIRY = auto()  # of the shard: the next sweep of expired offsets
 
 

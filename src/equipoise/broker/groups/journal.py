@@ -47,7 +47,7 @@ class GroupJournal:
     def take(self, shard: Shard, events: Iterable[Event]) -> None:
         """Only remembers them; the work is done in later turns of the loop."""
         for event in events:
-            group = shard.groups.get(event.group_id)
+            group = shard.find(event.group_id)
             self._events.append((group.journal if group is not None else None, event))
         while len(self._events) > _MAX_BACKLOG:
             self._events.popleft()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.admin import GROUP_TYPE, list_groups
+from equipoise.coordinator.admin import GROUP_TYPES, list_groups
 from equipoise.coordinator.classic.states import State
+from equipoise.coordinator.consumer.states import GroupState
 from equipoise.coordinator.shard import Status
 from equipoise.security.acls import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k16_list_groups import ListGroupsRequest, ListGroupsResponse
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 VERSIONS = "0-5"
-_STATES = frozenset(state.value.lower() for state in State)
-_TYPES = frozenset({GROUP_TYPE})
+_STATES = frozenset(state.value.lower() for state in (*State, *GroupState))
+_TYPES = frozenset(GROUP_TYPES)
 
 
 def handle(server: Server, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:

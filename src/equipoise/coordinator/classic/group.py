@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from equipoise.coordinator.classic.states import TRANSITIONS, IllegalTransition, State
 from equipoise.coordinator.journal import Journal
@@ -108,6 +108,8 @@ class ClassicGroupMember:
 class Group:
     """A classic group. Kafka: ClassicGroup."""
 
+    group_type: ClassVar[str] = "classic"
+
     group_id: str
     state_since: WallTime | None  # it is written down. None: loaded from a record too old to say
     state: State = State.EMPTY
@@ -142,6 +144,24 @@ class Group:
             raise IllegalTransition(self.group_id, self.state, target)
         self.previous_state, self.state = self.state, target
         self.state_since = at
+
+    @property
+    def state_word(self) -> str:
+        """The state as describe and list say it."""
+        return self.state.value
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group is Empty."""
+        return self.state is State.EMPTY
+
+    @property
+    def is_simple(self) -> bool:
+        """Made by offsets alone: only consumers that assign themselves have been here.
+
+        Kafka: ClassicGroup.isSimpleGroup.
+        """
+        return self.state is State.EMPTY and self.protocol_type is None and not self.pending_members
 
     def is_in(self, *states: State) -> bool:
         """Whether the group is in one of these states."""

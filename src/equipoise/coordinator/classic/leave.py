@@ -19,17 +19,17 @@ _BATCHED_FROM = 3
 
 def leave_group(shard: Shard, request: LeaveGroupRequest, caller: Caller, step: Step) -> None:
     """Several members go with one rebalance (KIP-345). Rule 3.4. Kafka: GroupMetadataManager.classicGroupLeave."""
-    members = request.members if caller.version >= _BATCHED_FROM else [MemberIdentity(member_id=request.member_id)]
+    members = identities(request, caller)
     group = shard.groups.get(request.group_id)
     if group is None:
-        rows = [_row(one, ErrorCode.UNKNOWN_MEMBER_ID) for one in members]
-        step.reply(caller, _response(caller, rows))
+        rows = [leave_row(one, ErrorCode.UNKNOWN_MEMBER_ID) for one in members]
+        step.reply(caller, leave_response(caller, rows))
         return
     leaving = _Leaving(shard, group, caller, step)
-    rows = [_row(one, leaving.leave(one)) for one in members]
+    rows = [leave_row(one, leaving.leave(one)) for one in members]
     if leaving.cause is not None:
         shard.rebalancer.after_removal(group, leaving.cause, step)
-    step.reply_when_written(caller, _response(caller, rows))
+    step.reply_when_written(caller, leave_response(caller, rows))
 
 
 def leave_error(error: ErrorCode) -> LeaveGroupResponse:
@@ -77,11 +77,17 @@ class _Leaving:
         self.cause = self.cause or cause
 
 
-def _row(one: MemberIdentity, error: ErrorCode) -> MemberResponse:
+def identities(request: LeaveGroupRequest, caller: Caller) -> list[MemberIdentity]:
+    """The members that are to leave: up to v2 there is one."""
+    return request.members if caller.version >= _BATCHED_FROM else [MemberIdentity(member_id=request.member_id)]
+
+
+def leave_row(one: MemberIdentity, error: ErrorCode) -> MemberResponse:
+    """The answer for one member."""
     return MemberResponse(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=error)
 
 
-def _response(caller: Caller, rows: list[MemberResponse]) -> LeaveGroupResponse:
+def leave_response(caller: Caller, rows: list[MemberResponse]) -> LeaveGroupResponse:
     """Up to v2 there is one member, and its error is the answer's."""
     if caller.version >= _BATCHED_FROM:
         return LeaveGroupResponse(error_code=ErrorCode.NONE, members=rows)

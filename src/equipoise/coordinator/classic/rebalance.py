@@ -371,7 +371,7 @@ class Rebalancer:
 
         Rule 3.1.11. Kafka: GroupMetadataManager.classicGroupSyncToClassicGroup, its append future.
         """
-        (record,), outcome = write
+        (record,), outcome, _ = write
         assert isinstance(outcome, AssignmentWritten)
         assert isinstance(record.value, GroupMetadataValue)
         group = self._shard.groups.get(outcome.group_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.classic.group import Group
-from equipoise.coordinator.classic.states import State
+from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.offsets.committed import tombstone
 from equipoise.coordinator.step import Caller, Step
 from equipoise.wire.apis.k47_offset_delete import (
@@ -29,7 +29,7 @@ def delete_offsets(shard: Shard, request: OffsetDeleteRequest, caller: Caller, s
 
     Rule 4.4. Kafka: OffsetMetadataManager.deleteOffsets.
     """
-    group = shard.groups.get(request.group_id)
+    group = shard.find(request.group_id)
     error = _error(group)
     if group is None or error is not ErrorCode.NONE:
         step.reply(caller, OffsetDeleteResponse(error_code=error))
@@ -56,11 +56,14 @@ def _row(topic: OffsetDeleteRequestTopic, error: ErrorCode) -> OffsetDeleteRespo
     return OffsetDeleteResponseTopic(name=topic.name, partitions=rows)
 
 
-def _error(group: Group | None) -> ErrorCode:
-    """The topics of members that are no consumers are unknown. Kafka: ClassicGroup.validateOffsetDelete."""
+def _error(group: Group | ConsumerGroup | None) -> ErrorCode:
+    """The topics of members that are no consumers are unknown; the state of a `consumer` group does not count.
+
+    Rules 4.4 and A17.10. Kafka: ClassicGroup.validateOffsetDelete, ConsumerGroup.validateOffsetDelete.
+    """
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
-    if group.state is not State.EMPTY and group.protocol_type != PROTOCOL_TYPE:
+    if not group.is_empty and group.protocol_type != PROTOCOL_TYPE:
         return ErrorCode.NON_EMPTY_GROUP
     return ErrorCode.NONE
 

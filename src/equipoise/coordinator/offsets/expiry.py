@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from equipoise.coordinator.admin import forget
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.classic.states import State
+from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.offsets.committed import CommittedOffset, tombstone
 from equipoise.coordinator.step import Step, WallTime
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE
@@ -23,16 +24,16 @@ def sweep(shard: Shard, step: Step) -> None:
     Rule 4.6. Kafka: GroupCoordinatorShard.cleanupGroupMetadata.
     """
     under_way, wall_time = shard.offsets.commits_under_way, shard.wall_time(step.now)
-    for group in [group for group in shard.groups.values() if group.group_id not in under_way]:
+    for group in [group for group in shard.all_groups() if group.group_id not in under_way]:
         records = _expired_offsets(shard, group, wall_time)
         left = sum(1 for _ in shard.offsets.of_group(group.group_id)) - len(records)
-        if left == 0 and group.state is State.EMPTY:
+        if left == 0 and group.is_empty:
             forget(shard, group, records, step)
         elif records:
             step.write(records)
 
 
-def _expired_offsets(shard: Shard, group: Group, wall_time: WallTime) -> list[CoordinatorRecord]:
+def _expired_offsets(shard: Shard, group: Group | ConsumerGroup, wall_time: WallTime) -> list[CoordinatorRecord]:
     """Tombstones for what a group need not remember any longer. Kafka: OffsetMetadataManager.cleanupExpiredOffsets."""
     since = _since(group)
     if since is _Since.NEVER:
@@ -50,11 +51,14 @@ class _Since(Enum):
     NEVER = auto()
 
 
-def _since(group: Group) -> WallTime | _Since:
+def _since(group: Group | ConsumerGroup) -> WallTime | _Since:
     """From when the retention of a group's offsets counts: a time, each offset's commit, or never (KIP-211).
 
-    Kafka: ClassicGroup.offsetExpirationCondition.
+    In a `consumer` group always by commit: what it subscribes to is known (rule A17.11).
+    Kafka: ClassicGroup.offsetExpirationCondition, ConsumerGroup.offsetExpirationCondition.
     """
+    if isinstance(group, ConsumerGroup):
+        return _Since.COMMIT
     if group.protocol_type is None:  # only consumers that assign themselves have ever been here
         return _Since.COMMIT
     if group.state is State.EMPTY:

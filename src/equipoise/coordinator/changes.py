@@ -1,0 +1,144 @@
+"""Changes of `consumer` groups: records take effect when they are made, before they are durable. Rule A21.
+
+The next request builds on them, as in Kafka, and is answered behind them. What each record has replaced is kept with
+its write. If a write fails, every later write has built on what is not there: they are undone together, the last
+first, and all fail with the same error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from equipoise.coordinator.classic.group import Group
+from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.consumer.replay import Replaced, apply, restore
+from equipoise.coordinator.consumer.timers import arm_missing
+from equipoise.coordinator.outcomes import Answered, Outcome
+from equipoise.coordinator.step import Caller, Step, Write
+from equipoise.wire.errors import ErrorCode
+from equipoise.wire.offsets_records import ConsumerGroupMetadataKey, CoordinatorRecord
+from equipoise.wire.schema import Message
+
+if TYPE_CHECKING:
+    from equipoise.coordinator.shard import Shard
+
+
+class GroupReplaced(NamedTuple):
+    """The group of that name was another one, or there was none."""
+
+    before: Group | ConsumerGroup | None
+
+
+class Early(NamedTuple):
+    """Of a write whose records have taken effect: its place among such writes, its group, and the way back."""
+
+    number: int
+    group_id: str
+    undo: tuple[Replaced | GroupReplaced, ...] = ()
+
+
+class Changes:
+    """The records of one input to one group."""
+
+    def __init__(self, shard: Shard, group_id: str) -> None:
+        self._shard = shard
+        self.group_id = group_id
+        self.records: list[CoordinatorRecord] = []
+        self._undo: list[Replaced | GroupReplaced] = []
+
+    @property
+    def group(self) -> ConsumerGroup:
+        """The `consumer` group of that name, which the first record makes. Rule A20.1."""
+        group = self._shard.consumer_groups.get(self.group_id)
+        if group is None:
+            group = ConsumerGroup(self.group_id)
+            self.install(group)
+        return group
+
+    def put(self, *records: CoordinatorRecord) -> None:
+        """The records take effect. The tombstone of the group itself takes the group away."""
+        for record in records:
+            if isinstance(record.key, ConsumerGroupMetadataKey) and record.value is None:
+                self.install(None)
+            else:
+                self._undo.append(apply(self.group, record))
+        self.records += records
+
+    def note(self, records: Iterable[CoordinatorRecord]) -> None:
+        """Records to be written whose effect is there by other means, as of a group that `install` has replaced."""
+        self.records += records
+
+    def install(self, group: Group | ConsumerGroup | None) -> None:
+        """The group of that name is another one now, of any kind, or none."""
+        self._undo.append(GroupReplaced(self._shard.find(self.group_id)))
+        self._shard.install(self.group_id, group)
+
+    def roll_back(self) -> None:
+        """Nothing has happened: the input was refused on its way."""
+        _undo(self._shard, self.group_id, self._undo)
+        self._undo, self.records = [], []
+
+    def write(self, step: Step, outcome: Outcome | None) -> None:
+        """The records go to the log; `outcome` follows when they are durable."""
+        if self.records:
+            self._begin(step, outcome)
+
+    def answer(self, step: Step, caller: Caller, response: Message) -> None:
+        """Answers when all that the answer may rest on is durable. Rules A5.11 and A21.3."""
+        if self.records or self.group_id in self._shard.unwritten_groups:
+            self._begin(step, Answered(caller, response))
+        else:
+            step.reply(caller, response)
+
+    def _begin(self, step: Step, outcome: Outcome | None) -> None:
+        shard, name = self._shard, self.group_id
+        shard.last_early_write += 1
+        write = Write(self.records, outcome, Early(shard.last_early_write, name, tuple(self._undo)))
+        shard.unwritten.append(write)
+        shard.unwritten_groups[name] = shard.unwritten_groups.get(name, 0) + 1
+        step.writes.append(write)
+
+
+def end_write(shard: Shard, write: Write, error: ErrorCode, now: int) -> ErrorCode:
+    """A write is durable, or has failed, or an earlier one has failed before it: the error that counts."""
+    assert write.early is not None
+    voided = shard.voided.pop(write.early.number, None)
+    if voided is not None:
+        return voided
+    if error is ErrorCode.NONE:
+        shard.unwritten.remove(write)
+        _forget(shard, write.early.group_id)
+        return error
+    _fail_from(shard, write.early.number, error, now)
+    return error
+
+
+def _fail_from(shard: Shard, number: int, error: ErrorCode, now: int) -> None:
+    """Undoes the write with this number and all later ones. Rule A21.2."""
+    touched = set()
+    while shard.unwritten and (early := shard.unwritten[-1].early) is not None and early.number >= number:
+        shard.unwritten.pop()
+        _undo(shard, early.group_id, early.undo)
+        _forget(shard, early.group_id)
+        touched.add(early.group_id)
+        if early.number > number:
+            shard.voided[early.number] = error
+    for group_id in sorted(touched):
+        if (group := shard.consumer_groups.get(group_id)) is not None:
+            group.refreshed_at_epoch = None
+            arm_missing(shard, group, now)
+
+
+def _forget(shard: Shard, group_id: str) -> None:
+    left = shard.unwritten_groups.pop(group_id) - 1
+    if left:
+        shard.unwritten_groups[group_id] = left
+
+
+def _undo(shard: Shard, group_id: str, undo: Iterable[Replaced | GroupReplaced]) -> None:
+    for one in reversed(tuple(undo)):
+        if isinstance(one, GroupReplaced):
+            shard.install(group_id, one.before)
+        elif (group := shard.consumer_groups.get(group_id)) is not None:
+            restore(group, one)

@@ -1,0 +1,125 @@
+"""The three epochs of a `consumer` group move: of the group (`bump`), of the target (`update_target`), of a member
+(`advance_member`). Each makes records that take effect at once (`changes.py`). Rules A5.7, A5.8 and A5.9."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.consumer.member import ConsumerGroupMember
+from equipoise.coordinator.consumer.reconcile import Situation, reconcile
+from equipoise.coordinator.consumer.records import (
+    current_record,
+    epoch_record,
+    old_metadata_tombstone,
+    target_epoch_record,
+    target_record,
+)
+from equipoise.coordinator.consumer.target import TargetMember, compute_target
+from equipoise.coordinator.consumer.timers import update_rebalance_timer
+from equipoise.coordinator.metadata import Partitions
+from equipoise.coordinator.reasons import Cause
+from equipoise.coordinator.step import Step
+
+if TYPE_CHECKING:
+    from equipoise.coordinator.changes import Changes
+    from equipoise.coordinator.shard import Shard
+
+
+def bump(shard: Shard, changes: Changes, cause: Cause, step: Step) -> None:
+    """The group epoch grows by one, with the hash of the topics as they are now. Rules A5.7 and A6.1.
+
+    Kafka: GroupMetadataManager.consumerGroupHeartbeat.
+    """
+    group = changes.group
+    epoch, topics = group.group_epoch + 1, shard.image.hash_of(set(group.subscribed_topics()))
+    changes.put(epoch_record(group.group_id, epoch, topics))
+    if group.has_old_metadata:
+        changes.put(old_metadata_tombstone(group.group_id))
+    group.refreshed_at_epoch = epoch
+
+
+def update_target(shard: Shard, changes: Changes, step: Step) -> None:
+    """The target follows the group epoch, unless the last one is too young. Rules A5.8, A12.2 and A12.5.
+
+    Raises what the assignor raises; the caller rolls back. Kafka: GroupMetadataManager.maybeUpdateTargetAssignment.
+    """
+    group = changes.group
+    if group.target_epoch >= group.group_epoch or target_due(shard, group, step.now) > 0:
+        return
+    targets = compute_target(
+        preferred_assignor(shard, group),
+        _target_members(shard, group),
+        shard.image,
+        is_homogeneous=group.is_homogeneous,
+    )
+    for member_id, target in targets.items():
+        if group.targets.get(member_id) != target:
+            changes.put(target_record(group.group_id, member_id, target))
+    changes.put(target_epoch_record(group.group_id, group.group_epoch, shard.wall_time(step.now)))
+
+
+def target_due(shard: Shard, group: ConsumerGroup, now: int) -> int:
+    """Milliseconds until the next target may be computed (KIP-1263); 0: now.
+
+    Rule A12.2. Kafka: GroupMetadataManager.canComputeNextTargetAssignment.
+    """
+    interval = shard.settings_of(group.group_id).assignment_interval_ms
+    if group.target_timestamp == 0 or interval == 0:
+        return 0
+    return max(0, group.target_timestamp + interval - shard.wall_time(now))
+
+
+def preferred_assignor(shard: Shard, group: ConsumerGroup) -> str:
+    """The one that most members prefer; of equals the one named first in `group.consumer.assignors`.
+
+    Rule A12.1. Kafka: ConsumerGroup.preferredServerAssignor.
+    """
+    names = shard.config.consumer_assignors
+    votes = [(-count, names.index(name)) for name, count in group.assignors.items() if name in names]
+    return names[min(votes)[1]] if votes else names[0]
+
+
+def _target_members(shard: Shard, group: ConsumerGroup) -> dict[str, TargetMember]:
+    ids: dict[frozenset[str], frozenset[bytes]] = {}  # most members share a subscription
+    found = {}
+    for member_id, member in group.members.items():
+        names = group.topics_of(member)
+        if names not in ids:
+            ids[names] = shard.image.ids_of(names)
+        target = group.target_of(member_id)
+        found[member_id] = TargetMember(ids[names], target, member.instance_id, member.rack_id)
+    return found
+
+
+def advance_member(
+    shard: Shard,
+    changes: Changes,
+    member_id: str,
+    step: Step,
+    *,
+    owned: Partitions | None,
+    subscription_changed: bool = False,
+) -> ConsumerGroupMember:
+    """One step of a member towards its target; what it is afterwards. Rules A5.9 and A8.11. Raises KafkaError.
+
+    Kafka: GroupMetadataManager.maybeReconcile.
+    """
+    group = changes.group
+    member = group.members[member_id]
+    if group.is_settled(member) and not subscription_changed:
+        return member
+    situation = Situation(
+        group.target_epoch,
+        group.target_of(member_id),
+        owned,
+        group.owners,
+        shard.image.ids_of(group.topics_of(member)),
+        subscription_changed,
+    )
+    moved = reconcile(member, situation)
+    if moved is not member:
+        changes.put(current_record(group.group_id, moved))
+        moved = group.members[member_id]
+        update_rebalance_timer(shard, group, moved, step.now)
+    return moved

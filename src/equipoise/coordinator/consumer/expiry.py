@@ -1,0 +1,54 @@
+"""Timers of `consumer` groups fire: sessions end, and members that did not give up partitions in time go. Rule A11."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.coordinator.changes import Changes
+from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.consumer.removal import Leaver, remove_members
+from equipoise.coordinator.reasons import Departure
+from equipoise.coordinator.step import Step
+from equipoise.coordinator.timers import TimerKey, TimerKind
+
+if TYPE_CHECKING:
+    from equipoise.coordinator.shard import Shard
+
+
+def on_timer(shard: Shard, group: ConsumerGroup, key: TimerKey, step: Step) -> None:
+    """A timer of the group, or of one of its members."""
+    match key.kind:
+        case TimerKind.SESSION:
+            _on_session(shard, group, key.member_id, step)
+        case TimerKind.REBALANCE:
+            _on_rebalance(shard, group, key.member_id, step)
+
+
+def _on_session(shard: Shard, group: ConsumerGroup, member_id: str, step: Step) -> None:
+    """A member was silent for its session; also a static one that is away (rule A10.7).
+
+    Rule A11. Kafka: GroupMetadataManager.scheduleConsumerGroupSessionTimeout.
+    """
+    member = group.members.get(member_id)
+    if member is not None:
+        limit = shard.settings_of(group.group_id).session_timeout_ms
+        if member.classic is not None:
+            limit = member.classic.session_timeout_ms
+        expire(shard, group, Leaver(member, Departure.SESSION_EXPIRED, limit), step)
+
+
+def _on_rebalance(shard: Shard, group: ConsumerGroup, member_id: str, step: Step) -> None:
+    """A member has not given up its partitions; it counts only for the epoch at which the timer was armed.
+
+    Rule A11. Kafka: GroupMetadataManager.scheduleConsumerGroupRebalanceTimeout.
+    """
+    member = group.members.get(member_id)
+    if member is not None and group.presence_of(member_id).rebalance_epoch == member.member_epoch:
+        expire(shard, group, Leaver(member, Departure.REVOCATION_EXPIRED, member.rebalance_timeout_ms), step)
+
+
+def expire(shard: Shard, group: ConsumerGroup, leaver: Leaver, step: Step) -> None:
+    """One member goes because its time is over. It learns that with its next request (rule A11.1)."""
+    changes = Changes(shard, group.group_id)
+    remove_members(shard, changes, [leaver], step)
+    changes.write(step, None)

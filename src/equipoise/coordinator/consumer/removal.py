@@ -1,0 +1,81 @@
+"""Members of a `consumer` group are removed: they leave, expire, are fenced, or an administrator takes them out.
+
+All of it happens here, for one member or for several at once. Rule A11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from equipoise.coordinator.consumer.epochs import bump
+from equipoise.coordinator.consumer.member import ConsumerGroupMember
+from equipoise.coordinator.consumer.records import member_tombstones, regex_tombstone, target_epoch_record
+from equipoise.coordinator.consumer.timers import cancel_all
+from equipoise.coordinator.events import MemberLeft
+from equipoise.coordinator.reasons import Cause, Departure, Trigger
+from equipoise.coordinator.step import Step
+
+if TYPE_CHECKING:
+    from equipoise.coordinator.changes import Changes
+    from equipoise.coordinator.shard import Shard
+
+_TRIGGERS = {
+    Departure.LEFT: Trigger.MEMBER_LEFT,
+    Departure.REMOVED: Trigger.MEMBER_REMOVED,
+    Departure.SESSION_EXPIRED: Trigger.SESSION_EXPIRED,
+    Departure.REVOCATION_EXPIRED: Trigger.REVOCATION_EXPIRED,
+    Departure.JOIN_EXPIRED: Trigger.SESSION_EXPIRED,
+    Departure.SYNC_EXPIRED: Trigger.SYNC_EXPIRED,
+}
+
+
+class Leaver(NamedTuple):
+    """A member that goes, and why. `limit_ms` is the timeout that is over, where one is."""
+
+    member: ConsumerGroupMember
+    departure: Departure
+    limit_ms: int = 0
+    said: str | None = None
+
+
+def remove_members(shard: Shard, changes: Changes, leavers: Sequence[Leaver], step: Step) -> None:
+    """Takes members out, with one bump for all. The targets of the others stay until the next one is computed.
+
+    Rules A11, A6.5, A14.8 and A20.3. Kafka: GroupMetadataManager.consumerGroupFenceMembers.
+    """
+    if not leavers:
+        return
+    group = changes.group
+    cause = _cause(shard, changes, leavers[0], step)
+    for leaver in leavers:
+        member_id = leaver.member.member_id
+        _note(shard, changes, leaver, step)
+        changes.put(*member_tombstones(group.group_id, member_id))
+        cancel_all(shard, group, member_id)
+    for regex in [regex for regex in group.resolved if regex not in group.regexes]:
+        changes.put(regex_tombstone(group.group_id, regex))
+    bump(shard, changes, cause, step)
+    if not group.members:
+        changes.put(target_epoch_record(group.group_id, group.group_epoch, 0))
+
+
+def _cause(shard: Shard, changes: Changes, leaver: Leaver, step: Step) -> Cause:
+    silent = step.now - changes.group.presence_of(leaver.member.member_id).last_seen if leaver.limit_ms else 0
+    trigger = _TRIGGERS[leaver.departure]
+    return Cause(trigger, leaver.member.who, leaver.said, silent_ms=silent, limit_ms=leaver.limit_ms)
+
+
+def _note(shard: Shard, changes: Changes, leaver: Leaver, step: Step) -> None:
+    group, member = changes.group, leaver.member
+    silent = step.now - group.presence_of(member.member_id).last_seen
+    left = MemberLeft(
+        group.group_id,
+        step.now,
+        member.who,
+        leaver.departure,
+        leaver.said,
+        silent_ms=silent,
+        limit_ms=leaver.limit_ms,
+    )
+    step.note(left)

@@ -1,0 +1,57 @@
+"""The timers of members of `consumer` groups: session and rebalance. Rule A11.
+
+A member's session runs from heartbeat to heartbeat. Its rebalance timer runs while it has partitions to give up, and
+counts only for the epoch at which it was armed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.coordinator.consumer.member import ConsumerGroupMember
+from equipoise.coordinator.consumer.states import MemberState
+from equipoise.coordinator.timers import TimerKind
+
+if TYPE_CHECKING:
+    from equipoise.coordinator.consumer.group import ConsumerGroup
+    from equipoise.coordinator.shard import Shard
+
+_OF_A_MEMBER = (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.JOIN, TimerKind.SYNC, TimerKind.HOLD)
+
+
+def keep_alive(shard: Shard, group: ConsumerGroup, member_id: str, now: int) -> None:
+    """A sign of life: a full session from now on. Rule A5.10."""
+    presence = group.presence_of(member_id)
+    presence.last_seen = now
+    shard.timers.arm(presence.timer, now + shard.settings_of(group.group_id).session_timeout_ms)
+
+
+def update_rebalance_timer(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember, now: int) -> None:
+    """Runs while a member of the new protocol has partitions to give up. Its timeout is the one it has now.
+
+    Rule A11. Kafka: GroupMetadataManager.scheduleConsumerGroupRebalanceTimeout.
+    """
+    key = group.timer(TimerKind.REBALANCE, member.member_id)
+    if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+        group.presence_of(member.member_id).rebalance_epoch = member.member_epoch
+        shard.timers.arm(key, now + max(member.rebalance_timeout_ms, 0))
+    else:
+        shard.timers.cancel(key)
+
+
+def cancel_all(shard: Shard, group: ConsumerGroup, member_id: str) -> None:
+    """Of a member that is gone."""
+    for kind in _OF_A_MEMBER:
+        shard.timers.cancel(group.timer(kind, member_id))
+
+
+def arm_missing(shard: Shard, group: ConsumerGroup, now: int) -> None:
+    """After a load, and after an undo: what the members need and does not run begins anew. Rules A11.3 and A21.4.
+
+    Kafka: GroupMetadataManager.onLoaded.
+    """
+    for member in group.members.values():
+        if shard.timers.deadline(group.timer(TimerKind.SESSION, member.member_id)) is None:
+            keep_alive(shard, group, member.member_id, now)
+        if shard.timers.deadline(group.timer(TimerKind.REBALANCE, member.member_id)) is None:
+            update_rebalance_timer(shard, group, member, now)
