@@ -40,6 +40,13 @@ class Departure(Enum):
     GROUP_FULL = auto()
 
 
+# What only `consumer` groups know.
+CONSUMER_GROUP_TRIGGERS = frozenset(
+    {Trigger.REVOCATION_EXPIRED, Trigger.TOPICS_CHANGED, Trigger.ASSIGNOR_CHANGED, Trigger.REGEX_RESOLVED}
+)
+CONSUMER_GROUP_DEPARTURES = frozenset({Departure.REVOCATION_EXPIRED})
+
+
 class Refusal(Enum):
     """Why a commit was refused."""
 
