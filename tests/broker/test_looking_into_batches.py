@@ -117,6 +117,17 @@ def test_however_many_records_have_no_key_the_answer_is_small(client: RawClient)
     assert f"{count} of {count}" in str(answer.error_message)
 
 
+def test_more_records_than_a_batch_can_have_are_refused_unseen(client: RawClient, cpu: Callable[[], float]) -> None:
+    """Else two kilobytes would cost five seconds of a thread."""
+    create_topic(client, configs=COMPACTED)
+    assert produce(client, hostile(_KEYED_RECORD * 500_000, 500_000)).error_code == ErrorCode.NONE
+    batch = hostile(_KEYED_RECORD * MANY, MANY)
+    assert len(batch) < 10_000
+    before = cpu()
+    assert produce(client, batch).error_code == ErrorCode.CORRUPT_MESSAGE
+    assert cpu() - before < 1
+
+
 def test_others_are_served_while_keys_are_looked_at(
     client: RawClient, broker: Broker, connect: Connect, held: Callable[[type, str], Held]
 ) -> None:
@@ -276,6 +287,18 @@ def test_of_a_batch_that_expands_too_far_the_beginning_is_told(client: RawClient
     answer = list_offsets(client, NOW + 1)
     assert (answer.error_code, answer.timestamp, answer.offset) == (ErrorCode.NONE, NOW + 1, 1)
     assert cpu() < 5
+
+
+def test_a_search_among_too_many_records_ends_early(client: RawClient, cpu: Callable[[], float]) -> None:
+    """The last of four million would be the one: the beginning of the batch is told after half a million."""
+    create_topic(client)
+    late = b"\x0c\0\x02\0\x01\x01\0"
+    body = _RECORD_OF_SEVEN_BYTES * MANY + late
+    produce(client, hostile(body, MANY + 1, max_timestamp=NOW + 1))
+    before = cpu()
+    answer = list_offsets(client, NOW + 1)
+    assert (answer.error_code, answer.timestamp, answer.offset) == (ErrorCode.NONE, NOW + 1, 0)
+    assert cpu() - before < 2
 
 
 def test_headers_that_promise_what_is_not_there_are_believed_in_the_end(client: RawClient) -> None:

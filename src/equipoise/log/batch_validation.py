@@ -13,7 +13,7 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Buffer, Codec, read_header
 from equipoise.wire.records.build import frame_batch
 from equipoise.wire.records.codecs import compress
-from equipoise.wire.records.scan import expansion_limit, scan, unpack
+from equipoise.wire.records.scan import expansion_limit, record_limit, scan, unpack
 
 _CODEC_BITS = 0x07
 _PAUSE_RECORDS = 1024
@@ -43,6 +43,10 @@ class BatchValidation(NamedTuple):
 
     def run(self, batch: Buffer, header: BatchHeader, pause: Pause) -> tuple[bytearray | None, BatchHeader]:
         """Returns the new batch, None if it stays as it is, and its header."""
+        if self.check_keys and header.record_count > record_limit(header.size):
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE, f"{header.record_count} records cannot be in {header.size} bytes"
+            )
         data = unpack(batch, header, limit=expansion_limit(header.size))
         if self.check_keys:
             _check_keys(data, header, pause)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.wire.records.batch import BatchHeader
 from equipoise.wire.records.codecs import ExpandsTooFarError
-from equipoise.wire.records.scan import scan, unpack
+from equipoise.wire.records.scan import record_limit, scan, unpack
 
 if TYPE_CHECKING:
     from equipoise.log.partition import PartitionLog
@@ -76,10 +76,13 @@ class TimestampLookup:
 
     def _first(self, view: memoryview, header: BatchHeader, pause: Callable[[], object]) -> tuple[int, int] | None:
         data = unpack(view, header, limit=_BATCH_LIMIT)
-        number, found = 0, None
+        number, found, most = 0, None, record_limit(header.size)
         for number, record in enumerate(scan(data, header), 1):
             if record.timestamp >= self._timestamp and record.offset >= self._from:
                 found = min(record.timestamp, _MAX_TIMESTAMP), record.offset
+                break
+            if number == most:
+                found = self._roughly(header)
                 break
             if number % _PAUSE_RECORDS == 0:
                 pause()

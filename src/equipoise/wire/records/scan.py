@@ -16,10 +16,19 @@ from equipoise.wire.records.read import check_room, varint
 _LEAST_ROOM = 32 * 1024 * 1024
 _MOST_EXPANSION = 256  # times: lz4 cannot do more, and what is not made to expand stays far below
 
+_LEAST_RECORDS = 1 << 19
+_MOST_RECORDS_IN_A_BYTE = 64
+
 
 def expansion_limit(size: int) -> int:
     """The most bytes that `size` bytes of a peer may expand to: small requests stay small work."""
     return min(DECOMPRESSED_LIMIT, max(_LEAST_ROOM, _MOST_EXPANSION * size))
+
+
+def record_limit(size: int) -> int:
+    """The most records of a batch of `size` bytes that are worth a look: half a second's work, or records of which 64
+    fit into a byte."""
+    return max(_LEAST_RECORDS, _MOST_RECORDS_IN_A_BYTE * size)
 
 
 class Scanned(NamedTuple):
