@@ -137,5 +137,5 @@ def test_kafka_and_ours_answer_alike(kafka: object, capsys: pytest.CaptureFixtur
     summary = run(os.environ.get("EQUIPOISE_SEED", seed))
     with capsys.disabled():
         print(f"\n{summary.text()}")
-    assert summary.is_good
+    assert summary.is_good, summary.text()
     assert sum(one.steps for one in summary.played if one.is_drawn) >= STEPS
