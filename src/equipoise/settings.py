@@ -22,7 +22,8 @@ Rows = dict[str, dataclasses.Field[Any]]
 
 
 def setting(default: Any, doc: str, low: int | None = None, high: int = LONG_MAX, **more: Any) -> Any:
-    """A row of the table. `choices` and `list_of` are the allowed words. A default of None is optional text."""
+    """A row of the table. `choices` and `list_of` are the allowed words; a function is asked for them each time. A
+    default of None is optional text."""
     return dataclasses.field(default=default, metadata={"doc": doc, "low": low, "high": high, **more})
 
 
@@ -70,7 +71,7 @@ def parse_value(name: str, value: object, row: dataclasses.Field[Any]) -> Any:
         raise UsageError(f"{name}={value}: must be one of {', '.join(map(str, choices))}")
     words = row.metadata.get("list_of")
     if words:
-        return _words(name, str(parsed), words)
+        return _words(name, str(parsed), words() if callable(words) else words)
     low, high = row.metadata["low"], row.metadata["high"]
     if low is not None and not low <= parsed <= high:
         raise UsageError(f"{name}={value}: must be between {low} and {high}")

@@ -6,8 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from equipoise.assignors import ASSIGNORS, Assignor, GroupMember, RebalanceProtocol
+import pytest
+
+from equipoise.assignors import ASSIGNORS, Assignor, GroupMember, RebalanceProtocol, registered_assignors
 from equipoise.wire.consumer_protocol import Subscription
+from equipoise.wire.errors import UsageError
 from tests.assignors.cases import check_valid, cluster, partitions_of
 
 TEXT = (Path(__file__).parents[2] / "docs" / "assignors.md").read_text(encoding="utf-8")
@@ -31,3 +34,13 @@ def test_the_example() -> None:
     check_valid(cluster(t=6), members, assigned)
     assert assigned == {"a": {"t": [0, 3]}, "b": {"t": [1, 2, 4, 5]}}
     assignors["a"].on_assignment(assignors["a"].assign(cluster(other=1), members)["a"], 1)
+
+
+def test_the_example_on_the_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("equipoise.assignors._REGISTERED", {})
+    names: dict[str, Any] = {}
+    exec(re.findall(r"```python\n(.+?)```", TEXT, re.DOTALL)[2], names)
+    assert registered_assignors() == ("uniform", "range", "roundrobin")
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match=r"group.consumer.assignors=roundrobin: must be one or more of uniform, range"):
+        names["Broker"](settings={"group.consumer.assignors": "roundrobin"})

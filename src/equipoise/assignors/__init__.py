@@ -38,6 +38,9 @@ __all__ = [
     "Topic",
     "assignor_named",
     "common_protocol",
+    "register_assignor",
+    "registered_assignor",
+    "registered_assignors",
 ]
 
 
@@ -48,3 +51,27 @@ def assignor_named(name: str) -> Assignor:
         meant = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(ASSIGNORS)}"
         raise UsageError(f"there is no assignor {name!r}: {meant} A custom one is given as an object")
     return ASSIGNORS[name]()
+
+
+_REGISTERED: dict[str, Assignor] = {}  # by the coordinator's user, for `consumer` groups
+_OF_THE_COORDINATOR = ("uniform", "range")  # Kafka's own, which nobody replaces
+
+
+def register_assignor(assignor: Assignor) -> None:
+    """Makes an assignor known to the coordinators of this process, for `group.consumer.assignors`. An assignor of the
+    same name is replaced: all groups use the new one from their next target on."""
+    if assignor.name in _OF_THE_COORDINATOR or not assignor.name or set(assignor.name) & set(", "):
+        raise UsageError(f"an assignor cannot be registered as {assignor.name!r}: choose another name")
+    _REGISTERED[assignor.name] = assignor
+
+
+def registered_assignor(name: str) -> Assignor:
+    """The assignor that was registered under a name."""
+    if name not in _REGISTERED:
+        raise UsageError(f"there is no assignor {name!r}: register_assignor() makes it known")
+    return _REGISTERED[name]
+
+
+def registered_assignors() -> tuple[str, ...]:
+    """All names that `group.consumer.assignors` may have."""
+    return *_OF_THE_COORDINATOR, *_REGISTERED

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from equipoise.assignors import registered_assignors
 from equipoise.broker.net.listener_config import (
     ConfiguredListener,
     ListenerTexts,
@@ -145,7 +146,7 @@ class BrokerConfig:
     group_consumer_assignors: str = setting(
         "uniform,range",
         "Assignors of `consumer` groups; the first is the default.",
-        list_of=("uniform", "range"),
+        list_of=registered_assignors,
     )
     group_consumer_migration_policy: str = setting(
         "bidirectional",

@@ -1,6 +1,7 @@
-"""The target assignment: who is to have which partition. Rule A12.
+"""The target assignment: who is to have which partition. Rule A12.3.
 
-A pure function of members, topics and the target before. It runs in the turn of the shard.
+A pure function of members, topics and the target before. It runs in the turn of the shard: 2,000 members with 20,000
+partitions take a few hundredths of a second.
 """
 
 from __future__ import annotations
@@ -8,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from equipoise.coordinator.metadata import NO_PARTITIONS, MetadataImage, Partitions, TopicPartition
+from equipoise.assignors import GroupMember, Members, registered_assignor
+from equipoise.coordinator.consumer import by_name, uniform
+from equipoise.coordinator.metadata import NO_PARTITIONS, MetadataImage, Partitions, TopicImage
+from equipoise.wire.consumer_protocol import Subscription
 
 UNIFORM, RANGE = "uniform", "range"
 ASSIGNORS = (UNIFORM, RANGE)
@@ -29,43 +33,52 @@ Targets = dict[str, Partitions]  # by member id; each member has one, even if it
 def compute_target(
     assignor: str, members: Mapping[str, TargetMember], image: MetadataImage, *, is_homogeneous: bool
 ) -> Targets:
-    """The next target of every member. `is_homogeneous`: all have the same subscription (rule A12.4).
+    """The next target of every member. `is_homogeneous`: all have the same subscription (rule A12.4). A member whose
+    target stays keeps the same set. An assignor that is not built in has been registered; it may raise anything.
 
-    Rule A12. Kafka: TargetAssignmentBuilder.build.
+    Rules A12.3 and A12.5. Kafka: TargetAssignmentBuilder.build.
     """
-    loads: dict[str, set[TopicPartition]] = {member_id: set() for member_id in members}
-    subscribers: dict[bytes, list[str]] = {}
+    if not members:
+        return {}
+    topics = _topics(members, image)
+    if assignor == UNIFORM and is_homogeneous:
+        found = uniform.balance({member_id: member.target for member_id, member in members.items()}, topics)
+    elif assignor == UNIFORM:
+        found = by_name.balance(_named(members, topics), topics)
+    elif assignor == RANGE:
+        found = by_name.cut(_named(_without_targets(members), topics), topics)
+    else:
+        found = by_name.custom(registered_assignor(assignor), _named(members, topics, racks=True), topics)
+    return {member_id: _same(members[member_id].target, found[member_id]) for member_id in members}
+
+
+def _topics(members: Mapping[str, TargetMember], image: MetadataImage) -> list[TopicImage]:
+    """What anybody subscribes to, by name: the order of ids is chance."""
+    ids = frozenset[bytes]().union(*{member.topics for member in members.values()})
+    found = (image.by_id(topic_id) for topic_id in ids)
+    return sorted((topic for topic in found if topic is not None), key=lambda topic: topic.name)
+
+
+def _named(members: Mapping[str, TargetMember], topics: list[TopicImage], *, racks: bool = False) -> Members:
+    """The members as a leader sees them. No assignor of Kafka's on the coordinator knows racks. Rule A12.11."""
+    names = {topic.topic_id: topic.name for topic in topics}
+    subscribed: dict[frozenset[bytes], list[str]] = {}
+    found = {}
     for member_id, member in members.items():
-        for topic_id in member.topics:
-            subscribers.setdefault(topic_id, []).append(member_id)
-    wanted = _partitions(subscribers, image)
-    quota = -(-len(wanted) // max(len(members), 1))
-    free = set(wanted)
-    for member_id, member in members.items():
-        kept = [one for one in sorted(member.target) if one in free and one[0] in member.topics][:quota]
-        loads[member_id].update(kept)
-        free.difference_update(kept)
-    for partition in sorted(free):
-        least = min(subscribers[partition[0]], key=lambda one: len(loads[one]))
-        loads[least].add(partition)
-    _level(loads, subscribers)
-    return {member_id: frozenset(load) for member_id, load in loads.items()}
+        if member.topics not in subscribed:
+            subscribed[member.topics] = sorted(names[one] for one in member.topics if one in names)
+        subscription = Subscription(
+            topics=subscribed[member.topics],
+            owned_partitions=by_name.partitions_by_name(member.target, names),
+            rack_id=member.rack_id if racks else None,
+        )
+        found[member_id] = GroupMember(subscription, member.instance_id)
+    return found
 
 
-def _partitions(subscribers: Mapping[bytes, list[str]], image: MetadataImage) -> list[TopicPartition]:
-    found = (image.by_id(topic_id) for topic_id in subscribers)
-    return [(topic.topic_id, number) for topic in found if topic is not None for number in range(topic.partitions)]
+def _without_targets(members: Mapping[str, TargetMember]) -> dict[str, TargetMember]:
+    return {member_id: member._replace(target=NO_PARTITIONS) for member_id, member in members.items()}
 
 
-def _level(loads: dict[str, set[TopicPartition]], subscribers: Mapping[bytes, list[str]]) -> None:
-    """Single moves from a member with more to one with at least two less, until there is none."""
-    moved = True
-    while moved:
-        moved = False
-        for topic_id, members in subscribers.items():
-            most, least = max(members, key=lambda one: len(loads[one])), min(members, key=lambda one: len(loads[one]))
-            one = max((found for found in loads[most] if found[0] == topic_id), default=None)
-            if one is not None and len(loads[most]) - len(loads[least]) > 1:
-                loads[most].remove(one)
-                loads[least].add(one)
-                moved = True
+def _same(before: Partitions, after: Partitions) -> Partitions:
+    return before if before == after else after
