@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
+from equipoise.client import Admin
 from equipoise.security.acls import AclFilter, AclOperation, AclPermissionType, PatternType, ResourceType
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.apis.k22_init_producer_id import InitProducerIdRequest
@@ -250,3 +251,37 @@ def test_denials_are_logged_once_for_a_request_with_who_what_and_why(
 
 def test_the_permission_types_of_the_wire() -> None:
     assert (AclPermissionType.DENY, AclPermissionType.ALLOW) == (DENY, ALLOW) == (2, 3)
+
+
+def test_a_broker_in_a_test_has_users_and_acls_of_its_own(tmp_path: Path) -> None:
+    """They are there before the first client is, and once only when the broker starts again."""
+    pytest.importorskip("cryptography")
+    rules = [acl("orders", Op.ALL, principal="User:alice"), acl("billing", Op.READ, kind=GROUP, principal="User:alice")]
+    users = {"alice": "alice-secret", "bob": "bob-secret", "root": "root-secret"}
+    for _ in range(2):
+        with Broker(
+            {"super.users": "User:root"},
+            topics={"orders": 1},
+            data=tmp_path / "data",
+            security="SASL_SSL",
+            users=users,
+            acls=rules,
+        ) as broker:
+            found = {}
+            for user in users:
+                given = {name.replace(".", "_"): value for name, value in broker.client_settings(user).items()}
+                with Admin(given.pop("bootstrap_servers"), **given) as admin:  # type: ignore[arg-type]
+                    found[user] = [topic.name for topic in admin.topics()]
+                    if user == "root":
+                        assert admin.describe_acls() == sorted(rules)
+            assert found == {"alice": ["orders"], "bob": [], "root": ["orders"]}
+
+
+def test_acls_that_cannot_be_are_refused_before_the_start() -> None:
+    with pytest.raises(UsageError, match="acls: Invalid empty resource name"):
+        Broker(acls=[acl("", Op.READ)])
+
+
+def test_an_empty_list_of_acls_denies_everything() -> None:
+    with Broker(topics={"orders": 1}, acls=[]) as broker, Admin(broker.bootstrap_servers) as admin:
+        assert admin.topics() == []

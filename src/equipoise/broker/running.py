@@ -7,7 +7,7 @@ import contextlib
 import gc
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -20,6 +20,8 @@ from equipoise.broker.security.quick import PLAINTEXT, Security
 from equipoise.broker.server import Server, parse_address
 from equipoise.log.partition import Flush
 from equipoise.log.storage.directory import DataDirectory, MemoryDirectory
+from equipoise.security.acls import Acl, check_new
+from equipoise.wire.errors import KafkaError, UsageError
 
 Result = TypeVar("Result")
 DEFAULT_LISTEN = "127.0.0.1:9092"
@@ -42,6 +44,7 @@ async def run_server(
     ready: Callable[[Server], None],
     stopping: asyncio.Event,
     first_users: Sequence[FirstUser] = (),
+    first_acls: Sequence[Acl] = (),
 ) -> None:
     """Serves until `stopping` is set. Calls `ready` once connections are accepted."""
     try:
@@ -51,6 +54,7 @@ async def run_server(
         raise
     try:
         server.first_users += first_users
+        server.first_acls += first_acls
         await server.listen(*address)
         ready(server)
         await stopping.wait()
@@ -117,6 +121,17 @@ def reloading(ready: Callable[[Server], None]) -> Callable[[Server], None]:
     return ready_with_signal
 
 
+def _checked(acls: Iterable[Acl]) -> list[Acl]:
+    """UsageError: one of them cannot be an ACL."""
+    checked = list(acls)
+    for acl in checked:
+        try:
+            check_new(acl)
+        except KafkaError as error:
+            raise UsageError(f"acls: {error}") from None
+    return checked
+
+
 class Broker:
     """A broker in this process, in a thread of its own, ready when entered.
 
@@ -126,7 +141,8 @@ class Broker:
     Without `data` everything is kept in memory and gone afterwards. `settings` are Kafka's broker settings by name.
     `topics` are created at the start, with so many partitions, where they are not there yet: `{"orders": 6}`.
     `security` is SSL, SASL_SSL or SASL_PLAINTEXT, with a certificate authority of its own; `users` are the names and
-    passwords for SASL. `client_settings` gives what a client needs to connect.
+    passwords for SASL. `client_settings` gives what a client needs to connect. With `acls` these rules decide, and
+    whatever they do not allow is denied; `super.users` of the settings may do everything.
     """
 
     def __init__(
@@ -138,9 +154,12 @@ class Broker:
         listen: str = "127.0.0.1:0",
         security: str = "PLAINTEXT",
         users: Mapping[str, str] | None = None,
+        acls: Iterable[Acl] | None = None,
     ) -> None:
         self._security = Security.in_scratch(security, users or {}, data)
-        self._config = BrokerConfig.parse(self._security.settings(settings or {}, listen))
+        authorizer = {} if acls is None else {"authorizer.class.name": "acl"}
+        self._config = BrokerConfig.parse(self._security.settings({**authorizer, **(settings or {})}, listen))
+        self._acls = _checked(acls or ())
         self._wanted_topics = dict(topics or {})
         self._address = parse_address(listen)
         self._data = data
@@ -228,7 +247,14 @@ class Broker:
         self._stopping = asyncio.Event()
         directory = open_directory(self._data, self._config)
         self._security.prepare(self._config)
-        await run_server(self._config, directory, self._address, ready=self._ready, stopping=self._stopping)
+        await run_server(
+            self._config,
+            directory,
+            self._address,
+            ready=self._ready,
+            stopping=self._stopping,
+            first_acls=self._acls,
+        )
 
     def _ready(self, server: Server) -> None:
         for name, count in self._wanted_topics.items():

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.broker.topics.topics import SECURITY_TOPIC, Partition
-from equipoise.security.state import SecurityState
+from equipoise.security.acls import Acl
+from equipoise.security.state import SecurityState, acl_record
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError, UsageError
 from equipoise.wire.records.batch import iter_headers, read_header
 from equipoise.wire.records.build import build_pairs
@@ -100,8 +102,15 @@ class SecurityStore:
         password may have been changed since."""
         missing = [one for one in users if one.mechanism not in self.state.users.get(one.name, {})]
         records = [one.record() for one in missing]
+        await self._change_now(lambda state: records)
+
+    async def add_acls(self, acls: Sequence[Acl]) -> None:
+        """Likewise. One that is there already stays."""
+        await self._change_now(lambda state: new_acl_records(state, acls))
+
+    async def _change_now(self, decide: Decide) -> None:
         outcome: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
-        self.change(lambda state: records, outcome.set_result)
+        self.change(decide, outcome.set_result)
         if (error := await outcome) is not None:
             raise error
 
@@ -159,3 +168,8 @@ class SecurityStore:
         if records:
             self.on_change()
         done(None)
+
+
+def new_acl_records(state: SecurityState, acls: Iterable[Acl]) -> list[SecurityRecord]:
+    """Of those that are not there yet."""
+    return [acl_record(uuid.uuid4().bytes, acl) for acl in dict.fromkeys(acls) if acl not in state.authorizer]

@@ -38,6 +38,7 @@ from equipoise.log.storage.flusher import Flusher
 from equipoise.security.acls import (
     ANY_NAME,
     CLUSTER,
+    Acl,
     AclOperation,
     Resource,
     ResourceType,
@@ -78,6 +79,7 @@ class Server:
         self.group_coordinator = GroupCoordinator(self)
         self.security = SecurityStore(self)
         self.first_users: list[FirstUser] = []
+        self.first_acls: list[Acl] = []
         self.throttling = Throttling(self)
         self.security.on_change = self.throttling.update
         self.connections: set[Connection] = set()
@@ -297,6 +299,7 @@ class Server:
         if not self.directory.volatile:
             self.flusher.start()
         await self.security.add_users(self.first_users)
+        await self.security.add_acls(self.first_acls)
         if not self.config.listeners:
             self.listeners.all[0].host, self.listeners.all[0].port = host, port
         await self.listeners.open()

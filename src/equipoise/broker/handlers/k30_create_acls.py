@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.acls import require_acls
+from equipoise.broker.security_store import new_acl_records
 from equipoise.security.acls import (
     CLUSTER,
     MAX_RECORDS_PER_USER_OP,
@@ -17,7 +17,7 @@ from equipoise.security.acls import (
     ResourceType,
     check_new,
 )
-from equipoise.security.state import SecurityState, acl_record
+from equipoise.security.state import SecurityState
 from equipoise.wire.apis.k30_create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.security_records import SecurityRecord
@@ -43,8 +43,7 @@ def handle(server: Server, request: CreateAclsRequest, call: Call) -> CreateAcls
 
     def decide(state: SecurityState) -> list[SecurityRecord]:
         valid = (acl for acl, result in zip(acls, results, strict=True) if result.error_code == ErrorCode.NONE)
-        new = (acl for acl in dict.fromkeys(valid) if acl not in state.authorizer)
-        return [acl_record(uuid.uuid4().bytes, acl) for acl in new]
+        return new_acl_records(state, valid)
 
     def reply(error: KafkaError | None) -> CreateAclsResponse:
         return CreateAclsResponse(results=results if error is None else [_failed(error)] * len(results))
