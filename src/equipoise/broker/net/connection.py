@@ -514,7 +514,7 @@ class Connection(asyncio.BufferedProtocol):
         if size <= _JOIN_BELOW:
             self._transport.write(b"".join(out))
         else:
-            self._transport.writelines(_join_small(out))
+            self._transport.writelines(join_small(out, _SMALL_PIECE))
 
     # -- the end
 
@@ -568,12 +568,12 @@ def _grown(frame: bytearray, room: int) -> bytearray:
     return new
 
 
-def _join_small(pieces: list[Any]) -> list[Any]:
+def join_small(pieces: list[Any], below: int) -> list[Any]:
     """Runs of small pieces become one each: uvloop drops a write of more than 2^20 pieces, with EINVAL."""
     joined: list[Any] = []
     run: list[Any] = []
     for piece in pieces:
-        if len(piece) < _SMALL_PIECE:
+        if len(piece) < below:
             run.append(piece)
             continue
         if run:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from equipoise.broker.net.connection import Connection
+from equipoise.broker.net.connection import Connection, join_small
 
 PIECE = 1 << 18
+_RECORD = 1 << 14  # of TLS: a smaller piece would be a record of its own, a larger one is encrypted where it lies
 
 
 class TlsConnection(Connection):
@@ -34,7 +35,7 @@ class TlsConnection(Connection):
         while self._out and not self._write_paused:
             pieces, size = self._take()
             self.held_bytes -= size
-            self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            self._transport.writelines(join_small(pieces, _RECORD))
 
     def _take(self) -> tuple[list[Any], int]:
         """The next pieces, a quarter of a MiB together at most; a larger one is cut."""
