@@ -93,6 +93,19 @@ def test_old_versions_are_refused(secured: Broker, connect: Connect, caplog: pyt
     eventually(lambda: "too old" in caplog.text, "the log says why")
 
 
+@pytest.mark.parametrize("ciphers", ["eNULL", "aNULL", "PSK"], ids=["no secrecy", "no certificate", "shared key"])
+def test_weak_ciphers_are_refused(
+    secured: Broker, connect: Connect, caplog: pytest.LogCaptureFixture, ciphers: str
+) -> None:
+    """OpenSSL no longer knows those of the export laws; these are the weakest that it still has."""
+    weak = context()
+    weak.maximum_version = ssl.TLSVersion.TLSv1_2
+    weak.set_ciphers(f"{ciphers}:@SECLEVEL=0")
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        connect(secured, tls=weak)
+    eventually(lambda: "no cipher in common" in caplog.text, "the log says why")
+
+
 def test_a_client_that_says_nothing_is_closed_at_the_deadline(start: Start, connect: Connect, tmp_path: Path) -> None:
     broker = start(tls_settings(tmp_path, request_receive_timeout_ms=300))
     silent = [connect(broker) for _ in range(50)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 
 from equipoise.security import scram
@@ -84,6 +86,13 @@ def test_plain_refuses_what_plain_sasl_server_refuses(token: bytes, message: str
     answer = Plain().evaluate(token)
     assert isinstance(answer, Failure)
     assert answer.message == message
+
+
+def test_plain_refuses_the_largest_token_at_once() -> None:
+    began = process_time()
+    for _ in range(10):
+        Plain().evaluate(b"\0" * 524_288)
+    assert process_time() - began < 10 * 0.05
 
 
 @pytest.mark.parametrize("name", ["=", ",", "=2C", "a=3Db", "x" * 300, "Zoë", "User:x", "*", "ANONYMOUS", "a:b", " "])

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from random import Random
+from statistics import mean, median, stdev
+from time import perf_counter_ns
+
 import pytest
 
 from equipoise.security import scram
@@ -83,3 +88,23 @@ def test_a_password_is_compared_whole() -> None:
     assert not is_password(Secret("pw"), Secret("pW"))
     assert not is_password(None, Secret(""))
     assert not is_password(None, Secret("pw"))
+
+
+def difference_in_time(expected: Secret, beginnings: list[str], chance: Random) -> float:
+    """Of the usual times of two guesses, in nanoseconds, by a thousand tries of each by turns of chance."""
+    taken: dict[str, list[int]] = {begin: [] for begin in beginnings}
+    for begin in chance.choices(beginnings, k=2000):
+        guess = Secret(begin + "z")
+        began = perf_counter_ns()
+        is_password(expected, guess)
+        taken[begin].append(perf_counter_ns() - began)
+    one, other = (median(times) for times in taken.values())
+    return one - other
+
+
+def test_the_time_of_a_comparison_does_not_tell_how_much_was_right() -> None:
+    """Student's t over blocks, so that the machine's other work is in both; one guess has all but the last letter
+    right. 4.5 is the usual bound."""
+    chance = Random(7)
+    blocks = [difference_in_time(Secret("x" * 40 + "y"), ["x" * 40, "q" * 40], chance) for _ in range(50)]
+    assert abs(mean(blocks)) / ((stdev(blocks) or 1.0) / math.sqrt(len(blocks))) < 4.5
