@@ -14,6 +14,7 @@ field in the error.
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -123,7 +124,7 @@ class _Place(NamedTuple):
         return _Place(name, depth, self.path + "[]", nullable=False)
 
 
-class _Source:
+class _Source(ABC):
     """Lines of a function under construction, and the run of fixed-size fields not yet written out."""
 
     def __init__(self, cls: type[Message], version: int, trace: bool = False, root: type[Struct] | None = None) -> None:
@@ -152,6 +153,26 @@ class _Source:
 
     def place(self, row: Field, name: str, depth: int, path: str) -> _Place:
         return _Place(f"o{depth}.{name}", depth, _join(path, name), self.version in row.nullable)
+
+    def value(self, type: WireType, place: _Place) -> None:
+        """The lines for a value of any type."""
+        if isinstance(type, list):
+            self.array(type[0], place)
+        elif type in _FORMATS:
+            self.run.append((_FORMATS[type], place.name))
+        elif isinstance(type, str):
+            self.text(type, place.nullable, place.name)
+        else:
+            self.nested(type, place)
+
+    @abstractmethod
+    def array(self, of: WireType, place: _Place) -> None: ...
+
+    @abstractmethod
+    def text(self, type: str, nullable: bool, name: str) -> None: ...
+
+    @abstractmethod
+    def nested(self, of: type[Struct], place: _Place) -> None: ...
 
     def build(self, head: str, tail: list[str]) -> Any:
         name = f"{self.cls.__name__} v{self.version}"
@@ -226,14 +247,7 @@ class _Decoding(_Source):
 
     def field(self, type: WireType, place: _Place) -> None:
         self.note(place.path)
-        if isinstance(type, list):
-            self.array(type[0], place)
-        elif type in _FORMATS:
-            self.run.append((_FORMATS[type], place.name))
-        elif isinstance(type, str):
-            self.text(type, place.nullable, place.name)
-        else:
-            self.nested(type, place)
+        self.value(type, place)
         if self.trace:
             self.flush()
 
@@ -242,10 +256,10 @@ class _Decoding(_Source):
             self.flush()
             self.emit(f"at({path!r}, p, end)")
 
-    def text(self, type: str, nullable: bool, target: str) -> None:
+    def text(self, type: str, nullable: bool, name: str) -> None:
         self.length("h" if type == "string" else "i")
         value = {"string": "buf[p:q].decode()", "bytes": "bytes(buf[p:q])", "records": "memoryview(buf)[p:q]"}[type]
-        self.unless_null(nullable, target, [f"q = p + n; {target} = {value}; p = q"])
+        self.unless_null(nullable, name, [f"q = p + n; {name} = {value}; p = q"])
 
     def unless_null(self, nullable: bool, target: str, lines: list[str]) -> None:
         self.emit("if n < 0:")
@@ -404,23 +418,16 @@ class _Encoding(_Source):
         if self.trace:
             self.flush()
             self.emit(f"at({place.path!r})")
-        if isinstance(type, list):
-            self.array(type[0], place)
-        elif type in _FORMATS:
-            self.run.append((_FORMATS[type], place.name))
-        elif isinstance(type, str):
-            self.text(type, place.nullable, place.name)
-        else:
-            self.nested(type, place)
+        self.value(type, place)
 
-    def text(self, type: str, nullable: bool, source: str) -> None:
+    def text(self, type: str, nullable: bool, name: str) -> None:
         self.flush()
-        self.emit(f"v = {source}")
+        self.emit(f"v = {name}")
         self.unless_null(nullable, "h" if type == "string" else "i")
         if type == "records":
             self.records()
         else:
-            cut = f"[:{LONGEST_MESSAGE}]" if source.endswith(".error_message") else ""
+            cut = f"[:{LONGEST_MESSAGE}]" if name.endswith(".error_message") else ""
             self.emit(f"b = v{cut}.encode()" if type == "string" else "b = v")
             self.length("len(b)", "h" if type == "string" else "i")
             self.emit("w(b)")
