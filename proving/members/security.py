@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from time import time
 from typing import Any
 
-from equipoise.security.bearer_tokens import unsecured_token
+from equipoise.security.sasl.bearer_tokens import unsecured_token
 
 _TOKEN_S = 3600
 

@@ -10,8 +10,8 @@ from typing import Any
 import trustme
 
 from equipoise.broker import Broker
-from equipoise.security import scram
-from equipoise.security.mechanisms import MECHANISMS
+from equipoise.security.sasl import scram
+from equipoise.security.sasl.mechanisms import MECHANISMS
 from equipoise.wire.apis.k36_sasl_authenticate import SaslAuthenticateRequest
 from tests.broker.rawclient import RawClient
 

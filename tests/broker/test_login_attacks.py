@@ -11,7 +11,7 @@ import pytest
 from equipoise.broker import Broker
 from equipoise.broker.security import logins
 from equipoise.security import users
-from equipoise.security.scram import ScramCredential
+from equipoise.security.sasl.scram import ScramCredential
 from equipoise.security.secrets import Secret
 from equipoise.security.users import verifies
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.security import scram
+from equipoise.security.sasl import scram
 from equipoise.security.users import line_of
 from equipoise.wire.apis import APIS
 from equipoise.wire.apis.headers import encode_request_header

@@ -163,8 +163,8 @@ def test_a_token_of_400_kilobytes_is_refused_by_its_size(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert is_let_in(connect(secured), issuer.token(claims(NOW_S)), clock, secured)
-    monkeypatch.setattr("equipoise.security.jwt.json", None)
-    monkeypatch.setattr("equipoise.security.jwt._verify", None)
+    monkeypatch.setattr("equipoise.security.sasl.jwt.json", None)
+    monkeypatch.setattr("equipoise.security.sasl.jwt._verify", None)
     for token in (issuer.token(claims(NOW_S, more="x" * 300_000)), "e" * 400_000 + ".e30.AA"):
         assert not is_let_in(connect(secured), token, clock, secured)
 

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import trustme
 
-from equipoise.security.scram import (
+from equipoise.security.sasl.scram import (
     ClientFinal,
     ClientFirst,
     ServerFinal,

@@ -14,7 +14,7 @@ from equipoise.client import Admin, KafkaConnectionError
 from equipoise.client.admin import PartitionOffsets
 from equipoise.client.net.addresses import parse_bootstrap_servers
 from equipoise.client.net.errors import TlsError
-from equipoise.security.scram import credential, salted_password
+from equipoise.security.sasl.scram import credential, salted_password
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 

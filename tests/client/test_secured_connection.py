@@ -22,7 +22,7 @@ from equipoise.client.net.tls_failure import server_name
 from equipoise.client.security.config import SecurityConfig
 from equipoise.client.security.login import login_of
 from equipoise.client.security.parsing import security_from_keywords
-from equipoise.security.scram import salted_password
+from equipoise.security.sasl.scram import salted_password
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataResponse
 from equipoise.wire.errors import EquipoiseError, UsageError
 from tests.client.secured import MECHANISMS, SecuredBroker, authority, ca_file, other_authority, server_context

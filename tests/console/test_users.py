@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.security.scram import credential, salted_password
+from equipoise.security.sasl.scram import credential, salted_password
 from tests.commands import Command, Ended, check_line
 
 

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
 from kafka import admin as kafka_python_admin
 
 from equipoise.broker import Broker
-from equipoise.security.scram import credential, salted_password
+from equipoise.security.sasl.scram import credential, salted_password
 from tests.interop.drivers import Confluent, KafkaPython
 from tests.interop.drivers.base import PATIENCE_S
 

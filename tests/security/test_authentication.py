@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from equipoise.security.authentication import Admission, Authentication, Mechanisms, State
-from equipoise.security.mechanisms import Claims, Mechanism, OAuthBearer, PasswordQuestion, Plain, TokenQuestion
+from equipoise.security.sasl.authentication import Admission, Authentication, Mechanisms, State
+from equipoise.security.sasl.mechanisms import Claims, Mechanism, OAuthBearer, PasswordQuestion, Plain, TokenQuestion
 from equipoise.security.session import Session
 from equipoise.wire.apis import APIS, UNKNOWN_APIS
 from equipoise.wire.apis.k36_sasl_authenticate import SaslAuthenticateResponse

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from equipoise.security.credentials import Alteration, describe
-from equipoise.security.scram import credential, salted_password
+from equipoise.security.sasl.scram import credential, salted_password
 from equipoise.security.state import SecurityState
 from equipoise.wire.apis.k50_describe_user_scram_credentials import UserName
 from equipoise.wire.apis.k51_alter_user_scram_credentials import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.security.jaas import LoginModule, parse_jaas
+from equipoise.security.sasl.jaas import LoginModule, parse_jaas
 from equipoise.wire.errors import UsageError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

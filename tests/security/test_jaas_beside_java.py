@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from equipoise.security.jaas import parse_jaas
+from equipoise.security.sasl.jaas import parse_jaas
 from equipoise.wire.errors import UsageError
 from proving.fetched import jars, java
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from equipoise.security.jwt import Keys, TokenError, TokenRules, UnknownKeyError, validate
+from equipoise.security.sasl.jwt import Keys, TokenError, TokenRules, UnknownKeyError, validate
 from tests.security.tokens import Issuer, claims, encoded, unsigned
 
 NOW_S = 1_700_000_000

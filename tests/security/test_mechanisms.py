@@ -6,8 +6,8 @@ from time import process_time
 
 import pytest
 
-from equipoise.security import scram
-from equipoise.security.mechanisms import (
+from equipoise.security.sasl import scram
+from equipoise.security.sasl.mechanisms import (
     Challenge,
     Claims,
     Failure,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.security.principals import NoMatchingRule, PrincipalMapper, subject_of
+from equipoise.security.tls.principals import NoMatchingRule, PrincipalMapper, subject_of
 from equipoise.wire.errors import UsageError
 
 ORACLE = [

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.security.sasl_client import (
+from equipoise.security.sasl.client import (
     OAuthBearerClient,
     PlainClient,
     SaslServerError,
     ScramClient,
     check_extensions,
 )
-from equipoise.security.scram import ClientKeys, client_keys, salted_password
+from equipoise.security.sasl.scram import ClientKeys, client_keys, salted_password
 from equipoise.wire.errors import UsageError
 from tests.security.test_scram import CLIENT_FINAL, NONCE, SERVER_FINAL, SERVER_FIRST
 

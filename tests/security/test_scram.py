@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.security.scram import (
+from equipoise.security.sasl.scram import (
     HASHES,
     ClientFinal,
     ClientFirst,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.security.scram import ScramCredential
+from equipoise.security.sasl.scram import ScramCredential
 from equipoise.security.state import SecurityState
 from equipoise.wire.errors import ProtocolError
 from equipoise.wire.security_records import (

@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 
 from equipoise.security.secrets import NO_SECRET, Secret
-from equipoise.security.stores import Store, StoreType, key_material, trusted_certificates, type_of
+from equipoise.security.tls.stores import Store, StoreType, key_material, trusted_certificates, type_of
 from equipoise.wire.errors import UsageError
 from tests.security.certificates import (
     PASSWORD,

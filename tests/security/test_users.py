@@ -9,7 +9,7 @@ from time import perf_counter_ns
 
 import pytest
 
-from equipoise.security import scram
+from equipoise.security.sasl import scram
 from equipoise.security.secrets import Secret
 from equipoise.security.users import Users, is_password, line_of, users_of_options, verifies
 from equipoise.wire.errors import UsageError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from equipoise.security.credentials import MAX_ITERATIONS, scram_record
-from equipoise.security.scram import HASHES, MIN_ITERATIONS, salted_password
+from equipoise.security.sasl.scram import HASHES, MIN_ITERATIONS, salted_password
 from equipoise.security.secrets import Secret
 from equipoise.security.state import ScramMechanism
 from equipoise.wire.errors import UsageError

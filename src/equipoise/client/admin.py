@@ -23,7 +23,7 @@ from equipoise.client.security.parsing import security_from_keywords
 from equipoise.member.partitions import TopicPartition, listed
 from equipoise.security.acls import Acl, AclFilter, AclOperation
 from equipoise.security.denials import RESOURCE_OF, Action, on_cluster, on_topic
-from equipoise.security.scram import HASHES, MIN_ITERATIONS, salted_password
+from equipoise.security.sasl.scram import HASHES, MIN_ITERATIONS, salted_password
 from equipoise.security.state import ScramMechanism
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsResponse
 from equipoise.wire.apis.k03_metadata import MetadataResponse, MetadataResponseTopic

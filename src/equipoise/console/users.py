@@ -10,7 +10,7 @@ import click
 
 from equipoise.console.options import Cluster, Whole, cluster_options
 from equipoise.console.tables import print_table
-from equipoise.security.scram import HASHES
+from equipoise.security.sasl.scram import HASHES
 from equipoise.wire.errors import UsageError
 from equipoise.wire.text import printable
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from hashlib import new as new_hash
 
-from equipoise.security.scram import HASHES, MIN_ITERATIONS, credential
+from equipoise.security.sasl.scram import HASHES, MIN_ITERATIONS, credential
 from equipoise.security.state import ScramMechanism, SecurityState, check_count
 from equipoise.wire.apis.k50_describe_user_scram_credentials import (
     CredentialInfo,

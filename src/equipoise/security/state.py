@@ -19,7 +19,7 @@ from equipoise.security.acls import (
     ResourceType,
     StandardAuthorizer,
 )
-from equipoise.security.scram import ScramCredential
+from equipoise.security.sasl.scram import ScramCredential
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.schema import Message
 from equipoise.wire.security_records import (

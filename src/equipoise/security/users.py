@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Protocol
 
-from equipoise.security.mechanisms import own_salt
-from equipoise.security.scram import MIN_ITERATIONS, ScramCredential, client_keys, credential, salted_password
+from equipoise.security.sasl.mechanisms import own_salt
+from equipoise.security.sasl.scram import MIN_ITERATIONS, ScramCredential, client_keys, credential, salted_password
 from equipoise.security.secrets import Secret
 from equipoise.wire.errors import UsageError
 

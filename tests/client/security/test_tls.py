@@ -13,7 +13,7 @@ import pytest
 from equipoise.client.security.config import SecurityConfig
 from equipoise.client.security.parsing import parse_security
 from equipoise.client.security.tls import make_context, trusts_nobody
-from equipoise.security.tls import TlsConfig, as_file
+from equipoise.security.tls.contexts import TlsConfig, as_file
 from equipoise.wire.errors import UsageError
 from tests.security.certificates import (
     PASSWORD,

@@ -16,7 +16,7 @@ import pytest
 from equipoise.client.net.errors import AuthenticationError, KafkaConnectionError
 from equipoise.client.security.config import OAuthConfig
 from equipoise.client.security.tokens import Tokens, callback_source, fetch_token, token_from, tokens_of
-from equipoise.security.bearer_tokens import (
+from equipoise.security.sasl.bearer_tokens import (
     BearerToken,
     RefreshWindow,
     claims_of,

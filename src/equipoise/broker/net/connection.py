@@ -24,8 +24,8 @@ from equipoise.broker.net.throttling import Usage
 from equipoise.broker.net.turns import SLICE_S
 from equipoise.broker.security.authenticator import Authenticator
 from equipoise.broker.topics.topics import MAX_ELEMENTS
-from equipoise.security.principals import NoMatchingRule
 from equipoise.security.session import Session
+from equipoise.security.tls.principals import NoMatchingRule
 from equipoise.wire.apis.headers import decode_request_header
 from equipoise.wire.errors import ProtocolError
 from equipoise.wire.frames import SIZE, FrameSizeError, FrameSplitter

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from equipoise.security.mechanisms import MECHANISMS
+from equipoise.security.sasl.mechanisms import MECHANISMS
 from equipoise.security.secrets import NO_SECRET, Secret
 from equipoise.settings import INT_MAX, Rows, is_host, parse_values, rows_of, setting
 from equipoise.wire.errors import UsageError

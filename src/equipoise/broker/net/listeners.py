@@ -31,12 +31,12 @@ from equipoise.broker.net.tls import (
 from equipoise.broker.net.tls_connection import TlsConnection
 from equipoise.broker.security.logins import FixedUsers, Logins, PasswordThreads, UsersFile, UsersSource
 from equipoise.broker.security.token_keys import TokenValidator
-from equipoise.security.authentication import Mechanisms
-from equipoise.security.jaas import parse_jaas
-from equipoise.security.mechanisms import Mechanism, OAuthBearer, Plain, Scram
-from equipoise.security.principals import PrincipalMapper
-from equipoise.security.scram import HASHES
+from equipoise.security.sasl.authentication import Mechanisms
+from equipoise.security.sasl.jaas import parse_jaas
+from equipoise.security.sasl.mechanisms import Mechanism, OAuthBearer, Plain, Scram
+from equipoise.security.sasl.scram import HASHES
 from equipoise.security.session import ANONYMOUS
+from equipoise.security.tls.principals import PrincipalMapper
 from equipoise.security.users import users_of_options
 from equipoise.wire.errors import UsageError
 

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from equipoise.broker.net.listener_config import ListenerConfig
-from equipoise.security.tls import TlsConfig, check_pairs, load_key, load_trust, set_ciphers, set_versions
+from equipoise.security.tls.contexts import TlsConfig, check_pairs, load_key, load_trust, set_ciphers, set_versions
 from equipoise.wire.errors import UsageError
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """Runs the authentication of one connection: it admits requests, delays failures, and keeps the deadline.
 
-The rules are in `security/authentication.py`. Here are the timers, the questions that take time, and the log.
+The rules are in `security/sasl/authentication.py`. Here are the timers, the questions that take time, and the log.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from equipoise.security.authentication import Admission, Authentication, State
-from equipoise.security.mechanisms import Answer, Question
+from equipoise.security.sasl.authentication import Admission, Authentication, State
+from equipoise.security.sasl.mechanisms import Answer, Question
 from equipoise.wire.apis.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from equipoise.wire.apis.k18_api_versions import ApiVersionsResponse
 from equipoise.wire.apis.k36_sasl_authenticate import SaslAuthenticateResponse

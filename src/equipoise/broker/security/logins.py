@@ -17,8 +17,8 @@ from typing import NamedTuple, Protocol
 
 from equipoise.broker.clock import Clock
 from equipoise.broker.security.token_keys import TokenValidator
-from equipoise.security.mechanisms import Answer, Claims, PasswordQuestion, Question, TokenQuestion, TokenRefusal
-from equipoise.security.scram import MIN_ITERATIONS, ScramCredential
+from equipoise.security.sasl.mechanisms import Answer, Claims, PasswordQuestion, Question, TokenQuestion, TokenRefusal
+from equipoise.security.sasl.scram import MIN_ITERATIONS, ScramCredential
 from equipoise.security.secrets import Secret
 from equipoise.security.users import ScramCredentials, Users, is_password, verifies
 from equipoise.wire.errors import UsageError

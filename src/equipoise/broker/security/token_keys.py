@@ -11,8 +11,8 @@ from urllib.request import Request, urlopen
 
 from equipoise.broker.clock import Clock
 from equipoise.broker.net.listener_config import ListenerConfig
-from equipoise.security.jwt import Keys, TokenError, TokenRules, UnknownKeyError, require_cryptography, validate
-from equipoise.security.mechanisms import Claims, TokenRefusal
+from equipoise.security.sasl.jwt import Keys, TokenError, TokenRules, UnknownKeyError, require_cryptography, validate
+from equipoise.security.sasl.mechanisms import Claims, TokenRefusal
 from equipoise.security.secrets import Secret
 from equipoise.wire.errors import UsageError
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from equipoise.client.net.api_versions import ApiVersions, Response, ResponseFrame, decode_answer
 from equipoise.client.net.errors import AuthenticationError, KafkaConnectionError, RefusedTokenError, TlsError
-from equipoise.security.sasl_client import SaslClient, SaslServerError
+from equipoise.security.sasl.client import SaslClient, SaslServerError
 from equipoise.wire.apis.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from equipoise.wire.apis.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from equipoise.wire.errors import ErrorCode, UsageError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.client.security.tls import context_of
 from equipoise.security.secrets import NO_SECRET, Secret
-from equipoise.security.tls import DEFAULT_TLS, TlsConfig
+from equipoise.security.tls.contexts import DEFAULT_TLS, TlsConfig
 
 if TYPE_CHECKING:
     from equipoise.client.net.handshake import Login

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from equipoise.client.security.config import KerberosConfig, OAuthConfig
 from equipoise.client.security.settings import SecuritySettings
-from equipoise.security.jaas import LoginModule, parse_jaas
+from equipoise.security.sasl.jaas import LoginModule, parse_jaas
 from equipoise.security.secrets import NO_SECRET, Secret
 from equipoise.wire.errors import UsageError
 

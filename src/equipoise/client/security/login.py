@@ -14,9 +14,9 @@ from functools import lru_cache
 from equipoise.client.net.handshake import Login
 from equipoise.client.security.config import SecurityConfig
 from equipoise.client.security.tokens import Tokens, tokens_of
-from equipoise.security.bearer_tokens import BearerToken
-from equipoise.security.sasl_client import OAuthBearerClient, PlainClient, SaslClient, ScramClient
-from equipoise.security.scram import HASHES, ClientKeys, client_keys, salted_password
+from equipoise.security.sasl.bearer_tokens import BearerToken
+from equipoise.security.sasl.client import OAuthBearerClient, PlainClient, SaslClient, ScramClient
+from equipoise.security.sasl.scram import HASHES, ClientKeys, client_keys, salted_password
 from equipoise.wire.errors import UsageError
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from equipoise.client.security.config import PLAINTEXT, SecurityConfig, Security
 from equipoise.client.security.credentials import login_of
 from equipoise.client.security.settings import DOCUMENT, SecuritySettings, canonical, known_names, rows
 from equipoise.security.secrets import Secret
-from equipoise.security.tls import TlsConfig, check_pairs
+from equipoise.security.tls.contexts import TlsConfig, check_pairs
 from equipoise.settings import parse_values
 from equipoise.wire.errors import UsageError
 

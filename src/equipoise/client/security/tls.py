@@ -13,7 +13,7 @@ import threading
 from importlib import import_module
 from typing import NamedTuple
 
-from equipoise.security.tls import (
+from equipoise.security.tls.contexts import (
     TlsConfig,
     load_ca_location,
     load_crl,

@@ -23,7 +23,7 @@ from urllib.parse import quote, urlencode
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.errors import AuthenticationError, KafkaConnectionError
 from equipoise.client.security.config import OAuthConfig
-from equipoise.security.bearer_tokens import BearerToken, RefreshWindow, expiry_of, refresh_at, unsecured_token
+from equipoise.security.sasl.bearer_tokens import BearerToken, RefreshWindow, expiry_of, refresh_at, unsecured_token
 from equipoise.security.secrets import Secret
 from equipoise.wire.errors import ErrorCode, UsageError
 from equipoise.wire.text import printable

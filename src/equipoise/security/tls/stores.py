@@ -17,8 +17,8 @@ import struct
 from enum import StrEnum
 from typing import NamedTuple
 
-from equipoise.security.pem import certificate_text, certificates, private_keys
 from equipoise.security.secrets import Secret
+from equipoise.security.tls.pem import certificate_text, certificates, private_keys
 from equipoise.wire.errors import UsageError
 
 _JKS, _JCEKS = b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce"

@@ -15,10 +15,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from equipoise.security.ciphers import openssl_names
-from equipoise.security.pem import certificates, private_keys
 from equipoise.security.secrets import NO_SECRET, Secret
-from equipoise.security.stores import Store, StoreType, key_material, trusted_certificates, type_of
+from equipoise.security.tls.ciphers import openssl_names
+from equipoise.security.tls.pem import certificates, private_keys
+from equipoise.security.tls.stores import Store, StoreType, key_material, trusted_certificates, type_of
 from equipoise.wire.errors import UsageError
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from equipoise.security.scram import (
+from equipoise.security.sasl.scram import (
     MIN_ITERATIONS,
     ClientFinal,
     ClientFirst,

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from equipoise.security.scram import (
+from equipoise.security.sasl.scram import (
     HASHES,
     MIN_ITERATIONS,
     ClientFinal,

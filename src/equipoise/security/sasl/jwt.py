@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from equipoise.security.mechanisms import Claims
+from equipoise.security.sasl.mechanisms import Claims
 from equipoise.wire.errors import UsageError
 
 _MAX_HEADER = 8_192

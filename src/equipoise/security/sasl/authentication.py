@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from equipoise.security.mechanisms import (
+from equipoise.security.sasl.mechanisms import (
     Answer,
     Challenge,
     Failure,

@@ -1,0 +1,1 @@
+"""SASL of both sides, pure: mechanisms, messages, tokens, and the configuration that names them."""
