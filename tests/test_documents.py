@@ -13,6 +13,7 @@ import pytest
 
 from bench.__main__ import app as bench
 from equipoise.broker.config import BrokerConfig, rows
+from equipoise.broker.groups.configs import GROUP_ROWS
 from equipoise.broker.handlers import HANDLERS, k75_describe_topic_partitions
 from equipoise.broker.net.listener_config import listener_rows
 from equipoise.broker.topics.config import NO_EFFECT, TOPIC_ROWS
@@ -89,8 +90,14 @@ def test_the_limits_are_those_of_the_code() -> None:
 def test_supported_lists_the_topic_configs() -> None:
     listed = dict(table("SUPPORTED.md", "Topic configs"))
     assert listed == {name: kafka_name(row.name) for name, row in TOPIC_ROWS.items()}
-    without_effect = (ROOT / "SUPPORTED.md").read_text(encoding="utf-8").rpartition("Accepted without effect:")[2]
+    text = (ROOT / "SUPPORTED.md").read_text(encoding="utf-8")
+    without_effect = text.rpartition("Accepted without effect:")[2].partition("\n## ")[0]
     assert set(re.findall(r"`([^`]+)`", without_effect)) == set(NO_EFFECT)
+
+
+def test_supported_lists_the_group_configs() -> None:
+    listed = dict(table("SUPPORTED.md", "Group configs"))
+    assert listed == {name: kafka_name(row.name) for name, row in GROUP_ROWS.items()}
 
 
 def test_the_consumers_page_lists_its_settings() -> None:

@@ -122,11 +122,6 @@ def test_describing_has_its_errors(client: RawClient, name: str, resource_type: 
     assert result.error_message
 
 
-def test_a_group_has_no_configs(client: RawClient) -> None:
-    result = describe(client, "any", GROUP)
-    assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
-
-
 # -- altered
 
 

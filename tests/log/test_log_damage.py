@@ -111,11 +111,14 @@ def test_a_changed_letter_in_topics_is_noticed(data: Path) -> None:
         DataDirectory(data)
 
 
-@pytest.mark.parametrize("name", ["topics.json", "meta.json", "producer-ids.json", "t-0/checkpoint.json"])
+@pytest.mark.parametrize(
+    "name", ["topics.json", "meta.json", "producer-ids.json", "groups.json", "t-0/checkpoint.json"]
+)
 def test_files_of_a_version_without_checksums_are_read(data: Path, name: str) -> None:
     opened(data, lambda log: log.delete_records(1))
     directory = DataDirectory(data)
     directory.next_producer_id()
+    directory.save_group_configs({"g": {"consumer.session.timeout.ms": "50000"}})
     directory.close()
     content = json.loads((data / name).read_text())
     assert content.pop("crc32c")
@@ -124,7 +127,7 @@ def test_files_of_a_version_without_checksums_are_read(data: Path, name: str) ->
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", '{"format": 1}', "", '{"next": "x"}'])
-@pytest.mark.parametrize("name", ["meta.json", "producer-ids.json", "t-0/checkpoint.json"])
+@pytest.mark.parametrize("name", ["meta.json", "producer-ids.json", "groups.json", "t-0/checkpoint.json"])
 def test_other_files_that_cannot_be_guessed_at_are_refused_with_a_remedy(data: Path, name: str, content: str) -> None:
     (data / name).write_text(content)
     with pytest.raises(UsageError, match=r"is damaged \(.*\): restore it, or remove it: "):

@@ -19,6 +19,7 @@ from equipoise.broker.net.listener_config import (
     split_settings,
 )
 from equipoise.settings import INT_MAX, LONG_MAX, Rows, convert, parse_values, rows_of, setting
+from equipoise.wire.errors import UsageError
 
 DAY_MS = 86_400_000
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
@@ -139,8 +140,20 @@ class BrokerConfig:
     group_consumer_session_timeout_ms: int = setting(
         45_000, "Silence after which a member of a `consumer` group is removed.", 1, INT_MAX
     )
+    group_consumer_min_session_timeout_ms: int = setting(
+        45_000, "Shortest such time that a group may have of its own.", 1, INT_MAX
+    )
+    group_consumer_max_session_timeout_ms: int = setting(
+        60_000, "Longest such time that a group may have of its own.", 1, INT_MAX
+    )
     group_consumer_heartbeat_interval_ms: int = setting(
         5_000, "Time between two heartbeats of a member of a `consumer` group.", 1, INT_MAX
+    )
+    group_consumer_min_heartbeat_interval_ms: int = setting(
+        5_000, "Shortest such time that a group may have of its own.", 1, INT_MAX
+    )
+    group_consumer_max_heartbeat_interval_ms: int = setting(
+        15_000, "Longest such time that a group may have of its own.", 1, INT_MAX
     )
     group_consumer_max_size: int = setting(INT_MAX, "Most members of a `consumer` group.", 1, INT_MAX)
     group_consumer_assignors: str = setting(
@@ -155,6 +168,16 @@ class BrokerConfig:
     )
     group_consumer_assignment_interval_ms: int = setting(
         1_000, "Shortest time between two targets of a `consumer` group.", 0, INT_MAX
+    )
+    group_consumer_min_assignment_interval_ms: int = setting(
+        0, "Shortest such time that a group may have of its own.", 0, INT_MAX
+    )
+    group_consumer_max_assignment_interval_ms: int = setting(
+        15_000, "Longest such time that a group may have of its own.", 0, INT_MAX
+    )
+    group_consumer_assignor_offload_enable: bool = setting(True, "Without effect, as in Kafka.")
+    group_consumer_regex_refresh_interval_ms: int = setting(
+        600_000, "Age at which a `consumer` group looks up the topics of its regular expressions anew.", 10_000, INT_MAX
     )
     socket_request_max_bytes: int = setting(104_857_600, "Largest frame accepted.", 1, INT_MAX)
     queued_max_request_bytes: int = setting(
@@ -229,8 +252,26 @@ class BrokerConfig:
         own, of_listeners = split_settings(settings)
         values = parse_values(_resolve_aliases(own), rows(), [*_ALIASES, *listener_rows()], DOCUMENT)
         config = cls(**values)
+        _check_limits(config)
         texts = ListenerTexts(config.listeners, config.advertised_listeners, config.listener_security_protocol_map)
         return dataclasses.replace(config, configured_listeners=parse_listeners(texts, of_listeners, rows(), DOCUMENT))
+
+
+_LIMITED = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")  # of `consumer` groups
+
+
+def _check_limits(config: BrokerConfig) -> None:
+    """A group without configs of its own keeps within the limits too. Rule A19.6. Kafka: GroupCoordinatorConfig."""
+    for name in _LIMITED:
+        names = [f"group.consumer.{part}{name}" for part in ("min.", "", "max.")]
+        low, value, high = (getattr(config, one.replace(".", "_")) for one in names)
+        if not low <= value <= high:
+            raise UsageError(f"{names[1]}={value}: must be between {names[0]} ({low}) and {names[2]} ({high})")
+    if config.group_consumer_heartbeat_interval_ms >= config.group_consumer_session_timeout_ms:
+        raise UsageError(
+            f"group.consumer.heartbeat.interval.ms={config.group_consumer_heartbeat_interval_ms}: must be less than "
+            f"group.consumer.session.timeout.ms ({config.group_consumer_session_timeout_ms})"
+        )
 
 
 # Kafka's coarser spellings: the finer one wins when both are given.

@@ -69,7 +69,7 @@ class Status(Enum):
 
 
 _STATE = (  # of a shard, as data
-    *("config", "status", "groups", "consumer_groups", "image", "offsets", "timers"),
+    *("config", "own_settings", "status", "groups", "consumer_groups", "image", "offsets", "timers"),
     *("unwritten", "unwritten_groups", "last_early_write", "voided"),
 )
 # Every heartbeat asks for these: a name of the module is found in a third of the time of a member of an enum.
@@ -97,6 +97,7 @@ class Shard:
         self.status = Status.LOADING
         self.groups: dict[str, Group] = {}  # classic ones; a name is here or in `consumer_groups`
         self.consumer_groups: dict[str, ConsumerGroup] = {}
+        self.own_settings: Mapping[str, GroupSettings] = {}  # of groups that do not have the broker's
         self.image: MetadataImage = EMPTY_IMAGE
         self.offsets = CommittedOffsets()
         self.timers: Timers[TimerKey] = Timers()
@@ -419,8 +420,8 @@ class Shard:
             self.consumer_groups[group_id] = group
 
     def settings_of(self, group_id: str) -> GroupSettings:
-        """The settings of a `consumer` group. Rule A19."""
-        return broker_settings(self.config)
+        """The settings of a `consumer` group: its own, or the broker's. Rule A19.3."""
+        return self.own_settings.get(group_id) or broker_settings(self.config)
 
     def metadata_changed(self, image: MetadataImage, names: Iterable[str]) -> None:
         """Topics were created, deleted or changed. Groups that read them look at the new image with their next

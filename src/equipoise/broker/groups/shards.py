@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.broker.clock import Timer
 from equipoise.broker.config import BrokerConfig
+from equipoise.broker.groups.configs import GroupConfigs
 from equipoise.broker.groups.journal import GroupJournal
 from equipoise.broker.groups.loader import CoordinatorLoader
 from equipoise.broker.topics.config import stored
@@ -54,6 +55,7 @@ class GroupShard:
 
     def __init__(self, server: Server, journal: GroupJournal, partition: Partition) -> None:
         self.core = Shard(_group_config(server.config), lambda: str(uuid.uuid4()), server.wall_time_of)
+        self.core.own_settings = server.group_coordinator.configs.settings
         self._server = server
         self._journal = journal
         self._partition = partition
@@ -286,6 +288,7 @@ class GroupCoordinator:
         self._server = server
         self._shards: list[GroupShard] = []
         self._journal = GroupJournal(server)
+        self.configs = GroupConfigs(server)
         self._loading: asyncio.Task[None] | None = None
 
     def open(self) -> None:

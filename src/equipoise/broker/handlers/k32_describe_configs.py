@@ -76,7 +76,7 @@ def _rows(server: Server, call: Call, asked: DescribeConfigsResource) -> list[Co
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {server.node_id}, not {asked.resource_name}")
         return [_in_use(server, call, row) for row in describe_broker(server.config)]
     if asked.resource_type == GROUP:
-        return []  # those there are in Kafka are for `consumer` and share groups
+        return server.group_coordinator.configs.describe(asked.resource_name)
     raise KafkaError(
         ErrorCode.INVALID_REQUEST, f"resource type {asked.resource_type} is not served: 2 topic, 4 broker, 32 group"
     )

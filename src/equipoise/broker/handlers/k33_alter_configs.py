@@ -1,18 +1,20 @@
-"""AlterConfigs (33): replaces all configs of a topic. A broker's settings are fixed at its start."""
+"""AlterConfigs (33): replaces all configs of a topic or of a group. A broker's settings are fixed at its start."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.handlers.k32_describe_configs import BROKER_LOGGER, TOPIC, config_resource
+from equipoise.broker.handlers.k32_describe_configs import BROKER_LOGGER, GROUP, TOPIC, config_resource
 from equipoise.broker.handlers.repeated_names import RepeatedNames
 from equipoise.broker.topics.config import effective
 from equipoise.broker.topics.topics import Topic
 from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k33_alter_configs import (
     AlterConfigsRequest,
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
@@ -23,21 +25,29 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 VERSIONS = "0-2"
-Change = Callable[[Topic], dict[str, str]]  # makes a topic's new configs of what it has
+Configs = dict[str, str]
+Change = Callable[[Configs], Configs]  # makes the new configs of what a topic or a group has
 
 
 def handle(server: Server, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse | None:
-    """Replaces the configs of each topic (ControllerApis.handleLegacyAlterConfigs)."""
+    """Replaces the configs of each topic and group (ControllerApis.handleLegacyAlterConfigs)."""
     altering = Altering(server, call, validate_only=request.validate_only)
     for asked in request.resources:
-        configs = {row.name: row.value for row in asked.configs if row.value is not None}
-        altering.add(asked.resource_type, asked.resource_name, lambda topic, configs=configs: configs)  # type: ignore[misc]
+        altering.add(asked.resource_type, asked.resource_name, partial(_replaced, asked))
     server.turns.run(call, altering.steps(), lambda: AlterConfigsResponse(responses=altering.answers))
     return None
 
 
+def _replaced(asked: AlterConfigsResource, before: Configs) -> Configs:
+    if asked.resource_type == GROUP and any(row.value is None for row in asked.configs):
+        missing = ",".join(row.name for row in asked.configs if row.value is None)
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for group configs: {missing}")
+    return {row.name: row.value for row in asked.configs if row.value is not None}
+
+
 class Altering:
-    """Changes of topics' configs, for this API and for IncrementalAlterConfigs: checked one by one, saved together.
+    """Changes of configs of topics and groups, for this API and for IncrementalAlterConfigs: checked one by one, saved
+    together.
 
     A resource that stands twice in a request is refused, as on Kafka (ControllerApis.handleLegacyAlterConfigs).
     """
@@ -47,7 +57,8 @@ class Altering:
         self._call = call
         self._validate_only = validate_only
         self._asked: list[tuple[int, str, Change | None]] = []
-        self._changes: dict[Topic, tuple[dict[str, str], BrokerConfig]] = {}
+        self._changes: dict[Topic, tuple[Configs, BrokerConfig]] = {}
+        self._group_changes: dict[str, Configs] = {}
         self._changing: list[AlterConfigsResourceResponse] = []
         self.answers: list[AlterConfigsResourceResponse] = []
 
@@ -70,7 +81,7 @@ class Altering:
             except KafkaError as error:
                 answer.error_code, answer.error_message = error.code, str(error)
             yield
-        if self._changes and not self._validate_only:
+        if not self._validate_only:
             self._save()
 
     def _check(self, resource_type: int, name: str, change: Change | None) -> None:
@@ -79,17 +90,27 @@ class Altering:
             self._server.authorize(self._call, AclOperation.ALTER_CONFIGS, resource)
         if change is None:  # while a broker runs none of its settings is set: there is nothing to remove
             return
-        if resource_type != TOPIC:
+        if resource_type == TOPIC:
+            topic = self._server.topics.require(name)
+            configs = change(dict(topic.configs))
+            self._changes[topic] = configs, effective(self._server.topics.defaults, configs)
+        elif resource_type == GROUP:
+            groups = self._server.group_coordinator.configs
+            configs = change(groups.of(name))
+            groups.check(name, configs)
+            self._group_changes[name] = configs
+        else:
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, "only topics' configs can be altered; a broker's are set with --set at start"
+                ErrorCode.INVALID_REQUEST,
+                "only configs of topics and groups can be altered; a broker's are set with --set at start",
             )
-        topic = self._server.topics.require(name)
-        configs = change(topic)
-        self._changes[topic] = configs, effective(self._server.topics.defaults, configs)
 
     def _save(self) -> None:
         try:
-            self._server.topics.set_configs(self._changes)
+            if self._changes:
+                self._server.topics.set_configs(self._changes)
+            if self._group_changes:
+                self._server.group_coordinator.configs.save(self._group_changes)
         except KafkaError as error:
             for answer in self._changing:
                 answer.error_code, answer.error_message = error.code, str(error)

@@ -1,17 +1,17 @@
-"""IncrementalAlterConfigs (44): set, delete, append to and subtract from single configs of a topic."""
+"""IncrementalAlterConfigs (44): set, delete, append to and subtract from single configs of a topic or of a group."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.k32_describe_configs import BROKER
-from equipoise.broker.handlers.k33_alter_configs import Altering
+from equipoise.broker.handlers.k33_alter_configs import Altering, Configs
 from equipoise.broker.topics.config import default_text, is_list
-from equipoise.broker.topics.topics import Topic, Topics
+from equipoise.broker.topics.topics import Topics
 from equipoise.wire.apis.k44_incremental_alter_configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
 )
 from equipoise.wire.errors import ErrorCode, KafkaError
@@ -27,21 +27,17 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 def handle(
     server: Server, request: IncrementalAlterConfigsRequest, call: Call
 ) -> IncrementalAlterConfigsResponse | None:
-    """Changes single configs of each topic (ControllerApis.handleIncrementalAlterConfigs)."""
+    """Changes single configs of each topic and group (ControllerApis.handleIncrementalAlterConfigs)."""
     altering = Altering(server, call, validate_only=request.validate_only)
     for asked in request.resources:
-
-        def change(topic: Topic, asked: IncrementalAlterConfigsResource = asked) -> dict[str, str]:
-            return _changed(server.topics, topic, asked.configs)
-
+        change = partial(_changed, server.topics, asked.configs)
         only_removes = {one.config_operation for one in asked.configs} == {DELETE} and asked.resource_type == BROKER
         altering.add(asked.resource_type, asked.resource_name, None if only_removes else change)
     server.turns.run(call, altering.steps(), lambda: IncrementalAlterConfigsResponse(responses=altering.answers))
     return None
 
 
-def _changed(topics: Topics, topic: Topic, changes: list[IncrementalAlterableConfig]) -> dict[str, str]:
-    configs = dict(topic.configs)
+def _changed(topics: Topics, changes: list[IncrementalAlterableConfig], configs: Configs) -> Configs:
     for change in changes:
         if change.config_operation == DELETE:
             configs.pop(change.name, None)

@@ -1,4 +1,5 @@
-"""ListConfigResources (74): topics and this broker. Client metrics, which v0 asks for, and groups have no configs."""
+"""ListConfigResources (74): topics, this broker, and groups with configs of their own. There are no client metrics,
+which v0 asks for."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 VERSIONS = "0-1"
-_TOPIC, _BROKER, _CLIENT_METRICS = 2, 4, 16
-_KNOWN = frozenset({_TOPIC, _BROKER, 8, _CLIENT_METRICS, 32})  # also broker loggers and groups: there are none
+_TOPIC, _BROKER, _CLIENT_METRICS, _GROUP = 2, 4, 16, 32
+_KNOWN = frozenset({_TOPIC, _BROKER, 8, _CLIENT_METRICS, _GROUP})  # also broker loggers: there are none
 _FIRST_VERSION_WITH_TYPES = 1
 
 
@@ -35,5 +36,6 @@ def handle(server: Server, request: ListConfigResourcesRequest, call: Call) -> L
         return ListConfigResourcesResponse(error_code=error.code, config_resources=[])
     topics = [(topic.name, _TOPIC) for topic in server.topics] if _TOPIC in types else []
     brokers = [(str(server.node_id), _BROKER)] if _BROKER in types else []
-    rows = [ConfigResource(resource_name=name, resource_type=kind) for name, kind in topics + brokers]
+    groups = [(group_id, _GROUP) for group_id in server.group_coordinator.configs] if _GROUP in types else []
+    rows = [ConfigResource(resource_name=name, resource_type=kind) for name, kind in topics + brokers + groups]
     return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=rows)

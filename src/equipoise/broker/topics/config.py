@@ -34,6 +34,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_TOPIC = 1
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_GROUP = 8
 
 
 class ConfigType(IntEnum):
@@ -113,11 +114,11 @@ def describe(defaults: BrokerConfig, configs: Mapping[str, str]) -> list[ConfigR
     for name, row in TOPIC_ROWS.items():
         if name == INTERNAL_SEGMENT_BYTES:
             continue
-        synonyms = _broker_synonyms(defaults, row)
+        synonyms = broker_synonyms(defaults, row)
         if name in configs:
             synonyms = ((name, configs[name], ConfigSource.DYNAMIC_TOPIC), *synonyms)
         _, value, source = synonyms[0]
-        described.append(ConfigRow(name, value, source, False, _type(row), row.metadata["doc"], synonyms))
+        described.append(ConfigRow(name, value, source, False, config_type(row), row.metadata["doc"], synonyms))
     for name, default in NO_EFFECT.items():
         source = ConfigSource.DYNAMIC_TOPIC if name in configs else ConfigSource.DEFAULT
         value = configs.get(name, default)
@@ -132,13 +133,14 @@ def describe_broker(config: BrokerConfig) -> list[ConfigRow]:
     for name, row in rows().items():
         if row.name.startswith("internal_"):
             continue
-        synonyms = _broker_synonyms(config, row)
+        synonyms = broker_synonyms(config, row)
         _, value, source = synonyms[0]
-        described.append(ConfigRow(name, value, source, True, _type(row), row.metadata["doc"], synonyms))
+        described.append(ConfigRow(name, value, source, True, config_type(row), row.metadata["doc"], synonyms))
     return described
 
 
-def _broker_synonyms(config: BrokerConfig, row: dataclasses.Field[Any]) -> tuple[tuple[str, str, ConfigSource], ...]:
+def broker_synonyms(config: BrokerConfig, row: dataclasses.Field[Any]) -> tuple[tuple[str, str, ConfigSource], ...]:
+    """The values of a setting of the broker, nearest first."""
     name, value = kafka_name(row.name), getattr(config, row.name)
     default = (name, render(row.default), ConfigSource.DEFAULT)
     return (default,) if value == row.default else ((name, render(value), ConfigSource.STATIC_BROKER), default)
@@ -148,7 +150,8 @@ def _is_boolean(default: str) -> bool:
     return default in ("true", "false")
 
 
-def _type(row: dataclasses.Field[Any]) -> ConfigType:
+def config_type(row: dataclasses.Field[Any]) -> ConfigType:
+    """The type of a setting, as DescribeConfigs says it."""
     if "list_of" in row.metadata:
         return ConfigType.LIST
     number = ConfigType.INT if row.metadata["high"] <= INT_MAX else ConfigType.LONG

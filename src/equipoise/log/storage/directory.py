@@ -34,10 +34,13 @@ from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 _log = logging.getLogger(__name__)
 _FORMAT = 1
+GroupConfigs = dict[str, dict[str, str]]  # by group
 LOCK = ".lock"
 META = "meta.json"
 _PRODUCER_IDS = "producer-ids.json"
 _PRODUCER_IDS_A_BLOCK = 1000  # as in Kafka; a crash loses the rest of a block
+_GROUPS = "groups.json"
+_NO_GROUPS = "or remove it: all groups then have the broker's settings"
 _NO_IDS = "or remove it: ids then begin above those in the logs"
 
 
@@ -48,6 +51,12 @@ def _new_cluster_id() -> str:
 def parse_meta(content: dict[str, Any]) -> tuple[int, int, str]:
     """Format, node id and cluster id of meta.json."""
     return int(content["format"]), int(content["node_id"]), str(content["cluster_id"])
+
+
+def _parse_groups(content: dict[str, Any]) -> GroupConfigs:
+    return {
+        str(group): {str(name): str(value) for name, value in own.items()} for group, own in content["configs"].items()
+    }
 
 
 class DataDirectory:
@@ -69,6 +78,7 @@ class DataDirectory:
             self._by_name, self._deleting = {topic.name: topic for topic in found.topics}, found.deleting
             self._next_id = read_json(path / _PRODUCER_IDS, lambda content: int(content["next"]), _NO_IDS)
             self._ids_end = self._next_id
+            self._group_configs = read_json(path / _GROUPS, _parse_groups, _NO_GROUPS) or {}
             self._orphans = self._look_round(found)
             self._hide(frozenset(self._deleting))
             self._start_remover()
@@ -133,6 +143,15 @@ class DataDirectory:
         deleting = (self._deleting | self._by_name.keys()) - by_name.keys()
         self._write(TOPICS, self._rows.dump(by_name, deleting))
         self._by_name, self._deleting = by_name, deleting
+
+    def load_group_configs(self) -> GroupConfigs:
+        """The configs of groups that were saved last."""
+        return self._group_configs
+
+    def save_group_configs(self, configs: GroupConfigs) -> None:
+        """Replaces all of them."""
+        self._write(_GROUPS, dump_json({"configs": configs}))
+        self._group_configs = configs
 
     def _write(self, name: str, dumped: str) -> None:
         try:
@@ -232,6 +251,13 @@ class MemoryDirectory:
 
     def save_topics(self, topics: Sequence[TopicRecord]) -> None:
         """Topics live as long as the broker's own objects."""
+
+    def load_group_configs(self) -> GroupConfigs:
+        """None: a broker in memory starts empty."""
+        return {}
+
+    def save_group_configs(self, configs: GroupConfigs) -> None:
+        """They live as long as the broker's own objects."""
 
     def open_log(self, topic: str, partition: int, config: LogConfig) -> PartitionLog:
         """A new and empty log, even if there was one under the same name."""
