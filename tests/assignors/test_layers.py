@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from equipoise.assignors.flow import Network
+from equipoise.assignors.flow import FlowNetwork
 from equipoise.assignors.layers import Demand, Layer, layers
 
 
@@ -36,27 +36,27 @@ def test_a_class_without_topics() -> None:
 class TestFlow:
     def test_cheap_paths_first_and_back_where_it_helps(self) -> None:
         """The cheapest path, 0-1-2-3, blocks the two that carry more: the flow goes back from 2 to 1."""
-        network = Network(4)
+        network = FlowNetwork(4)
         arcs = [network.add(*arc) for arc in ((0, 1, 1, 0), (1, 3, 1, 3), (0, 2, 1, 3), (2, 3, 1, 0), (1, 2, 1, 0))]
         assert network.fill(0, 3) == 2
         assert [network.flow(arc) for arc in arcs] == [1, 1, 1, 1, 0]
 
     def test_of_equal_amounts_the_cheapest(self) -> None:
-        network = Network(3)
+        network = FlowNetwork(3)
         dear, cheap = network.add(0, 1, 5, 2), network.add(0, 1, 5, 1)
         network.add(1, 2, 6)
         assert network.fill(0, 2) == 6
         assert (network.flow(dear), network.flow(cheap)) == (1, 5)
 
     def test_what_is_full_is_not_reached(self) -> None:
-        network = Network(3)
+        network = FlowNetwork(3)
         network.add(0, 1, 2)
         network.add(1, 2, 1)
         assert network.fill(0, 2) == 1
         assert [network.reached(node) for node in range(3)] == [True, True, False]
 
     def test_it_goes_on_from_a_flow_that_is_given(self) -> None:
-        network = Network(3)
+        network = FlowNetwork(3)
         first, second = network.add(0, 1, 3, flow=2), network.add(1, 2, 3, flow=2)
         assert network.fill(0, 2) == 1
         assert (network.flow(first), network.flow(second)) == (3, 3)

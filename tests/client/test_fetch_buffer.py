@@ -16,7 +16,7 @@ from equipoise.client.fetch import records as records_module
 from equipoise.client.fetch.completed_fetch import CompletedFetch
 from equipoise.client.fetch.fetch_buffer import FetchBuffer
 from equipoise.client.fetch.records import ConsumerRecord
-from equipoise.client.fetch.subscription_state import Failure, NoOffsetForPartitionError, SubscriptionState
+from equipoise.client.fetch.subscription_state import FetchFailure, NoOffsetForPartitionError, SubscriptionState
 from equipoise.client.metadata.leader_epochs import LogPosition
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k01_fetch import AbortedTransaction
@@ -67,7 +67,7 @@ class Buffer:
         with self.subscriptions.lock:
             self.subscriptions.add_completed_fetch(state, CompletedFetch(data, state.fetch_offset, gone))
 
-    def failure(self, partition: TopicPartition, failure: Failure) -> None:
+    def failure(self, partition: TopicPartition, failure: FetchFailure) -> None:
         self.subscriptions.fail(partition, self.subscriptions.assignment[partition].epoch, failure)
 
 
@@ -319,7 +319,7 @@ def test_what_nobody_can_read_is_met_after_what_stands_before_it() -> None:
 def test_a_failure_waits_until_what_was_fetched_before_is_taken(take: Take) -> None:
     buffer = Buffer(A)
     buffer.add(A, batch(0, 2))
-    buffer.failure(A, Failure(KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no"), passes=True))
+    buffer.failure(A, FetchFailure(KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no"), passes=True))
     assert len(take(buffer.fetch_buffer, 1)) == 1
     assert len(take(buffer.fetch_buffer, 5)) == 1
     with pytest.raises(KafkaError, match="no"):
@@ -329,7 +329,7 @@ def test_a_failure_waits_until_what_was_fetched_before_is_taken(take: Take) -> N
 
 def test_a_failure_that_does_not_pass_is_told_until_somebody_seeks() -> None:
     buffer = Buffer(A)
-    buffer.failure(A, Failure(NoOffsetForPartitionError([A]), passes=False))
+    buffer.failure(A, FetchFailure(NoOffsetForPartitionError([A]), passes=False))
     for _ in range(2):
         with pytest.raises(NoOffsetForPartitionError, match="no offset is committed for t-0"):
             buffer.fetch_buffer.take(1)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from equipoise.security.sasl.authentication import Admission, Authentication, Mechanisms, State
+from equipoise.security.sasl.authentication import Admission, Authentication, Mechanisms, SaslState
 from equipoise.security.sasl.mechanisms import Claims, Mechanism, OAuthBearer, PasswordQuestion, Plain, TokenQuestion
 from equipoise.security.session import Session
 from equipoise.wire.apis import APIS, UNKNOWN_APIS
@@ -52,7 +52,7 @@ def test_no_other_request_is_looked_at_in_any_state(api_key: int) -> None:
     chosen = fresh()
     chosen.handshake("PLAIN", 1, 0)
     assert chosen.admit(api_key, 0) is Admission.CLOSE
-    assert chosen.state is State.FAILED
+    assert chosen.state is SaslState.FAILED
     assert ready().admit(api_key, 0) is Admission.SERVE
 
 
@@ -74,7 +74,7 @@ def test_in_the_middle_of_an_exchange_they_are_refused_with_an_answer(api_key: i
     it = fresh()
     it.handshake("PLAIN", 1, 0)
     assert it.admit(api_key, 0) is Admission.REFUSE
-    assert it.state is State.FAILED
+    assert it.state is SaslState.FAILED
 
 
 @pytest.mark.parametrize("name", ["", "plain", "SCRAM-SHA-256", "GSSAPI", "x" * 30_000])
@@ -82,7 +82,7 @@ def test_a_mechanism_that_is_not_offered_is_refused_with_the_list(name: str) -> 
     it = fresh()
     response = it.handshake(name, 1, 0)
     assert (response.error_code, response.mechanisms) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, list(BEGIN))
-    assert it.state is State.FAILED
+    assert it.state is SaslState.FAILED
     assert len(it.reason) < 200
 
 
@@ -94,7 +94,7 @@ def test_success_makes_the_session() -> None:
     assert it.handshake("PLAIN", 1, 0).error_code == ErrorCode.NONE
     response = log_in(it)
     assert (response.error_code, response.session_lifetime_ms) == (ErrorCode.NONE, 0)
-    assert it.state is State.READY
+    assert it.state is SaslState.READY
     assert it.session == Session("User:alice", "10.0.0.1", "SASL_SSL", "PLAIN", None)
 
 
@@ -104,7 +104,7 @@ def test_failure_says_little() -> None:
     response = log_in(it, right=False)
     assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert response.error_message == "Authentication failed: Invalid username or password"
-    assert it.state is State.FAILED
+    assert it.state is SaslState.FAILED
 
 
 def test_a_failure_without_words_of_its_own_has_the_general_sentence() -> None:
@@ -148,7 +148,7 @@ def test_a_session_without_expiry_is_never_renewed() -> None:
     response = it.authenticate(ALICE, 0)
     assert isinstance(response, SaslAuthenticateResponse)
     assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
-    assert it.state is State.READY
+    assert it.state is SaslState.READY
 
 
 def test_a_session_is_renewed_by_the_same_user_and_mechanism() -> None:
@@ -159,7 +159,7 @@ def test_a_session_is_renewed_by_the_same_user_and_mechanism() -> None:
     it = ready(2000)
     it.handshake("PLAIN", 1, 1500)
     log_in(it, 1600)
-    assert (it.state, it.session.expires_at) == (State.READY, 3600)
+    assert (it.state, it.session.expires_at) == (SaslState.READY, 3600)
 
 
 def test_an_expired_session_serves_nothing_but_its_renewal() -> None:
@@ -172,7 +172,7 @@ def test_an_expired_session_serves_nothing_but_its_renewal() -> None:
 def test_a_renewal_within_a_second_is_refused_and_after_expiry_ends_the_connection() -> None:
     it = ready(500)
     assert it.handshake("PLAIN", 1, 400).error_code == ErrorCode.ILLEGAL_SASL_STATE
-    assert it.state is State.READY
+    assert it.state is SaslState.READY
     assert it.admit(17, 600) is Admission.EXPIRED
     assert it.admit(17, 1000) is Admission.SERVE
 
@@ -183,7 +183,7 @@ def test_a_renewal_cannot_change_the_user() -> None:
     response = log_in(it, 1500, b"\0bob\0pw")
     assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert response.error_message == "Cannot change principals during re-authentication from User.alice: User.bob"
-    assert it.state is State.FAILED
+    assert it.state is SaslState.FAILED
 
 
 def test_a_renewal_cannot_change_the_mechanism() -> None:
@@ -194,7 +194,7 @@ def test_a_renewal_cannot_change_the_mechanism() -> None:
     assert response.error_message == (
         "SASL mechanism 'OAUTHBEARER' requested by client is not supported for re-authentication of mechanism 'PLAIN'"
     )
-    assert it.state is State.FAILED
+    assert it.state is SaslState.FAILED
 
 
 def test_a_failed_renewal_says_so() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 _FAR = 1 << 62
 
 
-class Network:
+class FlowNetwork:
     """A network of arcs with integer capacity and cost 0 or more. The numbers of an arc and its reverse differ in
     one bit."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from equipoise.assignors.flow import Network
+from equipoise.assignors.flow import FlowNetwork
 
 _SOURCE, _SINK = 0, 1
 
@@ -57,7 +57,7 @@ def _split(demand: Demand, bundles: list[int], classes: list[int]) -> list[tuple
     partitions, members = _load(demand, bundles, classes)
     node = {number: place for place, number in enumerate(classes, start=2)}
     first = 2 + len(classes)
-    network = Network(first + len(bundles))
+    network = FlowNetwork(first + len(bundles))
     for number in classes:
         network.add(node[number], _SINK, demand.size[number] * partitions)
     for place, bundle in enumerate(bundles, start=first):

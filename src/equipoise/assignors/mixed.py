@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from equipoise.assignors import uniform
-from equipoise.assignors.flow import Network
+from equipoise.assignors.flow import FlowNetwork
 from equipoise.assignors.layers import Demand, layers
 from equipoise.assignors.numbering import NOBODY, Flags, Ints, Numbering
 from equipoise.assignors.uniform import holdings
@@ -136,7 +136,7 @@ def _shares(terms: _Terms, owner: Ints, kept: Ints) -> Ints:
     bundles, classes = terms.open.shape
     first_class = 2 + bundles
     first_layer = first_class + classes
-    network = Network(first_layer + len(terms.larger))
+    network = FlowNetwork(first_layer + len(terms.larger))
     begun = terms.cells(kept)
     can_stay = np.where(terms.near & (terms.size > 1), begun, terms.cells(owner))
     far = len(owner) + 1
@@ -155,7 +155,7 @@ def _shares(terms: _Terms, owner: Ints, kept: Ints) -> Ints:
     return shares
 
 
-def _add_quotas(network: Network, terms: _Terms, kept: Ints, first_class: int) -> None:
+def _add_quotas(network: FlowNetwork, terms: _Terms, kept: Ints, first_class: int) -> None:
     """Arcs from classes to the sink: the least load directly, the extra partition of some members through the layer.
     A class of several members that loses such an extra again releases one partition more than the flow can see."""
     first_layer = first_class + len(terms.size)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from equipoise.console.options import Cluster, Decorated, cluster_options
+from equipoise.console.options import ClusterOptions, Decorated, cluster_options
 from equipoise.console.tables import print_table
 from equipoise.wire.errors import UsageError
 
@@ -104,7 +104,7 @@ def acls() -> None:
 @click.option("--principal", metavar="USER", help="Only those of this principal.")
 @_as_json
 @cluster_options
-def acls_list(cluster: Cluster, pattern: str | None, principal: str | None, is_json: bool, **given: Any) -> None:
+def acls_list(cluster: ClusterOptions, pattern: str | None, principal: str | None, is_json: bool, **given: Any) -> None:
     """All access rules, or those of some resources."""
     filters = _filters(Resources(**given), pattern or "any", principal)
     with cluster.admin() as admin:
@@ -117,7 +117,7 @@ def acls_list(cluster: Cluster, pattern: str | None, principal: str | None, is_j
 @_entry_options
 @_as_json
 @cluster_options
-def acls_add(cluster: Cluster, pattern: str | None, is_json: bool, **given: Any) -> None:
+def acls_add(cluster: ClusterOptions, pattern: str | None, is_json: bool, **given: Any) -> None:
     """Access rules: who may, or may not, do what to which resources."""
     resources = Resources(**{name: given.pop(name) for name in Resources._fields})
     wanted = _acls(resources, Entries(**given), pattern or "literal")
@@ -131,7 +131,7 @@ def acls_add(cluster: Cluster, pattern: str | None, is_json: bool, **given: Any)
 @_entry_options
 @_as_json
 @cluster_options
-def acls_remove(cluster: Cluster, pattern: str | None, is_json: bool, **given: Any) -> None:
+def acls_remove(cluster: ClusterOptions, pattern: str | None, is_json: bool, **given: Any) -> None:
     """The access rules of some resources, all or those of some principals."""
     resources = Resources(**{name: given.pop(name) for name in Resources._fields})
     filters = _removals(resources, Entries(**given), pattern or "literal")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.console.options import Cluster, cluster_options, parse_pairs
+from equipoise.console.options import ClusterOptions, cluster_options, parse_pairs
 from equipoise.wire.errors import UsageError
 from equipoise.wire.text import printable
 
@@ -38,7 +38,7 @@ _LISTED = 20  # groups on the terminal; the report has all
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
 @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark; repeatable.")
 def history(
-    group: str | None, since: str | None, out: Path, cluster: Cluster, master: str, settings: tuple[str, ...]
+    group: str | None, since: str | None, out: Path, cluster: ClusterOptions, master: str, settings: tuple[str, ...]
 ) -> None:
     """Read rebalances and commits back from the broker: who, when, why, and which setting would help.
 

@@ -12,7 +12,7 @@ from equipoise.console.acls import acls
 from equipoise.console.check import check
 from equipoise.console.edge import log_warnings, run_app
 from equipoise.console.history import history
-from equipoise.console.options import DEFAULT_BROKER, Cluster, Whole, cluster_options, file_option, parse_pairs
+from equipoise.console.options import DEFAULT_BROKER, ClusterOptions, Whole, cluster_options, file_option, parse_pairs
 from equipoise.console.run import run as run_command
 from equipoise.console.users import users
 from equipoise.console.zookeeper import registering, zookeeper
@@ -112,7 +112,7 @@ def topics() -> None:
 
 @topics.command("list")
 @cluster_options
-def topics_list(cluster: Cluster) -> None:
+def topics_list(cluster: ClusterOptions) -> None:
     """All topics, with their partitions."""
     from equipoise.console.topics import list_topics
 
@@ -135,7 +135,7 @@ def topics_list(cluster: Cluster) -> None:
 @click.option("--config", metavar="NAME=VALUE", multiple=True, help="A topic config by Kafka's name; repeatable.")
 @cluster_options
 def topics_create(
-    name: str, partitions: int, replication_factor: int, config: tuple[str, ...], cluster: Cluster
+    name: str, partitions: int, replication_factor: int, config: tuple[str, ...], cluster: ClusterOptions
 ) -> None:
     """A new topic."""
     from equipoise.console.topics import create_topic
@@ -152,7 +152,7 @@ def topics_create(
 @topics.command("describe")
 @click.argument("name", metavar="TOPIC")
 @cluster_options
-def topics_describe(name: str, cluster: Cluster) -> None:
+def topics_describe(name: str, cluster: ClusterOptions) -> None:
     """A topic's configs, and its partitions with their offsets."""
     from equipoise.console.topics import describe_topic
 
@@ -162,7 +162,7 @@ def topics_describe(name: str, cluster: Cluster) -> None:
 @topics.command("delete")
 @click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
 @cluster_options
-def topics_delete(names: tuple[str, ...], cluster: Cluster) -> None:
+def topics_delete(names: tuple[str, ...], cluster: ClusterOptions) -> None:
     """Topics and all their records, for good."""
     from equipoise.console.topics import delete_topics
 

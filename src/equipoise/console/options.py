@@ -67,7 +67,7 @@ def file_option(*names: str, **more: Any) -> Callable[[Decorated], Decorated]:
     return click.option(*names, metavar="FILE", type=click.Path(path_type=Path), callback=_new_file, **more)
 
 
-class Cluster(NamedTuple):
+class ClusterOptions(NamedTuple):
     """A cluster, and the settings of a client for it: those of --command-config. Secrets print as ***."""
 
     bootstrap_servers: str
@@ -109,13 +109,13 @@ def cluster_options(function: Callable[..., None]) -> Callable[..., None]:
     return servers(command_config(command))
 
 
-def cluster_of(bootstrap_servers: str, file: Path | None) -> Cluster:
+def cluster_of(bootstrap_servers: str, file: Path | None) -> ClusterOptions:
     """The cluster of a command. The file's bootstrap.servers count if the command line names none."""
     if file is None:
-        return Cluster(bootstrap_servers)
+        return ClusterOptions(bootstrap_servers)
     settings, servers = client_settings(file)
     source = click.get_current_context().get_parameter_source("bootstrap_servers")
-    return Cluster(servers if servers and source is ParameterSource.DEFAULT else bootstrap_servers, settings)
+    return ClusterOptions(servers if servers and source is ParameterSource.DEFAULT else bootstrap_servers, settings)
 
 
 def client_settings(file: Path) -> tuple[dict[str, object], str | None]:

@@ -6,12 +6,12 @@ import base64
 from collections.abc import Mapping, Sequence
 
 from equipoise.client.admin import PartitionDescription, PartitionOffsets, TopicDescription
-from equipoise.console.options import Cluster
+from equipoise.console.options import ClusterOptions
 from equipoise.console.tables import counted, print_table
 from equipoise.wire.text import printable
 
 
-def list_topics(cluster: Cluster) -> None:
+def list_topics(cluster: ClusterOptions) -> None:
     """Prints all topics as a table."""
     with cluster.admin() as admin:
         topics = admin.topics()
@@ -25,7 +25,7 @@ def list_topics(cluster: Cluster) -> None:
 
 
 def create_topic(
-    cluster: Cluster, name: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]
+    cluster: ClusterOptions, name: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]
 ) -> None:
     """Creates a topic, and prints a line."""
     with cluster.admin() as admin:
@@ -34,7 +34,7 @@ def create_topic(
     print(f"created topic {printable(name)} with {counted(count, 'partition')}")
 
 
-def describe_topic(cluster: Cluster, name: str) -> None:
+def describe_topic(cluster: ClusterOptions, name: str) -> None:
     """Prints a topic's configs and partitions."""
     with cluster.admin() as admin:
         topic, offsets, configs = admin.topic(name), admin.offsets(name), admin.configs(name)
@@ -49,7 +49,7 @@ def describe_topic(cluster: Cluster, name: str) -> None:
     )
 
 
-def delete_topics(cluster: Cluster, names: Sequence[str]) -> None:
+def delete_topics(cluster: ClusterOptions, names: Sequence[str]) -> None:
     """Deletes topics, and prints a line for each."""
     with cluster.admin() as admin:
         for name in names:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from equipoise.console.options import Cluster, Whole, cluster_options
+from equipoise.console.options import ClusterOptions, Whole, cluster_options
 from equipoise.console.tables import print_table
 from equipoise.security.sasl.scram import HASHES
 from equipoise.wire.errors import UsageError
@@ -25,7 +25,7 @@ def users() -> None:
 
 @users.command("list")
 @cluster_options
-def users_list(cluster: Cluster) -> None:
+def users_list(cluster: ClusterOptions) -> None:
     """All users, with the mechanisms they can use and the iterations of each."""
     with cluster.admin() as admin:
         found = admin.users()
@@ -49,7 +49,7 @@ def users_list(cluster: Cluster) -> None:
     help=f"Its first line is the password; - is stdin. Otherwise {_VARIABLE} is, or a prompt asks.",
 )
 @cluster_options
-def users_add(name: str, mechanism: str, iterations: int, password_file: Path | None, cluster: Cluster) -> None:
+def users_add(name: str, mechanism: str, iterations: int, password_file: Path | None, cluster: ClusterOptions) -> None:
     """A user, or a new password for one that is there."""
     password = _password(password_file)
     with cluster.admin() as admin:
@@ -61,7 +61,7 @@ def users_add(name: str, mechanism: str, iterations: int, password_file: Path | 
 @click.argument("name", metavar="USER")
 @click.option("--mechanism", type=_mechanism, help="Only this one; otherwise all that the user has.")
 @cluster_options
-def users_remove(name: str, mechanism: str | None, cluster: Cluster) -> None:
+def users_remove(name: str, mechanism: str | None, cluster: ClusterOptions) -> None:
     """A user, or one of its mechanisms. Connections that are open stay open."""
     with cluster.admin() as admin:
         admin.remove_user(name, mechanism)

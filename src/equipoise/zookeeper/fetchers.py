@@ -19,7 +19,7 @@ _ANSWER_S = 10.0  # offsets.channel.socket.timeout.ms of that time
 _LOOK_AGAIN_S = 0.5
 
 
-class _Reader(Consumer):
+class _FetchingConsumer(Consumer):
     """A consumer that assigns itself partitions, and whose news one can wait for apart from polling."""
 
     def wait_for_news(self, timeout: float) -> None:
@@ -42,7 +42,7 @@ class ConsumerFetcherManager:
         self._stream = stream
         self._lock = threading.Lock()  # a poll and the change of what is read must not overlap
         self._registry: Registry = {}
-        self._reader: _Reader | None = None
+        self._reader: _FetchingConsumer | None = None
         self._servers: frozenset[str] = frozenset()
         self._thread: threading.Thread | None = None
 
@@ -77,7 +77,7 @@ class ConsumerFetcherManager:
             return
         self.close()
         self._servers = frozenset(servers.split(","))
-        self._reader = _Reader(self._config.for_fetching(servers))
+        self._reader = _FetchingConsumer(self._config.for_fetching(servers))
         self._thread = threading.Thread(target=self._run, args=(self._reader,), name="zookeeper-fetcher", daemon=True)
         self._thread.start()
 
@@ -95,12 +95,12 @@ class ConsumerFetcherManager:
 
     # -- the thread
 
-    def _run(self, reader: _Reader) -> None:
+    def _run(self, reader: _FetchingConsumer) -> None:
         while self._reader is reader:
             for info, records in self._poll(reader):
                 self._stream_of(info).put(info, records)
 
-    def _poll(self, reader: _Reader) -> list[tuple[PartitionTopicInfo, list[ConsumerRecord]]]:
+    def _poll(self, reader: _FetchingConsumer) -> list[tuple[PartitionTopicInfo, list[ConsumerRecord]]]:
         try:
             with self._lock:
                 chunks = self._by_info(reader.poll(0) if self._registry else [])

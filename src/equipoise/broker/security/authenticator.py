@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from equipoise.security.sasl.authentication import Admission, Authentication, State
+from equipoise.security.sasl.authentication import Admission, Authentication, SaslState
 from equipoise.security.sasl.mechanisms import Answer, Question
 from equipoise.wire.apis.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from equipoise.wire.apis.k18_api_versions import ApiVersionsResponse
@@ -45,7 +45,7 @@ class Authenticator:
 
     def _time_out(self) -> None:
         """However slowly its bytes come: the time is counted from the begin."""
-        if self._authentication.state is not State.READY:
+        if self._authentication.state is not SaslState.READY:
             self._connection.warn("connection closed: not authenticated within request.receive.timeout.ms")
             self._connection.abort()
 
@@ -54,7 +54,7 @@ class Authenticator:
     def admits(self, frame: bytes | bytearray, now: int) -> bool:
         """Whether a handler gets the request. If not, all is done that is to be done with it."""
         authentication = self._authentication
-        if authentication.state is State.FAILED:
+        if authentication.state is SaslState.FAILED:
             return False
         if authentication.is_raw:
             self._take_raw_token(bytes(frame), now)
@@ -123,7 +123,7 @@ class Authenticator:
 
     @property
     def _has_failed(self) -> bool:
-        return self._authentication.state is State.FAILED
+        return self._authentication.state is SaslState.FAILED
 
     def _resolve(
         self, found: SaslAuthenticateResponse | Question, reply_late: Reply
@@ -151,7 +151,7 @@ class Authenticator:
         return found
 
     def _adopt(self) -> None:
-        if self._authentication.state is State.READY:
+        if self._authentication.state is SaslState.READY:
             self._deadline.cancel()
             self._connection.authenticated(self._authentication.session)
 

@@ -31,7 +31,7 @@ from equipoise.client.fetch.offset_reset import OffsetResets
 from equipoise.client.fetch.records import Undecodable
 from equipoise.client.fetch.subscription_state import (
     BY_POLICY,
-    Failure,
+    FetchFailure,
     OffsetOutOfRangeError,
     SubscriptionState,
     TopicPartitionState,
@@ -451,7 +451,7 @@ class Fetcher:
             fetch = completed_fetch(data, offset)
         except KafkaError as error:
             told = Undecodable(offset, offset + 1, error).told(state.partition)
-            return self._fail(state, Failure(told, passes=False))
+            return self._fail(state, FetchFailure(told, passes=False))
         if fetch is None or fetch.next_offset == offset:
             return False
         self._subscriptions.add_completed_fetch(state, fetch)
@@ -475,7 +475,7 @@ class Fetcher:
             self._cluster.request_refresh()
             return False
         error = self._cluster.config.topic_error(code, state.partition.topic, f"{state.partition} cannot be fetched")
-        return self._fail(state, Failure(error, passes=True))
+        return self._fail(state, FetchFailure(error, passes=True))
 
     def _out_of_range(self, asked: _Asked) -> bool:
         state = asked.state
@@ -485,7 +485,7 @@ class Fetcher:
             self._retry_later(state)
         elif self._config.auto_offset_reset == "none":
             error = OffsetOutOfRangeError(state.partition, asked.fetch.offset)
-            return self._fail(state, Failure(error, passes=False))
+            return self._fail(state, FetchFailure(error, passes=False))
         else:
             log.warning(
                 "%s has no offset %d: what was there is deleted by now, or the log has lost its end; "
@@ -508,7 +508,7 @@ class Fetcher:
                     asked.state.preferred = -1
                     if is_lasting:
                         self._retry_later(asked.state)
-                        self._fail(asked.state, Failure(error, passes=True))
+                        self._fail(asked.state, FetchFailure(error, passes=True))
         if is_lasting:
             self._on_data()
 
@@ -516,7 +516,7 @@ class Fetcher:
         state.failures += 1
         state.retry_at = self._loop.time() + self._backoff.pause(state.failures)
 
-    def _fail(self, state: TopicPartitionState, failure: Failure) -> bool:
+    def _fail(self, state: TopicPartitionState, failure: FetchFailure) -> bool:
         state.failure = failure
         self._subscriptions.ready.setdefault(state.partition, state)
         return True

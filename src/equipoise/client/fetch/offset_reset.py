@@ -8,7 +8,12 @@ import time
 from collections.abc import Callable
 
 from equipoise.client.consumer.config import LATEST, ConsumerConfig
-from equipoise.client.fetch.subscription_state import BY_POLICY, Failure, NoOffsetForPartitionError, SubscriptionState
+from equipoise.client.fetch.subscription_state import (
+    BY_POLICY,
+    FetchFailure,
+    NoOffsetForPartitionError,
+    SubscriptionState,
+)
 from equipoise.client.metadata.leader_epochs import LogPosition
 from equipoise.client.metadata.list_offsets import Outcomes
 from equipoise.client.metadata.offset_lookup import OffsetLookup
@@ -77,7 +82,7 @@ class OffsetResets:
         for partition, (timestamp, epoch) in self._subscriptions.partitions_needing_reset().items():
             when = policy if timestamp == BY_POLICY else timestamp
             if when is None:
-                self._fail(partition, epoch, Failure(NoOffsetForPartitionError([partition]), passes=False))
+                self._fail(partition, epoch, FetchFailure(NoOffsetForPartitionError([partition]), passes=False))
             else:
                 wanted[partition] = when, epoch
         return wanted
@@ -86,7 +91,7 @@ class OffsetResets:
         for partition, outcome in outcomes.items():
             _, epoch = wanted[partition]
             if isinstance(outcome, KafkaError):
-                self._fail(partition, epoch, Failure(outcome, passes=True))
+                self._fail(partition, epoch, FetchFailure(outcome, passes=True))
             elif outcome.offset < 0:  # no record is as young as that
                 self._subscriptions.reset_later(partition, epoch, LATEST)
             else:
@@ -94,6 +99,6 @@ class OffsetResets:
                 # any log that is whole, so the position can be checked by it as if it were that of the record before.
                 self._subscriptions.reset_to(partition, epoch, LogPosition(outcome.offset, outcome.leader_epoch))
 
-    def _fail(self, partition: TopicPartition, epoch: int, failure: Failure) -> None:
+    def _fail(self, partition: TopicPartition, epoch: int, failure: FetchFailure) -> None:
         self._subscriptions.fail(partition, epoch, failure)
         self._on_failure()

@@ -77,7 +77,7 @@ class NoOffsetForPartitionError(KafkaError):
         )
 
 
-class Failure(NamedTuple):
+class FetchFailure(NamedTuple):
     """For the application, when it comes to this partition. `passes`: what was tried is tried again once it is told."""
 
     error: EquipoiseError
@@ -124,7 +124,7 @@ class TopicPartitionState:
         self.is_held = False  # fetched, but not for the application yet
         self.completed_fetches: deque[CompletedFetch] = deque()
         self.queued_bytes = 0
-        self.failure: Failure | None = None
+        self.failure: FetchFailure | None = None
         self.in_flight = 0  # the number of the fetch that is under way; 0: none
         self.failures = 0  # of fetches in a row
         self.retry_at = 0.0
@@ -306,7 +306,7 @@ class SubscriptionState:
             if state is not None and state.epoch == epoch:
                 state.reset = timestamp
 
-    def fail(self, partition: TopicPartition, epoch: int, failure: Failure) -> None:
+    def fail(self, partition: TopicPartition, epoch: int, failure: FetchFailure) -> None:
         """Tells the application when it comes to this partition. Unless it passes, only a seek goes on from there."""
         with self.lock:
             state = self.assignment.get(partition)
@@ -379,7 +379,7 @@ class SubscriptionState:
     def stop_at(self, state: TopicPartitionState, offset: int, error: KafkaError) -> None:
         """Nothing is read from there on, until the application seeks."""
         self._move(state, offset)
-        state.failure = Failure(error, passes=False)
+        state.failure = FetchFailure(error, passes=False)
         self.ready[state.partition] = state
 
     def drop_queued(self, state: TopicPartitionState) -> None:
@@ -397,7 +397,7 @@ class SubscriptionState:
         self._move(state, None)
         state.reset = timestamp
 
-    def told(self, state: TopicPartitionState) -> Failure:
+    def told(self, state: TopicPartitionState) -> FetchFailure:
         """The failure, now that the application hears of it."""
         failure = state.failure
         assert failure is not None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.client.fetch.subscription_state import (
     BY_POLICY,
-    Failure,
+    FetchFailure,
     LogTruncationError,
     SubscriptionState,
     TopicPartitionState,
@@ -87,7 +87,7 @@ class Validation:
     def complete(self, asked: UnvalidatedPosition, answer: EpochEnd | KafkaError) -> bool:
         """True if the application has something to hear (SubscriptionState.maybeCompleteValidation)."""
         if isinstance(answer, KafkaError):
-            return self._fail(asked.state, Failure(answer, passes=True))
+            return self._fail(asked.state, FetchFailure(answer, passes=True))
         truncation = find_truncation(asked.position, answer)
         if truncation is not None:
             return self.truncated(asked.state, truncation)
@@ -103,7 +103,7 @@ class Validation:
             return False
         (offset, _), divergent = truncation
         if not self._has_policy:
-            return self._fail(state, Failure(LogTruncationError(state.partition, truncation), passes=False))
+            return self._fail(state, FetchFailure(LogTruncationError(state.partition, truncation), passes=False))
         if divergent is None:
             self._look_up(
                 state,
@@ -139,7 +139,7 @@ class Validation:
         if not self._has_policy:
             error = TopicReplacedError(state.partition, state.position)
             self._subscriptions.look_up(state, BY_POLICY)
-            return self._fail(state, Failure(error, passes=False))
+            return self._fail(state, FetchFailure(error, passes=False))
         self._look_up(
             state,
             "%s: its topic was deleted and created anew, so that offset %d means nothing any more: auto.offset.reset "
@@ -152,7 +152,7 @@ class Validation:
         log.warning(words, state.partition, offset)
         self._subscriptions.look_up(state, BY_POLICY)
 
-    def _fail(self, state: TopicPartitionState, failure: Failure) -> bool:
+    def _fail(self, state: TopicPartitionState, failure: FetchFailure) -> bool:
         state.failure = failure
         state.reset = state.reset if failure.passes else None
         self._subscriptions.ready.setdefault(state.partition, state)

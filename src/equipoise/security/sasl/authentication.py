@@ -33,7 +33,7 @@ SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 _REAUTHENTICATION_MIN_MS = 1_000  # between two begins (KafkaChannel)
 
 
-class State(Enum):
+class SaslState(Enum):
     """How far the client has come."""
 
     INITIAL = "initial"
@@ -64,7 +64,7 @@ class Authentication:
     """One connection's. `session` is as whom it is served, once the state is READY."""
 
     def __init__(self, mechanisms: Mechanisms, session: Session, now: int) -> None:
-        self.state = State.INITIAL
+        self.state = SaslState.INITIAL
         self.session = session
         self.is_raw = False  # after SaslHandshake v0: frames are bare tokens
         self.reason = ""  # of a failure, for the log
@@ -79,11 +79,11 @@ class Authentication:
 
     def admit(self, api_key: int, now: int) -> Admission:
         """Whether a request is served. Only its API key has been read."""
-        if self.state is State.READY:
+        if self.state is SaslState.READY:
             return self._admit_ready(api_key, now)
-        if self.state is State.AUTHENTICATE:
+        if self.state is SaslState.AUTHENTICATE:
             return self._admit_token(api_key)
-        is_early = self.state is State.INITIAL and api_key == API_VERSIONS
+        is_early = self.state is SaslState.INITIAL and api_key == API_VERSIONS
         return Admission.SERVE if is_early or api_key == SASL_HANDSHAKE else Admission.CLOSE
 
     def _admit_token(self, api_key: int) -> Admission:
@@ -104,15 +104,15 @@ class Authentication:
 
     def versions_told(self) -> None:
         """ApiVersions was answered without an error; a second one is not accepted."""
-        if self.state is State.INITIAL:
-            self.state = State.VERSIONED
+        if self.state is SaslState.INITIAL:
+            self.state = SaslState.VERSIONED
 
     # -- SaslHandshake
 
     def handshake(self, name: str, version: int, now: int) -> SaslHandshakeResponse:
         """Chooses the mechanism (SaslServerAuthenticator)."""
         offered = list(self._mechanisms.begin)
-        if self.state is State.READY:
+        if self.state is SaslState.READY:
             if not self._may_begin_again(now):
                 return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
             self._is_again = True
@@ -123,14 +123,14 @@ class Authentication:
             return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered)
         self._wrong_mechanism = name if self._is_again and name != self._name else ""
         self._name = self._name or name
-        self._mechanism, self.is_raw, self.state = begin(), version == 0, State.AUTHENTICATE
+        self._mechanism, self.is_raw, self.state = begin(), version == 0, SaslState.AUTHENTICATE
         return SaslHandshakeResponse(error_code=ErrorCode.NONE, mechanisms=offered)
 
     # -- tokens
 
     def authenticate(self, token: bytes, now: int) -> SaslAuthenticateResponse | Question:
         """One step of the exchange. A question is to be answered by `answered`."""
-        if self.state is State.READY:
+        if self.state is SaslState.READY:
             return SaslAuthenticateResponse(
                 error_code=ErrorCode.ILLEGAL_SASL_STATE,
                 error_message="SaslAuthenticate request received after successful authentication",
@@ -172,7 +172,7 @@ class Authentication:
             mechanism=self._name,
             expires_at=now + lifetime if lifetime else None,
         )
-        self.state, self.is_raw, self._mechanism = State.READY, False, None
+        self.state, self.is_raw, self._mechanism = SaslState.READY, False, None
         return SaslAuthenticateResponse(
             error_code=ErrorCode.NONE, auth_bytes=success.data, session_lifetime_ms=lifetime
         )
@@ -184,7 +184,7 @@ class Authentication:
 
     def _fail(self, reason: str, message: str | None = None) -> SaslAuthenticateResponse:
         """The client is told little on purpose; the log has the reason (SaslServerAuthenticator)."""
-        self.state, self.reason = State.FAILED, reason
+        self.state, self.reason = SaslState.FAILED, reason
         during = "re-authentication" if self._is_again else "authentication"
         general = f"Authentication failed during {during} due to invalid credentials with SASL mechanism {self._name}"
         return SaslAuthenticateResponse(

@@ -169,7 +169,7 @@ def _suspect(store: Store) -> str:
 def _jks_certificates(store: Store) -> list[bytes]:
     """The trusted certificates. Entries with a private key are no trust anchors, and are passed over."""
     _check_integrity(store)
-    reader = _Reader(store.data[:-_DIGEST_SIZE])
+    reader = _JksReader(store.data[:-_DIGEST_SIZE])
     found = []
     try:
         _, version, count = reader.take(">4sII")
@@ -201,7 +201,7 @@ def _check_integrity(store: Store) -> None:
         raise UsageError(f"{store.location}: {store.password_setting} is wrong, or the file is damaged")
 
 
-class _Reader:
+class _JksReader:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._pos = 0

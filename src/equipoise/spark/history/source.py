@@ -34,10 +34,10 @@ class OffsetsSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options: dict[str, Any] = dict(self.options)
         only = next((options.pop(name) for name in list(options) if name.lower() == ONLY_GROUP.lower()), None)
-        return _Reader(SourceOptions.parse(options, streaming=False), only)
+        return _HistoryReader(SourceOptions.parse(options, streaming=False), only)
 
 
-class _Reader(BatchReader):
+class _HistoryReader(BatchReader):
     def __init__(self, options: SourceOptions, only: str | None) -> None:
         super().__init__(options, INPUT)
         self._only = only
