@@ -106,7 +106,7 @@ def test_9_2_a_pause_that_ends_with_nothing_to_do_is_over() -> None:
 
 def test_9_2_jitter_is_given_from_outside() -> None:
     solo = Solo().subscribe("t")
-    solo.member._jitter = lambda: 1.2
+    solo.member.coordination._jitter = lambda: 1.2
     solo.poll()
     solo.fail(FindCoordinatorRequest)
     assert solo.member.next_deadline() == 120

@@ -1,9 +1,10 @@
 """One member of a consumer group, pure: the consumer's side of the protocol."""
 
-from equipoise.member.classic.member import Member, Node
+from equipoise.member.classic.member import Member
 from equipoise.member.classic.states import MemberState
 from equipoise.member.commits import Commit, OffsetAndMetadata
 from equipoise.member.config import MemberConfig
+from equipoise.member.coordination import Node
 from equipoise.member.errors import (
     CommitFailedError,
     CommitFailure,

@@ -1,7 +1,8 @@
 """OffsetCommit: which member may commit which offsets when, and the result of a commit: rules 9.7 of
-docs/rules/members.md.
+docs/rules/members.md, rules B11.1 to B11.5 of docs/rules/consumer-members.md.
 
-In Kafka: ConsumerCoordinator.sendOffsetCommitRequest and ConsumerCoordinator.OffsetCommitResponseHandler.
+In Kafka: ConsumerCoordinator.sendOffsetCommitRequest and ConsumerCoordinator.OffsetCommitResponseHandler, for the
+consumer protocol CommitRequestManager. A member epoch stands where a generation does.
 
 One commit is in flight at a time, so that a repeated older commit cannot undo a newer one. A commit of a cooperative
 member that meets a rebalance waits for its end, and continues with the partitions that the member still owns.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from equipoise.member.config import MemberConfig
@@ -33,9 +35,15 @@ class Committer(Protocol):
     """What commits need of a member, of whichever group protocol."""
 
     config: MemberConfig
-    member_id: str
-    generation_id: int
     assignment: Owned
+
+    @property
+    def member_id(self) -> str:
+        """As the coordinator knows it."""
+
+    @property
+    def generation_id(self) -> int:
+        """The generation, or the member epoch, that commits carry; -1 outside the group."""
 
     @property
     def is_standalone(self) -> bool:
@@ -54,8 +62,8 @@ class Committer(Protocol):
         """Whether the member keeps partitions through a rebalance (KIP-429)."""
 
     @property
-    def is_fenced(self) -> bool:
-        """Whether another process has taken over the group.instance.id (KIP-345)."""
+    def is_finished(self) -> bool:
+        """Whether the member is out for good."""
 
     def commit_failure(self, now: int) -> KafkaError:
         """Why a member in no generation cannot commit."""
@@ -68,6 +76,9 @@ class Committer(Protocol):
 
     def fence(self, now: int) -> None:
         """A refused commit shows that the group.instance.id has a new owner."""
+
+    def expedite_heartbeat(self) -> None:
+        """A refused commit shows that the coordinator knows better: its next answer tells."""
 
     def lose_coordinator(self, now: int) -> None:
         """A failed commit shows that the coordinator has moved, or is gone."""
@@ -106,19 +117,48 @@ class Commit:
             self.on_done(self)
 
 
-_AGAIN = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-_COORDINATOR_GONE = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.REQUEST_TIMED_OUT)
-_OUT_OF_DATE = {
-    ErrorCode.ILLEGAL_GENERATION: CommitFailure.OLD_GENERATION,
-    ErrorCode.UNKNOWN_MEMBER_ID: CommitFailure.EXPELLED,
+class CommitVerdict(Enum):
+    """What becomes of a commit that was refused."""
+
+    AGAIN = auto()  # sent again after a pause
+    COORDINATOR_GONE = auto()  # sent again when the coordinator is found
+    REBALANCING = auto()  # a classic group rebalances
+    OLD_GENERATION = auto()  # a classic group has gone on without the member
+    EXPELLED = auto()  # a classic group does not know the member
+    INSTANCE_FENCED = auto()  # another process has the group.instance.id
+    OTHER_EPOCH = auto()  # sent again with a newer member epoch, if there is one
+    REMOVED = auto()  # the member is out of its group, as its next heartbeat shows
+
+
+_PASSING = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: CommitVerdict.AGAIN,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: CommitVerdict.AGAIN,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: CommitVerdict.COORDINATOR_GONE,
+    ErrorCode.NOT_COORDINATOR: CommitVerdict.COORDINATOR_GONE,
+    ErrorCode.REQUEST_TIMED_OUT: CommitVerdict.COORDINATOR_GONE,
+}
+CommitTable = Mapping[ErrorCode, CommitVerdict]
+CLASSIC_COMMIT: CommitTable = {
+    **_PASSING,
+    ErrorCode.REBALANCE_IN_PROGRESS: CommitVerdict.REBALANCING,
+    ErrorCode.ILLEGAL_GENERATION: CommitVerdict.OLD_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID: CommitVerdict.EXPELLED,
+    ErrorCode.FENCED_INSTANCE_ID: CommitVerdict.INSTANCE_FENCED,
+}
+CONSUMER_COMMIT: CommitTable = {
+    **_PASSING,
+    ErrorCode.STALE_MEMBER_EPOCH: CommitVerdict.OTHER_EPOCH,
+    ErrorCode.UNKNOWN_MEMBER_ID: CommitVerdict.REMOVED,
+    ErrorCode.GROUP_ID_NOT_FOUND: CommitVerdict.REMOVED,
 }
 
 
 class Commits:
     """The commits of one member, in the order in which the application asked for them."""
 
-    def __init__(self, member: Committer) -> None:
+    def __init__(self, member: Committer, verdicts: CommitTable = CLASSIC_COMMIT) -> None:
         self._member = member
+        self._verdicts = verdicts
         self._queue: deque[Commit] = deque()  # the first of them may be under way
         self._request: OffsetCommitRequest | None = None
         self._retry_at = 0
@@ -157,7 +197,7 @@ class Commits:
         """A consumer without a subscription may commit to a group without members. A member may in Stable; in a
         rebalance a cooperative one waits, since it keeps its partitions (KIP-429)."""
         member = self._member
-        if member.is_fenced:
+        if member.is_finished:
             return member.commit_failure(now)
         if member.is_standalone or member.is_stable:
             return None
@@ -241,20 +281,48 @@ class Commits:
         """Passing troubles are tried again until the deadline; what puts the member out or in doubt does so here as in
         a heartbeat; anything else is the application's."""
         member, error = self._member, _weightiest(errors.values())
-        if error in _AGAIN:
-            self._pause(now)
-        elif error in _COORDINATOR_GONE:
-            member.lose_coordinator(now)
-        elif error is ErrorCode.REBALANCE_IN_PROGRESS:
-            if member.is_stable and self._is_of_now(request):
-                member.want_join("a commit was refused because the group is rebalancing")
-            self._wait_for_rebalance(request)
-        elif error in _OUT_OF_DATE:
-            self._out_of_date(request, error, now)
-        elif error is ErrorCode.FENCED_INSTANCE_ID:
-            member.fence(now)
-        else:
-            self._finish(self._failure(error, [one for one, code in errors.items() if code is error]))
+        match self._verdicts.get(error):
+            case CommitVerdict.AGAIN:
+                self._pause(now)
+            case CommitVerdict.COORDINATOR_GONE:
+                member.lose_coordinator(now)
+            case CommitVerdict.REBALANCING:
+                if member.is_stable and self._is_of_now(request):
+                    member.want_join("a commit was refused because the group is rebalancing")
+                self._wait_for_rebalance(request)
+            case CommitVerdict.OLD_GENERATION:
+                self._out_of_date(request, CommitFailure.OLD_GENERATION, now)
+            case CommitVerdict.EXPELLED:
+                self._out_of_date(request, CommitFailure.EXPELLED, now)
+            case CommitVerdict.INSTANCE_FENCED:
+                member.fence(now)
+            case CommitVerdict.OTHER_EPOCH:
+                self._of_other_epoch(request)
+            case CommitVerdict.REMOVED:
+                self._removed(request)
+            case _:
+                self._finish(self._failure(error, [one for one, code in errors.items() if code is error]))
+
+    def _of_other_epoch(self, request: OffsetCommitRequest) -> None:
+        """Rule B11.2. The coordinator's epoch for the member is another: the answer that says so is on its way, or was
+        lost. The commit goes again with the epoch of that answer."""
+        self._queue[0].refused_in = request.generation_id_or_member_epoch
+        if self._is_of_now(request):
+            self._member.expedite_heartbeat()
+
+    def epoch_stays(self) -> None:
+        """Rule B11.2. The coordinator has answered a heartbeat with the epoch that it had refused: it will refuse the
+        commit again."""
+        if self._request is None and self._queue and self._queue[0].refused_in == self._member.generation_id:
+            self._finish(CommitFailedError(CommitFailure.STALE_EPOCH, self._member.config))
+
+    def _removed(self, request: OffsetCommitRequest) -> None:
+        """Rule B11.3. The next heartbeat finds out, and the member joins again."""
+        is_standalone = request.generation_id_or_member_epoch < 0
+        why = CommitFailure.STANDALONE if is_standalone else CommitFailure.REMOVED
+        self._finish(CommitFailedError(why, self._member.config))
+        if not is_standalone:
+            self._member.expedite_heartbeat()
 
     def _failure(self, error: ErrorCode, partitions: list[TopicPartition]) -> KafkaError:
         """A commit needs READ on the group and on the topics (KafkaApis.handleOffsetCommitRequest)."""
@@ -265,7 +333,7 @@ class Commits:
         actions = [on_group(AclOperation.READ, config.group_id), *topics]
         return authorization_error(error, f"{what} for {listed(partitions)}", *actions, principal=config.principal)
 
-    def _out_of_date(self, request: OffsetCommitRequest, error: ErrorCode, now: int) -> None:
+    def _out_of_date(self, request: OffsetCommitRequest, why: CommitFailure, now: int) -> None:
         """The answer may be of a generation that the member has left meanwhile; then it says nothing of this one."""
         member = self._member
         if request.generation_id_or_member_epoch < 0:
@@ -273,7 +341,7 @@ class Commits:
         elif member.is_rebalancing or not self._is_of_now(request):
             self._wait_for_rebalance(request)
         else:
-            member.put_out(_OUT_OF_DATE[error], now)
+            member.put_out(why, now)
 
     def _is_of_now(self, request: OffsetCommitRequest) -> bool:
         return request.generation_id_or_member_epoch == self._member.generation_id

@@ -49,6 +49,9 @@ class CommitFailure(Enum):
     PARTITIONS_LOST = auto()  # a rebalance has given them to others
     STANDALONE = auto()  # no member at all, in a group that has members
     NOT_JOINED = auto()  # subscribed, but never polled
+    REMOVED = auto()  # the coordinator of a consumer group does not know the member any more
+    FENCED_EPOCH = auto()  # the coordinator of a consumer group has fenced the member's epoch
+    STALE_EPOCH = auto()  # the coordinator refuses the epoch that it confirms
     LEFT = auto()  # unsubscribed or closed before the commit was through
 
 
@@ -74,7 +77,9 @@ class CommitFailedError(KafkaError):
         self.failure = failure
         self.overrun = overrun
         self.partitions = partitions
-        words = _WORDS[failure].format(group=config.group_id, session=config.session_timeout_ms)
+        words = _WORDS[failure].format(
+            group=config.group_id, session=config.session_timeout_ms, max_poll=config.max_poll_interval_ms
+        )
         if overrun is not None:
             words = _describe(overrun, config)
         if partitions:
@@ -89,6 +94,9 @@ _CODES = {
     CommitFailure.PARTITIONS_LOST: ErrorCode.ILLEGAL_GENERATION,
     CommitFailure.STANDALONE: ErrorCode.UNKNOWN_MEMBER_ID,
     CommitFailure.NOT_JOINED: ErrorCode.UNKNOWN_MEMBER_ID,
+    CommitFailure.REMOVED: ErrorCode.UNKNOWN_MEMBER_ID,
+    CommitFailure.FENCED_EPOCH: ErrorCode.FENCED_MEMBER_EPOCH,
+    CommitFailure.STALE_EPOCH: ErrorCode.STALE_MEMBER_EPOCH,
     CommitFailure.LEFT: ErrorCode.UNKNOWN_MEMBER_ID,
 }
 _WORDS = {
@@ -110,6 +118,20 @@ _WORDS = {
         "offsets are committed by its members alone. Use another group.id here, or subscribe()."
     ),
     CommitFailure.NOT_JOINED: "this consumer is not a member of group {group} yet: call poll() first, which joins.",
+    CommitFailure.REMOVED: (
+        "the coordinator has removed this member from group {group}: no heartbeat reached it for the broker's "
+        "group.consumer.session.timeout.ms, or it did not give up partitions within max.poll.interval.ms "
+        "({max_poll} ms), or an administrator removed it. Its partitions belong to others now; poll() joins again, and "
+        "starts from the last commit that succeeded."
+    ),
+    CommitFailure.FENCED_EPOCH: (
+        "the coordinator has fenced this member of group {group}, and its partitions may belong to others: poll() "
+        "joins again, and starts from the last commit that succeeded."
+    ),
+    CommitFailure.STALE_EPOCH: (
+        "group {group} has gone on, and this member's epoch does not cover the offsets any more: some of the "
+        "partitions belong to others. Commit what is assigned, or in on_revoked."
+    ),
     CommitFailure.LEFT: (
         "this consumer left group {group} in the middle of a rebalance, before the commit could be made: commit "
         "before close() or unsubscribe(), or in on_revoked."

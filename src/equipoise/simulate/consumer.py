@@ -70,7 +70,7 @@ class Consumer:
     @property
     def is_living(self) -> bool:
         """Subscribed, and not fenced."""
-        return self.member.subscription.is_active and not self.member.is_fenced
+        return self.member.subscription.is_active and not self.member.is_finished
 
     @property
     def is_settled(self) -> bool:

@@ -172,7 +172,7 @@ def _enter(member: Member, response: JoinGroupResponse, now: int) -> None:
     joining.protocol_name = response.protocol_name or ""
     member.transition(MemberState.COMPLETING_REBALANCE)
     member.heartbeats.enable(now)
-    member.recover()
+    member.coordination.recover()
     if response.leader != response.member_id:
         member.subscription.forget()
         return

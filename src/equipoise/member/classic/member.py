@@ -11,20 +11,20 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 from equipoise.assignors import Cluster, RebalanceProtocol, common_protocol
-from equipoise.member.backoff import backoff_ms
 from equipoise.member.classic import answers, join
-from equipoise.member.classic.answers import ErrorTable, Verdict
-from equipoise.member.classic.heartbeats import Heartbeats, Polls
+from equipoise.member.classic.heartbeats import Heartbeats
 from equipoise.member.classic.states import TRANSITIONS, IllegalTransition, MemberState
 from equipoise.member.commits import Commit, Commits, OffsetAndMetadata
 from equipoise.member.config import MemberConfig
+from equipoise.member.coordination import Coordination, Node
 from equipoise.member.errors import CommitFailedError, CommitFailure, FencedInstanceIdError, error_of
 from equipoise.member.partitions import NOTHING, Owned, TopicPartition
+from equipoise.member.polls import Polls
 from equipoise.member.step import NEVER, Callback, Kind, Step
 from equipoise.member.subscription import TopicSubscription
+from equipoise.member.verdicts import ErrorTable, Verdict
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse
@@ -35,7 +35,6 @@ from equipoise.wire.consumer_protocol import NO_GENERATION
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.schema import Message
 
-GROUP = 0  # key_type of FindCoordinator
 _OUT = {
     CommitFailure.POLL_OVERRUN: "poll() was not called in time",
     CommitFailure.EXPELLED: "the coordinator did not know the member any more",
@@ -43,20 +42,6 @@ _OUT = {
 }
 _LONGEST_REASON = 255
 _LEAVE_TIMEOUT_MS = 5_000  # the answer to LeaveGroup is not worth a long wait
-
-
-class Node(NamedTuple):
-    """A broker, and where it listens."""
-
-    node_id: int
-    host: str
-    port: int
-    rack: str | None = None
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Host and port, as connection pools have them for a key."""
-        return self.host, self.port
 
 
 class Member:
@@ -67,7 +52,7 @@ class Member:
         self.state = MemberState.UNJOINED
         self.member_id = ""
         self.generation_id = NO_GENERATION
-        self.coordinator: Node | None = None
+        self.coordination = Coordination(config, jitter)
         self.assignment: Owned = NOTHING
         self.callbacks: deque[Callback] = deque()
         self.failure: KafkaError | None = None  # for the application, at its next poll
@@ -76,15 +61,16 @@ class Member:
         self.polls = Polls(config)
         self.commits = Commits(self)
         self.joining = join.Joining()
-        self._jitter = jitter
-        self._finding: Message | None = None
-        self._attempts = 0
-        self._retry_at = 0
         self._leaving: Message | None = None
         self._is_in_callback = False
         self._out_because = CommitFailure.NOT_JOINED
 
     # -- what it is
+
+    @property
+    def coordinator(self) -> Node | None:
+        """The broker that coordinates the group; None: it is being looked for, or not needed."""
+        return self.coordination.node
 
     @property
     def is_part_of_generation(self) -> bool:
@@ -113,7 +99,7 @@ class Member:
         return common_protocol(self.config.assignors) is RebalanceProtocol.COOPERATIVE
 
     @property
-    def is_fenced(self) -> bool:
+    def is_finished(self) -> bool:
         """Another process has its group.instance.id, and this member is out for good (KIP-345)."""
         return isinstance(self.failure, FencedInstanceIdError)
 
@@ -162,7 +148,7 @@ class Member:
 
     def poll_ends(self, now: int, *, records: int = 0) -> None:
         """`records`: how many it takes with it. Also before each callback, which takes its own time (KIP-62)."""
-        if self.subscription.is_active and not self.is_fenced:
+        if self.subscription.is_active and not self.is_finished:
             self.polls.end(now, records=records)
 
     def begin_callback(self) -> Callback | None:
@@ -221,7 +207,7 @@ class Member:
     def take_failure(self) -> KafkaError | None:
         """To be raised by poll(). Being fenced is for good (KIP-345); after anything else the member tries again."""
         failure = self.failure
-        if not self.is_fenced:
+        if not self.is_finished:
             self.failure = None
         return failure
 
@@ -265,12 +251,13 @@ class Member:
 
     def failed(self, request: Message, now: int) -> Step:
         """No answer: the connection has broken, or the time is up."""
-        if request is self._finding:
-            self._finding = None
-            self.back_off(now)
-        elif request is self._leaving:
+        if request is self._leaving:
             self._leaving = None
-        elif self._is_under_way(request, now) and self.coordinator is not None:
+        elif (
+            not self.coordination.failed(request, now)
+            and self._is_under_way(request, now)
+            and self.coordinator is not None
+        ):
             self.lose_coordinator(now)
         return self._go_on(now)
 
@@ -287,7 +274,7 @@ class Member:
             self.heartbeats.next_deadline(can_send=can_send),
             self.polls.next_deadline(),
             self.commits.next_deadline(can_send=can_send),
-            self._retry_at or NEVER,
+            self.coordination.next_deadline(),
         )
         return None if earliest == NEVER else earliest
 
@@ -319,56 +306,33 @@ class Member:
         return wants_join or self.is_part_of_generation or self.commits.are_waiting
 
     def lose_coordinator(self, now: int) -> None:
-        """It is elsewhere, or does not answer: look for it, after a pause
-        (AbstractCoordinator.markCoordinatorUnknown)."""
-        self.coordinator = None
+        """It is elsewhere, or does not answer."""
         self.heartbeats.in_flight = None
-        self.back_off(now)
-        self.heartbeats.retry(self._retry_at)
-
-    def back_off(self, now: int) -> None:
-        """Pauses that double up to a limit, so that many members do not crowd a broker that is coming up (KIP-580)."""
-        self._attempts += 1
-        self._retry_at = now + self.pause_ms(self._attempts)
+        self.coordination.lose(now)
+        self.heartbeats.retry(self.coordination.retry_at)
 
     def pause_ms(self, failures: int) -> int:
-        """The pause after so many failures in a row (ExponentialBackoff.backoff)."""
-        pause = backoff_ms(failures, self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
-        return round(pause * self._jitter())
-
-    def recover(self) -> None:
-        """An attempt has succeeded: the next pause is a short one again."""
-        self._attempts = self._retry_at = 0
+        """The pause after so many failures in a row."""
+        return self.coordination.pause_ms(failures)
 
     def _found(self, request: FindCoordinatorRequest, response: FindCoordinatorResponse, now: int) -> None:
-        """AbstractCoordinator.FindCoordinatorResponseHandler; from v4 on the answer is a list (KIP-699)."""
-        if request is not self._finding:
-            return
-        self._finding = None
-        found = response.coordinators[0] if response.coordinators else response
-        error = error_of(found.error_code)
-        if error is ErrorCode.NONE:
-            self.coordinator = Node(found.node_id, found.host, found.port)
-            self.recover()
-            if self.is_part_of_generation:
-                self.heartbeats.heard(now)
-            return
-        self.back_off(now)
-        if answers.FIND_COORDINATOR.verdict(error) is Verdict.FAIL:
-            refusal = answers.FIND_COORDINATOR.failure(error, self.config)
+        """A coordinator that was found may have heard nothing of the member for a while."""
+        refusal = self.coordination.found(request, response, now)
+        if refusal is not None:
             self.commits.abandon(refusal)
             if self.subscription.is_active:
                 self._raise(refusal)
+        elif self.coordinator is not None and self.is_part_of_generation:
+            self.heartbeats.heard(now)
 
     # -- going on
 
     def _go_on(self, now: int, step: Step | None = None) -> Step:
         """Whatever can be done now is done."""
         step = step or Step()
-        if now >= self._retry_at:
-            self._retry_at = 0
+        self.coordination.pass_time(now)
         self._tell_of_loss()
-        if self.is_fenced:
+        if self.is_finished:
             return step
         if self.coordinator is not None:
             self._beat(now, step)
@@ -376,18 +340,15 @@ class Member:
         if not self.callbacks and not self.subscription.is_active:
             self._depart(now, step)
         if self.coordinator is None:
-            self._find(now, step)
-        elif not self.callbacks and not self._retry_at:
+            self._find(step)
+        elif not self.callbacks and not self.coordination.retry_at:
             join.go_on(self, step)
         return step
 
-    def _find(self, now: int, step: Step) -> None:
-        """One search at a time, and only if something waits for it (AbstractCoordinator.lookupCoordinator)."""
-        if self._finding is not None or self._retry_at or not self._wants_coordinator:
-            return
-        group_id = self.config.group_id
-        self._finding = FindCoordinatorRequest(key=group_id, key_type=GROUP, coordinator_keys=[group_id])
-        step.send(self._finding, self.config.request_timeout_ms)
+    def _find(self, step: Step) -> None:
+        """Only if something waits for it."""
+        if self._wants_coordinator:
+            self.coordination.find(step)
 
     def _beat(self, now: int, step: Step) -> None:
         """AbstractCoordinator.sendHeartbeatRequest."""
@@ -421,8 +382,8 @@ class Member:
         """Does what the table says about an error; what it does not know goes to the application."""
         match table.verdict(error):
             case Verdict.RETRY:
-                self.back_off(now)
-                self.heartbeats.retry(self._retry_at)
+                self.coordination.back_off(now)
+                self.heartbeats.retry(self.coordination.retry_at)
             case Verdict.COORDINATOR_GONE:
                 self.lose_coordinator(now)
             case Verdict.REJOIN:
@@ -434,12 +395,15 @@ class Member:
             case Verdict.FENCED:
                 self.fence(now)
             case _:
-                self.back_off(now)
+                self.coordination.back_off(now)
                 self._raise(table.failure(error, self.config))
 
     def want_join(self, reason: str) -> None:
         """As soon as poll() lets it, the member joins again."""
         self.joining.want(reason)
+
+    def expedite_heartbeat(self) -> None:
+        """Nothing of a classic group waits for one."""
 
     def put_out(self, because: CommitFailure, now: int) -> None:
         """Out of its generation. What it owned it may not own any more: `_tell_of_loss`. The member id survives an old
@@ -463,12 +427,12 @@ class Member:
 
     def _raise(self, failure: KafkaError) -> None:
         """At the next poll. Nothing outdoes being fenced."""
-        if not self.is_fenced:
+        if not self.is_finished:
             self.failure = failure
 
     def commit_failure(self, now: int) -> KafkaError:
         """Why this member, which is part of no generation, cannot commit."""
-        if self.failure is not None and self.is_fenced:
+        if self.failure is not None and self.is_finished:
             return self.failure
         overrun = self.polls.overrun_at(now) if self._out_because is CommitFailure.POLL_OVERRUN else None
         return CommitFailedError(self._out_because, self.config, overrun=overrun)
