@@ -6,10 +6,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from equipoise.wire.consumer_protocol import Assignment, Subscription
+from equipoise.wire.schema import ZERO_UUID
 
 
 class RebalanceProtocol(enum.IntEnum):
@@ -28,6 +29,7 @@ class Topic:
 
     partitions: int
     racks: Sequence[AbstractSet[str]] = ()  # of each partition's replicas, offline ones too; empty: not known
+    topic_id: bytes = field(default=ZERO_UUID, compare=False)  # an assignor goes by names
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from equipoise.member.classic.member import Member
 from equipoise.member.classic.states import MemberState
 from equipoise.member.commits import Commit, OffsetAndMetadata
 from equipoise.member.config import MemberConfig
+from equipoise.member.consumer.member import ConsumerMember
 from equipoise.member.coordination import Node
 from equipoise.member.errors import (
     CommitFailedError,
@@ -12,14 +13,18 @@ from equipoise.member.errors import (
     Overrun,
     RebalanceInProgressError,
 )
+from equipoise.member.face import AnyMember
 from equipoise.member.partitions import TopicPartition
 from equipoise.member.step import Callback, Kind, Send, Step
+from equipoise.member.subscription import SubscriptionPattern
 
 __all__ = [
+    "AnyMember",
     "Callback",
     "Commit",
     "CommitFailedError",
     "CommitFailure",
+    "ConsumerMember",
     "FencedInstanceIdError",
     "Kind",
     "Member",
@@ -31,5 +36,6 @@ __all__ = [
     "RebalanceInProgressError",
     "Send",
     "Step",
+    "SubscriptionPattern",
     "TopicPartition",
 ]

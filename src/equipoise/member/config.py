@@ -14,6 +14,7 @@ class MemberConfig:
     group_id: str
     group_instance_id: str | None = None
     assignors: tuple[Assignor, ...] = field(default=())
+    server_assignor: str | None = None  # group.remote.assignor; None: the coordinator's first
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000

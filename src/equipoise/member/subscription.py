@@ -1,14 +1,33 @@
-"""The subscription of a member: topics by name, or a pattern that is matched against all topics."""
+"""The subscription of a member: topics by name, a pattern that the member matches against all topics, or a pattern that
+the broker matches."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from equipoise.assignors import Cluster, Topic
+from equipoise.wire.errors import UsageError
+from equipoise.wire.schema import ZERO_UUID
 
 TopicsOfInterest = frozenset[str] | None  # of which metadata is asked for; None: all of the cluster
 EVERYTHING: TopicsOfInterest = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionPattern:
+    """A regular expression that the broker matches against whole names of topics, in RE2 syntax; with
+    group.protocol=consumer alone (KIP-848). It also matches internal topics."""
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        if not self.pattern:
+            raise UsageError("SubscriptionPattern(''): give an expression; the broker matches it against whole names")
+
+
+TopicPattern = re.Pattern[str] | SubscriptionPattern
 
 
 class TopicSubscription:
@@ -17,25 +36,29 @@ class TopicSubscription:
     def __init__(self, *, watches_racks: bool = False) -> None:
         self._watches_racks = watches_racks
         self.pattern: re.Pattern[str] | None = None
+        self.regex = ""  # for the broker to match; empty: there is none
         self.topics: frozenset[str] = frozenset()
         self._group_topics: frozenset[str] = frozenset()  # what all members want, as far as this one must know
         self._seen: dict[str, Topic] | None = None  # by the leader, when it assigned
         self.metadata: dict[str, Topic] = {}
+        self._names: dict[bytes, str] = {}
         self._covered: TopicsOfInterest = frozenset()
+        self.wanted_ids: frozenset[bytes] = frozenset()  # topics that are known by their ids alone
 
     @property
     def is_active(self) -> bool:
         """Whether there is anything to subscribe to, or a pattern."""
-        return bool(self.topics) or self.pattern is not None
+        return bool(self.topics) or self.pattern is not None or bool(self.regex)
 
     @property
     def wanted(self) -> TopicsOfInterest:
         """Topics whose metadata the member needs; EVERYTHING: all of the cluster."""
         return EVERYTHING if self.pattern is not None else self.topics | self._group_topics
 
-    def to(self, topics: Iterable[str], pattern: re.Pattern[str] | None) -> None:
+    def to(self, topics: Iterable[str], pattern: TopicPattern | None) -> None:
         """Other topics, or another pattern."""
-        self.pattern = pattern
+        self.regex = pattern.pattern if isinstance(pattern, SubscriptionPattern) else ""
+        self.pattern = pattern if isinstance(pattern, re.Pattern) else None
         self.topics = frozenset(topics)
         self._match()
 
@@ -54,8 +77,13 @@ class TopicSubscription:
         """What is known now. Topics that were asked for and are not in it do not exist. With a pattern, internal topics
         are in it only if it may match them."""
         self.metadata = dict(metadata)
+        self._names = {topic.topic_id: name for name, topic in metadata.items() if topic.topic_id != ZERO_UUID}
         self._covered = covered
         self._match()
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The topic with this id; None: the metadata has none."""
+        return self._names.get(topic_id)
 
     def _match(self) -> None:
         if self.pattern is None:

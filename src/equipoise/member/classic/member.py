@@ -1,14 +1,10 @@
-"""One member of a consumer group: the consumer's side of the protocol, without sockets, threads or clocks.
+"""One member of a classic group: the consumer's side of the protocol, without sockets, threads or clocks.
 
-Inputs are method calls with `now`, in milliseconds; each returns a Step of requests to send. The runner of a member
-sends them, and reports the answers (`answered`) or their absence (`failed`). It calls `tick` at `next_deadline`, runs
-`callbacks` in the application's thread, and then calls `callback_done`. `assignment` is what the application may read.
-Same inputs, same outputs.
+`member/face.py` says how a runner uses it.
 """
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
@@ -23,7 +19,7 @@ from equipoise.member.errors import CommitFailedError, CommitFailure, FencedInst
 from equipoise.member.partitions import NOTHING, Owned, TopicPartition
 from equipoise.member.polls import Polls
 from equipoise.member.step import NEVER, Callback, Kind, Step
-from equipoise.member.subscription import TopicSubscription
+from equipoise.member.subscription import SubscriptionPattern, TopicPattern, TopicSubscription
 from equipoise.member.verdicts import ErrorTable, Verdict
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -32,7 +28,7 @@ from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatRespons
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 from equipoise.wire.consumer_protocol import NO_GENERATION
-from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
+from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError, UsageError
 from equipoise.wire.schema import Message
 
 _OUT = {
@@ -88,6 +84,21 @@ class Member:
         return self.state is MemberState.STABLE
 
     @property
+    def is_settled(self) -> bool:
+        """It has its assignment, has told of it, and wants no other."""
+        return self.is_stable and not self.callbacks and not self.joining.is_wanted
+
+    @property
+    def offset_fetch_identity(self) -> tuple[str | None, int]:
+        """Committed offsets of a classic group are anybody's to ask for."""
+        return None, NO_GENERATION
+
+    @property
+    def heartbeat_interval_ms(self) -> int:
+        """As heartbeat.interval.ms says."""
+        return self.config.heartbeat_interval_ms
+
+    @property
     def is_standalone(self) -> bool:
         """No member at all: assign() and commits, without a subscription."""
         return not self.subscription.is_active and self.state is MemberState.UNJOINED
@@ -128,9 +139,14 @@ class Member:
 
     # -- what the application does
 
-    def subscribe(self, topics: Iterable[str], pattern: re.Pattern[str] | None, now: int) -> Step:
+    def subscribe(self, topics: Iterable[str], pattern: TopicPattern | None, now: int) -> Step:
         """The next poll joins. The topics of the last join once more are no reason to join again
         (ConsumerCoordinator.rejoinNeededOrPending)."""
+        if isinstance(pattern, SubscriptionPattern):
+            raise UsageError(
+                f"{pattern} is for the broker to match, which needs group.protocol=consumer: set it, or give a "
+                "re.Pattern, which the consumer matches"
+            )
         before, was_active = self.subscription.topics, self.subscription.is_active
         self.subscription.to(topics, pattern)
         if self.subscription.topics != before or not was_active:
@@ -156,7 +172,7 @@ class Member:
         self._is_in_callback = bool(self.callbacks)
         return self.callbacks[0] if self.callbacks else None
 
-    def callback_done(self, now: int) -> Step:
+    def callback_done(self, now: int, *, has_failed: bool = False) -> Step:
         """It has run, with or without an exception, and the application is back in its poll. Partitions are given up
         when on_revoked has run, not before: it may commit (ConsumerCoordinator.onJoinPrepare)."""
         self._is_in_callback = False
@@ -180,7 +196,7 @@ class Member:
         self.commits.add(commit, now)
         return commit, self._go_on(now)
 
-    def unsubscribe(self, now: int, reason: str = "the consumer unsubscribed", *, leave: bool | None = None) -> Step:
+    def unsubscribe(self, now: int, *, leave: bool | None = None, reason: str = "the consumer unsubscribed") -> Step:
         """Gives up all it has and leaves (ConsumerCoordinator.onLeavePrepare). Done when `has_left`.
 
         `leave`: whether to tell the coordinator (KIP-1092); by default a static member does not, for it may be back
@@ -197,7 +213,7 @@ class Member:
 
     def close(self, now: int, *, leave: bool | None = None) -> Step:
         """As `unsubscribe`, with another reason (KIP-800)."""
-        return self.unsubscribe(now, "the consumer is being closed", leave=leave)
+        return self.unsubscribe(now, leave=leave, reason="the consumer is being closed")
 
     @property
     def has_left(self) -> bool:
