@@ -26,6 +26,7 @@ CITING = {  # the folders whose rules a table has
     "consumer-subscriptions": ["src/equipoise/coordinator/consumer/regex", "tests/regex"],
     "members": ["src/equipoise/member", "tests/member"],
     "consumer-groups": ["src/equipoise/coordinator", "tests/consumer_groups"],
+    "consumer-members": ["src/equipoise/member/consumer", "tests/member/consumer"],
 }
 CONSUMER_GROUPS = re.compile(r"[A-Z]\d+\.\d+")  # the numbers of `consumer` groups, which have their own table
 NUMBER = r"[A-Z0-9]+(?:\.[0-9]+)+"
@@ -116,6 +117,7 @@ def test_a_rule_has_its_source_its_place_and_its_test(rule: Rule) -> None:
 
 IN_TEXT = re.compile(rf"\b[Rr]ules? ({NUMBER}(?:(?:,| and| to) {NUMBER})*)")
 IN_NAME = re.compile(r"\btest_(?:(\d+)_(\d+)(?:_(\d+))?|a(\d+))(?=_)")
+OF_MEMBERS = re.compile(r"\btest_b(\d+)_(\d+)_")
 HEADLINE = re.compile(rf"^# -- ({NUMBER})\b", re.MULTILINE)
 
 
@@ -125,6 +127,7 @@ def cited(path: Path) -> Iterator[str]:
     for match in IN_TEXT.finditer(text):
         yield from re.findall(NUMBER, match[1])
     yield from HEADLINE.findall(text)
+    yield from (f"B{section}.{number}" for section, number in OF_MEMBERS.findall(text))
     for major, minor, part, pitfall in IN_NAME.findall(f"{path.name}\n{text}"):
         if pitfall:
             yield f"A.{int(pitfall)}"

@@ -69,7 +69,7 @@ class Heartbeats:
 
     def heard(self, interval_ms: int, now: int) -> None:
         """Rule B3.6. Another interval counts from now on; one that is not positive is none
-        (AbstractHeartbeatRequestManager.HeartbeatRequestState.updateHeartbeatIntervalMs)."""
+        (HeartbeatRequestState.updateHeartbeatIntervalMs)."""
         if interval_ms > 0 and interval_ms != self.interval_ms:
             self.interval_ms = interval_ms
             self._due = now + interval_ms
