@@ -22,11 +22,12 @@ def app() -> None:
 @click.option("--seed", envvar="EQUIPOISE_SEED", help="Of the random scripts; a new one each time.")
 @click.option("--steps", metavar="N", type=Whole(0), default=2000, show_default=True, help="Random steps at least.")
 @click.option("--only", default="", help="The scripts with this in their name.")
-def conformance(seed: str | None, steps: int, only: str) -> None:
+@click.option("--protocol", type=click.Choice(["classic", "consumer"]), default="classic", show_default=True)
+def conformance(seed: str | None, steps: int, only: str, protocol: str) -> None:
     """Group requests, step by step, every answer compared field by field."""
     from proving.conformance.run import run as compare
 
-    summary = compare(seed, steps, only)
+    summary = compare(seed, steps, only, protocol)
     print(summary.text())
     sys.exit(not summary.is_good)
 

@@ -32,6 +32,7 @@ from equipoise.console.tables import print_table
 from proving.brokers import kafka_version
 from proving.fetched import java
 from proving.members.foreign import node_modules
+from proving.scenarios.clients import client_version
 
 _PAIR = ("Kafka", "Equipoise", "ratio")
 _COMPARED = ("figure", "unit", "Kafka", "Equipoise", "flush=never", "ratio", "aim", "")
@@ -94,11 +95,11 @@ def _rated_pair(results: Results, figure: Comparison) -> tuple[str, str, str, st
 
 def _first_joins(results: Results) -> Table:
     rows = [
-        [case.title, *_pair(results, figure)]
+        [case.title, *_rated_pair(results, figure)]
         for case in results.sizes.cases
         if results.has(figure := first_join_figure(case))
     ]
-    return Table("First join of a new group, seconds", texts.FIRST_JOINS, ("client", *_PAIR), rows)
+    return Table("First join of a new group, seconds", texts.FIRST_JOINS, ("client", *_PAIR, ""), rows)
 
 
 def print_tables(results: Results, seconds: float) -> None:
@@ -161,7 +162,12 @@ def _version_of(client: str) -> str:
     if client == "kafkajs":
         package = json.loads((node_modules() / client / "package.json").read_text())
         return str(package["version"])
-    return version(client)
+    return _franz_go_version() if client == "franz-go" else version(client)
+
+
+def _franz_go_version() -> str:
+    """Without that of Go."""
+    return client_version("franz-go").split()[0]
 
 
 def _circumstances(results: Results, seconds: float) -> str:

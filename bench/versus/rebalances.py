@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 from bench.versus.figures import MEMBERS, PARTITIONS, Case, Results
 from proving.members.events import Ledger, Span
 from proving.members.fleet import Fleet, Members, places_of
-from proving.members.hosts import Membership
+from proving.members.hosts import CONSUMER, Membership
 
 _HEARTBEAT_SECONDS = 3.0  # every client's default interval
-# Of the member that is killed: the shortest session that brokers allow by default. KafkaJS sends no heartbeat while
-# it waits for records, and must not wait longer than its session.
+_CONSUMER_HEARTBEAT_SECONDS = 5.0  # the broker's, with group.protocol=consumer
+# Of the member that is killed: the shortest session that brokers allow by default; with group.protocol=consumer it is
+# the broker's. KafkaJS sends no heartbeat while it waits for records, and must not wait longer than its session.
 _VICTIM: dict[str, Any] = {"session_ms": 6_000, "fetch_wait_ms": 500}
 _CALLBACKS = ("assigned", "revoked", "lost", "stopped")
 
@@ -38,6 +39,7 @@ class Group:
 
     def __init__(self, bootstrap_servers: str, topic: str, case: Case, log: Path, running: ExitStack) -> None:
         self._client = case.client
+        self._interval = _CONSUMER_HEARTBEAT_SECONDS if case.assignor == CONSUMER else _HEARTBEAT_SECONDS
         self._places = places_of(topic, PARTITIONS)
         self._stock = Membership.stock(f"stock-{case.client}-{case.kind}", (topic,), case.assignor)
         self._fleet = running.enter_context(Fleet(bootstrap_servers, log))
@@ -76,7 +78,7 @@ class Group:
     def rest(self, chance: random.Random) -> None:
         """Until every member has sent a heartbeat since the last rebalance, and a moment that heartbeats know nothing
         of."""
-        until = self._settled_at + _HEARTBEAT_SECONDS * (1 + chance.random())
+        until = self._settled_at + self._interval * (1 + chance.random())
         time.sleep(max(until - time.monotonic(), 0))
 
     def _new_members(self, count: int) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench.machine import Advance, allow_connections, check_machine, progress
 from bench.versus.figures import (
+    CASES,
     FULL,
     KAFKA,
     NOT_FLUSHED,
@@ -19,12 +20,13 @@ from bench.versus.figures import (
     QUICK,
     SIZES,
     Results,
+    Sizes,
 )
 from bench.versus.page import print_document, print_tables, write_page
 from equipoise.broker.server import parse_address
 from equipoise.client import Admin
 from equipoise.client.net.blocking import Connection
-from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
 from proving.brokers import STOCK_JVM, BrokerProcess, EquipoiseBroker, KafkaBroker
 
 _LOAD_PARTITIONS = 4
@@ -36,10 +38,11 @@ _NOT_YET = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT
 Brokers = Mapping[str, BrokerProcess]
 
 
-def run_bench(as_json: bool, quick: bool, page: Path | None) -> None:
-    """Measures for a quarter of an hour (quick: two minutes) and prints tables, or one JSON object."""
+def run_bench(as_json: bool, quick: bool, page: Path | None, only: tuple[str, ...] = ()) -> None:
+    """Measures for half an hour (quick: two minutes) and prints tables, or one JSON object. `only`: rebalances of the
+    cases with this in their title, and nothing else."""
     check_machine("versus-kafka")
-    results = Results(QUICK if quick else FULL)
+    results = Results(_of_cases(only) if only else QUICK if quick else FULL)
     allow_connections("versus-kafka", 3 * results.sizes.connections)
     began = time.perf_counter()
     with ExitStack() as running:
@@ -49,14 +52,22 @@ def run_bench(as_json: bool, quick: bool, page: Path | None) -> None:
             OURS: running.enter_context(EquipoiseBroker()),
             NOT_FLUSHED: running.enter_context(EquipoiseBroker({"flush": "never"})),
         }
-        _measure_starts(results, brokers, advance)
-        _measure_loads(results, brokers, advance)
-        _measure_requests(results, brokers, advance)
+        if not only:
+            _measure_starts(results, brokers, advance)
+            _measure_loads(results, brokers, advance)
+            _measure_requests(results, brokers, advance)
         _measure_rebalances(results, brokers, advance)
     seconds = time.perf_counter() - began
     (print_document if as_json else print_tables)(results, seconds)
     if page is not None:
         write_page(page, results, seconds)
+
+
+def _of_cases(only: tuple[str, ...]) -> Sizes:
+    cases = tuple(case for case in CASES if any(word in case.title for word in only))
+    if not cases:
+        raise UsageError(f"--only {only[0]}: there are {'; '.join(case.title for case in CASES)}")
+    return FULL._replace(cases=cases, starts=0, load_warm_ups=0, load_rounds=0, request_rounds=0)
 
 
 def _steps(results: Results) -> int:

@@ -9,6 +9,7 @@ from proving.conformance.steps import Ask, Script, Step
 
 PARKED = "parked"
 CLOSED = "connection closed"
+CLASSIC, CONSUMER = "classic", "consumer"
 _TRANSACTION = 1
 
 
@@ -39,6 +40,7 @@ class Listed(NamedTuple):
     matches: Callable[[Found], bool]
     ends: bool = False  # the script cannot go on: the groups are no longer alike
     is_compared: bool = True
+    protocol: str = CLASSIC  # of the comparison that shows it
 
 
 def _only_we_answer(found: Found, apis: tuple[str, ...], error: str) -> bool:

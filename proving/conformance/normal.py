@@ -9,11 +9,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from equipoise.wire.errors import ErrorCode
+from equipoise.wire.consumer_protocol import Subscription, decode_assignment, encode_subscription
+from equipoise.wire.errors import ErrorCode, ProtocolError
 from equipoise.wire.schema import ZERO_UUID, Struct
+from proving.conformance.consumer.values import Claim, Epoch, Held, Partitions, Parts, Pattern, Topic
 from proving.conformance.steps import Ask, Generation, GroupId, Id, TopicId
 
 _GIVEN_ID = re.compile(r"(.*)-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.DOTALL)
+# Made by the coordinator of a `consumer` group: nothing but a UUID.
+_BARE_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+MADE = "made"
 # Lists that come out of Kafka's hash maps.
 _UNORDERED = {
     ("JoinGroup", "members"),
@@ -23,6 +28,10 @@ _UNORDERED = {
     ("OffsetFetch", "partitions"),
     ("DeleteGroups", "results"),
     ("DescribeGroups", "groups"),
+    ("ConsumerGroupDescribe", "groups"),
+    ("ConsumerGroupDescribe", "members"),
+    ("ConsumerGroupDescribe", "subscribed_topic_names"),
+    ("DescribeConfigs", "configs"),
 }
 _LONGEST = 120
 
@@ -38,16 +47,20 @@ class Names:
         self._own_topics: dict[str, str] = {}
         self._ids: dict[str, list[str]] = {}
         self.generations: dict[str, int] = {}
+        self.epochs: dict[str, int] = {}  # that members of `consumer` groups were told
+        self.held: dict[str, dict[str, list[int]]] = {}
+        self.own = f"-{'-'.join(groups.values())}"  # the end of the names of topics that the script makes
 
     def member(self, member_id: str) -> str:
         """ "a#2" for the second id that begins with "a"; ids that no broker has made are as they are."""
         given = _GIVEN_ID.fullmatch(member_id)
-        if given is None:
+        if given is None and not _BARE_ID.fullmatch(member_id):
             return member_id
-        known = self._ids.setdefault(given[1], [])
+        prefix = given[1] if given else MADE
+        known = self._ids.setdefault(prefix, [])
         if member_id not in known:
             known.append(member_id)
-        return f"{given[1]}#{known.index(member_id) + 1}"
+        return f"{prefix}#{known.index(member_id) + 1}"
 
     def group(self, group_id: str) -> str:
         return self._group_names.get(group_id, group_id)
@@ -89,13 +102,59 @@ class Names:
             return ids[value.nth - 1]
         if isinstance(value, GroupId):
             return self.groups[value.name]
+        if isinstance(value, Epoch | Held | Parts | Topic | Pattern | Claim):
+            return self._of_consumer_groups(value)
         if isinstance(value, Mapping):
             return {name: self.resolve(one, group) for name, one in value.items()} | self._named(value)
         return [self.resolve(one, group) for one in value] if isinstance(value, list) else value
 
+    def _of_consumer_groups(self, value: Epoch | Held | Parts | Topic | Pattern | Claim) -> Any:
+        match value:
+            case Epoch(who, plus):
+                return self.epochs.get(who, 0) + plus
+            case Topic(name):
+                return name + self.own
+            case Pattern(text):
+                return text.replace("{own}", re.escape(self.own))
+            case Claim():
+                return self._subscription(value)
+            case Held() | Parts():
+                rows = self._partitions(value).items()
+                return [{"topic_id": self.resolve(TopicId(*_nth(t)), ""), "partitions": list(p)} for t, p in rows]
+
+    def _partitions(self, value: Held | Parts | Partitions) -> Partitions:
+        if isinstance(value, Held):
+            held = self.held.get(value.who, {})
+            return {topic: parts[: value.only] for topic, parts in held.items()}
+        return value.partitions if isinstance(value, Parts) else value
+
+    def _subscription(self, claim: Claim) -> bytes:
+        owned = self._partitions(claim.owned if claim.owned is not None else {})
+        subscription = Subscription(
+            topics=[self.actual(topic) for topic in claim.topics],
+            owned_partitions={self.actual(topic): list(parts) for topic, parts in owned.items()},
+            generation_id=self.resolve(claim.generation, ""),
+        )
+        return encode_subscription(subscription, claim.version)
+
+    def actual(self, topic: str) -> str:
+        return self._own_topics.get(topic, topic)
+
+    def without_own(self, text: str) -> str:
+        """A name or a regex as the script knows it."""
+        return text.replace(re.escape(self.own), "{own}").replace(self.own, "")
+
+    def readable(self, data: bytes) -> str:
+        return _text(data.replace(self.own.encode(), b""))
+
     def _named(self, row: Mapping[str, Any]) -> dict[str, str]:
         """The topic of a row, if it was made here."""
         return {"name": self._own_topics[row["name"]]} if row.get("name") in self._own_topics else {}
+
+
+def _nth(topic: str) -> tuple[str, int]:
+    name, _, nth = topic.partition("#")
+    return name, int(nth or 0)
 
 
 def group_of(ask: Ask) -> str:
@@ -121,12 +180,16 @@ def _value(api: str, version: int, name: str, value: Any, names: Names) -> Any:
         return plain(value, api, version, names)
     if name == "error_code":
         return _error(value)
+    if value is None:
+        return value
     if name in ("member_id", "leader"):
         return names.member(value)
-    if name in ("group_id", "key"):
+    if name in ("group_id", "key", "resource_name"):
         return names.group(value)
     if name == "name":
         return names.topic_name(value)
+    if name in ("subscribed_topic_names", "subscribed_topic_regex"):
+        return names.without_own(value)
     if name == "topic_id":
         return names.topic(value)
     if name == "port":
@@ -136,11 +199,27 @@ def _value(api: str, version: int, name: str, value: Any, names: Names) -> Any:
     return value
 
 
-def _list(api: str, version: int, name: str, values: list[Any], names: Names) -> list[Any]:
+def _list(api: str, version: int, name: str, values: list[Any], names: Names) -> Any:
     if api == "ListGroups":
         values = [one for one in values if names.is_own(one.group_id)]
-    rows = [_value(api, version, "", one, names) for one in values]
+    if name == "topic_partitions":
+        return by_topic(values, names)
+    rows = [_value(api, version, name if name == "subscribed_topic_names" else "", one, names) for one in values]
     return sorted(rows, key=repr) if (api, name) in _UNORDERED else rows
+
+
+def by_topic(rows: list[Any], names: Names) -> dict[str, list[int]]:
+    return dict(sorted((names.topic(row.topic_id), sorted(row.partitions)) for row in rows))
+
+
+def read_assignment(data: bytes, names: Names) -> Any:
+    """What a classic member of a `consumer` group is given: the version of the bytes, and partitions by topic."""
+    try:
+        assigned = decode_assignment(data).assigned_partitions
+    except ProtocolError:
+        return _text(data)
+    parts = {names.topic_name(topic): sorted(numbers) for topic, numbers in sorted(assigned.items())}
+    return {"version": int.from_bytes(data[:2], "big"), "partitions": parts}
 
 
 def _error(code: int) -> str:

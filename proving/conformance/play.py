@@ -14,6 +14,8 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from proving.conformance.consumer.generate import ConsumerDrawing
+from proving.conformance.consumer.side import RECORDS, ConsumerSide, begins_resolution
 from proving.conformance.generate import LENGTH, Drawing
 from proving.conformance.listed import Found, listed
 from proving.conformance.side import Moment, Side
@@ -66,7 +68,7 @@ def play_once(script: Script, world: World) -> Played:
 
 def play_drawn(name: str, world: World) -> Played:
     """A script of chance. What was played is in the outcome, to be played again."""
-    drawing = Drawing(name)
+    drawing = ConsumerDrawing(name) if world.has_consumer_groups else Drawing(name)
     script = Script("random", name, [])
 
     def steps() -> Iterator[Step]:
@@ -103,8 +105,13 @@ def _play(script: Script, world: World) -> Played:
 
 @contextmanager
 def _sides(script: Script, world: World) -> Iterator[tuple[Side, Side]]:
-    groups = {name: f"{name}-{next(_numbers)}" for name in script.groups}
-    kafka, ours = (Side(world, place, groups) for place in (world.kafka, world.ours))
+    number = next(_numbers)
+    side = ConsumerSide if world.has_consumer_groups else Side
+    marks = "ab" if world.kafka is world.ours else ("", "")  # one broker beside itself
+    pairs = zip((world.kafka, world.ours), marks, strict=True)
+    kafka, ours = (
+        side(world, place, {name: f"{name}-{number}{mark}" for name in script.groups}) for place, mark in pairs
+    )
     with closing(kafka), closing(ours):
         yield kafka, ours
 
@@ -152,8 +159,8 @@ class _Play:
 
     def _is_certain(self, step: Step, found: Found) -> bool:
         """Sweeps and deleted topics take their time: what is seen of groups is certain behind a wait only."""
-        is_slow = isinstance(step, DropTopic) or (self._sweeps and isinstance(step, Ask))
-        return found.key not in self._groups or not is_slow
+        is_slow = isinstance(step, DropTopic) or (self._sweeps and isinstance(step, Ask)) or begins_resolution(step)
+        return found.key not in (*self._groups, RECORDS) or not is_slow
 
     def _judge(self, found: Found) -> None:
         if found.key in self._forgiven:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proving.conformance.listed import LISTED
+from proving.conformance.listed import CLASSIC, LISTED
 from proving.conformance.play import Page, Played
 from proving.conformance.side import Moment
 
@@ -49,6 +49,7 @@ class Summary:
     played: Sequence[Played]
     seed: str
     is_whole: bool = True
+    protocol: str = CLASSIC
 
     def verdict(self, one: Played) -> str:
         if one.different:
@@ -61,7 +62,8 @@ class Summary:
     def unseen(self) -> list[str]:
         """Listed, and no script has shown them."""
         seen = {name for one in self.played for name in one.listed}
-        return [row.name for row in LISTED if self.is_whole and row.is_compared and row.name not in seen]
+        own = [row for row in LISTED if row.protocol == self.protocol]
+        return [row.name for row in own if self.is_whole and row.is_compared and row.name not in seen]
 
     @property
     def is_good(self) -> bool:

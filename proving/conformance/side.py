@@ -38,7 +38,7 @@ from proving.conformance.steps import (
 from proving.conformance.worlds import Place, World
 
 _KEYS = {api.name: api.key for api in APIS.values()}
-_POLL_S = 0.02
+POLL_S = 0.02
 _ANSWER_S = 20.0  # for what is never parked; large answers come in pieces
 _FETCH_VERSION, _DESCRIBE_VERSION = 7, 5
 
@@ -98,7 +98,7 @@ class Side:
                 return
             admin.create_topic(actual, 2)
             while not (made := [topic.topic_id for topic in admin.topics() if topic.name == actual]):
-                time.sleep(_POLL_S)
+                time.sleep(POLL_S)
         self.names.made_topic(step.topic, actual, made[0])
 
     def _send(self, ask: Ask) -> None:
@@ -164,7 +164,7 @@ class Side:
         if is_so():
             return True
         while not is_so() and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
             self._observe()
         self._observe()  # once more, so that the answers are there too
         return bool(is_so())
@@ -205,9 +205,13 @@ class Side:
         if answer is None:
             return PARKED
         outcome = plain(answer, one.ask.api, one.ask.version, self.names)
+        self._learn(one, answer, outcome)
+        return outcome
+
+    def _learn(self, one: Open, answer: Message, outcome: dict[str, Any]) -> None:
+        """What later steps refer to."""
         if one.ask.api == "JoinGroup" and outcome["error_code"] == "NONE":
             self.names.generations[group_of(one.ask)] = outcome["generation_id"]
-        return outcome
 
     def forgive(self, label: str) -> None:
         """A request that the other side has answered, as listed: no more of it."""

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, Subscription, encode_subscription
+from proving.conformance.consumer.values import Claim, Epoch
 
 SESSION_MS = 600_000  # far beyond any script: where time plays a part it is given
 _LONGEST_WORD = 200
 
-Protocol = str | tuple[str, bytes]
+Protocol = str | tuple[str, bytes | Claim]
 Offsets = Mapping[tuple[str, int], int]
 
 
@@ -140,7 +141,70 @@ class Restart:
         return "both brokers are killed and started again"
 
 
-Step = MakeTopic | DropTopic | Restart | Ask | Drop | Until | UntilGone | UntilOffsets | UntilAnswered
+@dataclass(frozen=True)
+class UntilEpoch:
+    """Waits until ConsumerGroupDescribe shows the group at this epoch."""
+
+    epoch: int
+    group: str = "g"
+
+    def __str__(self) -> str:
+        return f"until {self.group} is at epoch {self.epoch}"
+
+
+@dataclass(frozen=True)
+class Persist:
+    """The same request again and again, until the group is at this epoch, or answers have this heartbeat interval.
+
+    The last answer counts. A coordinator hears of changed topics and configs some time after clients do.
+    """
+
+    ask: Ask
+    epoch: int = 0
+    group: str = "g"
+    interval_ms: int = 0
+
+    def __str__(self) -> str:
+        wanted = f"answers say {self.interval_ms} ms" if self.interval_ms else f"{self.group} is at epoch {self.epoch}"
+        return f"until {wanted}: {self.ask}"
+
+
+@dataclass(frozen=True)
+class AddPartitions:
+    """To a topic of the script's own, so that it has so many."""
+
+    topic: str
+    count: int
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} is given {self.count} partitions"
+
+
+@dataclass(frozen=True)
+class Pause:
+    """So many milliseconds in which nobody says anything."""
+
+    ms: int
+
+    def __str__(self) -> str:
+        return f"{self.ms} ms pass"
+
+
+Step = (
+    MakeTopic
+    | DropTopic
+    | AddPartitions
+    | Restart
+    | Pause
+    | Ask
+    | Persist
+    | Drop
+    | Until
+    | UntilGone
+    | UntilOffsets
+    | UntilAnswered
+    | UntilEpoch
+)
 
 
 @dataclass(frozen=True)
@@ -168,16 +232,18 @@ class Script:
 
     def _group_ids(self) -> Iterator[str | GroupId]:
         for step in self.steps:
-            if isinstance(step, Ask):
-                yield from group_ids(step)
+            if isinstance(step, Ask | Persist):
+                yield from group_ids(step.ask if isinstance(step, Persist) else step)
 
 
 def group_ids(ask: Ask) -> Iterator[str | GroupId]:
     fields = ask.fields
     yield from fields.get("coordinator_keys", ())
+    yield from fields.get("group_ids", ())
     yield from fields.get("groups_names", ())
     for row in fields.get("groups", ()):
         yield row["group_id"] if isinstance(row, Mapping) else row
+    yield from (row["resource_name"] for row in fields.get("resources", ()))
     if "group_id" in fields and "groups" not in fields:
         yield fields["group_id"]
 
@@ -246,7 +312,7 @@ def sync(
     assign: Mapping[str, str] | None = None,
     member_id: str | Id | None = None,
     instance: str | None = AUTO,
-    generation: int | Generation = CURRENT,
+    generation: int | Generation | Epoch = CURRENT,
     protocol_type: str | None = PROTOCOL_TYPE,
     protocol_name: str | None = "range",
     group: str | GroupId = OWN,
@@ -274,7 +340,7 @@ def heartbeat(
     *,
     member_id: str | Id | None = None,
     instance: str | None = AUTO,
-    generation: int | Generation = CURRENT,
+    generation: int | Generation | Epoch = CURRENT,
     group: str | GroupId = OWN,
 ) -> Ask:
     return Ask(
@@ -322,7 +388,7 @@ def commit(
     *,
     member_id: str | Id | None = None,
     instance: str | None = AUTO,
-    generation: int | Generation = CURRENT,
+    generation: int | Generation | Epoch = CURRENT,
     metadata: str | None = "",
     epoch: int = -1,
     retention: int = -1,
@@ -360,7 +426,7 @@ def fetch(
     stable: bool = False,
     groups: Sequence[str | GroupId] = (OWN,),
     member_id: str | None = None,
-    epoch: int = -1,
+    epoch: int | Epoch = -1,
 ) -> Ask:
     """Without `topics` all there is."""
     rows = topics and [{"name": t, "topic_id": TopicId(t), "partition_indexes": list(p)} for t, p in topics.items()]
@@ -403,6 +469,8 @@ def _words(value: Any) -> str:
         return "current" + (f"{value.plus:+d}" if value.plus else "")
     if isinstance(value, TopicId | GroupId):
         return value[0]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return f"{type(value).__name__.lower()}({', '.join(map(_words, value))})"
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return "[" + ", ".join(_words(one) for one in value) + "]"
     return (value.hex() if isinstance(value, bytes) else str(value))[:_LONGEST_WORD]

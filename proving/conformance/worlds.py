@@ -15,9 +15,10 @@ from proving.conformance.line import Line
 
 _POLL_S = 0.05
 TOPICS = {"t": 4, "u": 2}
+OFFSETS_PARTITIONS = 3
 _BOTH = {
     "auto.create.topics.enable": "false",
-    "offsets.topic.num.partitions": 3,
+    "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
     "group.max.session.timeout.ms": 1_800_000,
 }
 # The order of requests is the order of their effects, on Kafka too.
@@ -56,6 +57,39 @@ SETTINGS: dict[str, Mapping[str, object]] = {
     "restart": {"group.initial.rebalance.delay.ms": 0},
 }
 
+_LONG = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.max.session.timeout.ms": 1_800_000,
+    "group.consumer.session.timeout.ms": 600_000,
+    "group.consumer.assignors": "range,uniform",
+    "group.consumer.assignment.interval.ms": 0,
+}
+# The same for `consumer` groups. `range` is the first assignor: it leaves nothing to the order of a hash map.
+CONSUMER_SETTINGS: dict[str, Mapping[str, object]] = {
+    "consumer": {**_LONG, "group.consumer.max.size": 6},
+    # Timers, as short as they may be; classic members come in, but no group goes back.
+    "consumer timers": {
+        **_LONG,
+        "group.consumer.min.session.timeout.ms": 100,
+        "group.consumer.session.timeout.ms": 2500,
+        "group.consumer.min.heartbeat.interval.ms": 100,
+        "group.consumer.heartbeat.interval.ms": 500,
+        "group.min.session.timeout.ms": 100,
+        "group.consumer.migration.policy": "upgrade",
+    },
+    # Kafka's own default assignor and interval, a small limit, and groups that only go back.
+    "consumer limits": {
+        **_LONG,
+        "group.consumer.assignors": "uniform,range",
+        "group.consumer.assignment.interval.ms": 1500,
+        "group.consumer.max.size": 2,
+        "group.consumer.migration.policy": "downgrade",
+    },
+    "consumer apart": {**_LONG, "group.consumer.migration.policy": "disabled"},
+    "consumer delay": {**_LONG, "group.initial.rebalance.delay.ms": 3000},
+    "consumer restart": {**_LONG},
+}
+
 
 @dataclass(frozen=True)
 class Place:
@@ -88,19 +122,40 @@ class World:
     @property
     def is_busy(self) -> bool:
         """Whether its scripts compute rather than wait."""
-        return self.name == "main"
+        return self.name in ("main", "consumer")
+
+    @property
+    def is_restarted(self) -> bool:
+        """Whether it is killed in the middle of its scripts."""
+        return self.name.endswith("restart")
+
+    @property
+    def has_consumer_groups(self) -> bool:
+        return self.name in CONSUMER_SETTINGS
 
     @property
     def is_quick(self) -> bool:
         """Whether the initial delay is so short that it is always waited for."""
-        return SETTINGS[self.name]["group.initial.rebalance.delay.ms"] == 0
+        return settings_of(self.name)["group.initial.rebalance.delay.ms"] == 0
+
+
+def settings_of(world: str) -> Mapping[str, object]:
+    return {**SETTINGS, **CONSUMER_SETTINGS}[world]
 
 
 @contextlib.contextmanager
 def open_world(name: str) -> Iterator[World]:
-    settings = {**_BOTH, **SETTINGS[name]}
+    settings = {**_BOTH, **settings_of(name)}
     with KafkaBroker({**settings, **_KAFKA}) as kafka, EquipoiseBroker({**settings, **_OURS}) as ours:
         yield World(name, prepare(kafka.name, kafka.port), prepare(ours.name, ours.port), (kafka, ours))
+
+
+@contextlib.contextmanager
+def open_alone(name: str) -> Iterator[World]:
+    """Apache Kafka beside itself: what differs then is chance."""
+    with KafkaBroker({**_BOTH, **settings_of(name), **_KAFKA}) as kafka:
+        place = prepare(kafka.name, kafka.port)
+        yield World(name, place, place, (kafka,))
 
 
 def prepare(name: str, port: int) -> Place:

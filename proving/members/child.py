@@ -55,22 +55,34 @@ class Member:
 
     def settings(self, client_id: str | None) -> dict[str, Any]:
         """By Kafka's names, without those left to the client."""
-        return given(
-            {
-                "bootstrap.servers": self.bootstrap_servers,
-                "client.id": client_id,
-                "group.id": self.group,
-                "group.instance.id": self.instance_id,
-                "session.timeout.ms": self.session_ms,
-                "heartbeat.interval.ms": self.heartbeat_ms,
-                "max.poll.interval.ms": self.max_poll_ms,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": self.commits_itself,
-                "auto.commit.interval.ms": self.commit_ms,
-                "metadata.max.age.ms": self.metadata_age_ms,
-                "fetch.max.wait.ms": self.fetch_wait_ms,
-            }
-        )
+        return given(self._protocol() | self._common(client_id))
+
+    def _protocol(self) -> dict[str, Any]:
+        """With group.protocol=consumer the broker sets the times, and clients refuse to be told them."""
+        if self.speaks_consumer:
+            return {"group.protocol": "consumer"}
+        return {
+            "session.timeout.ms": self.session_ms,
+            "heartbeat.interval.ms": self.heartbeat_ms,
+        }
+
+    @property
+    def speaks_consumer(self) -> bool:
+        return self.assignors == ["consumer"]
+
+    def _common(self, client_id: str | None) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            "client.id": client_id,
+            "group.id": self.group,
+            "group.instance.id": self.instance_id,
+            "max.poll.interval.ms": self.max_poll_ms,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": self.commits_itself,
+            "auto.commit.interval.ms": self.commit_ms,
+            "metadata.max.age.ms": self.metadata_age_ms,
+            "fetch.max.wait.ms": self.fetch_wait_ms,
+        }
 
     def say(self, kind: str, **more: Any) -> None:
         with self._out:

@@ -18,11 +18,12 @@ _OWN_NAMES = {
 
 
 def config(member: Member) -> dict[str, Any]:
+    strategy = {} if member.speaks_consumer else {"partition.assignment.strategy": ",".join(member.assignors)}
     settings = {
         **member.settings("confluent"),
+        **strategy,
         **with_token(member.security),
         "error_cb": lambda error: tell_trouble(member, error),
-        "partition.assignment.strategy": ",".join(member.assignors),
         "reconnect.backoff.max.ms": 200,
     }
     return {_OWN_NAMES.get(name, name): value for name, value in settings.items()}
@@ -37,7 +38,7 @@ def join(member: Member) -> None:
 
         return callback
 
-    topics = member.topics if member.pattern is None else [f"^{member.pattern}"]
+    topics = member.topics if member.pattern is None else [f"^{member.pattern}{'.*' if member.speaks_consumer else ''}"]
     consumer.subscribe(topics, on_assign=tell("assigned"), on_revoke=tell("revoked"), on_lost=tell("lost"))
     try:
         while not member.closing.is_set():

@@ -26,19 +26,26 @@ class Voice(RebalanceListener):
 
 
 def config(member: Member) -> dict[str, Any]:
+    strategy = {} if member.speaks_consumer else {"partition.assignment.strategy": member.assignors}
     return {
         **member.settings("equipoise"),
+        **strategy,
         **with_token(member.security),
-        "partition.assignment.strategy": member.assignors,
         "reconnect.backoff.max.ms": 200,
     }
 
 
 def join(member: Member) -> None:
     with Consumer(config(member)) as consumer:
-        consumer.subscribe(member.topics or None, Voice(member), pattern=member.pattern)
+        subscribe(consumer, member)
         while not member.closing.is_set():
             consume(member, consumer)
+
+
+def subscribe(consumer: Consumer, member: Member) -> None:
+    """The broker's regexes match whole names."""
+    pattern = member.pattern and member.pattern + (".*" if member.speaks_consumer else "")
+    consumer.subscribe(member.topics or None, Voice(member), pattern=pattern)
 
 
 def consume(member: Member, consumer: Consumer) -> None:

@@ -17,6 +17,8 @@ from proving.members.events import PATIENCE_S, Event, Ledger, Place
 from proving.members.security import Security
 from proving.tree import python_module, with_tree
 
+CONSUMER = "consumer"  # in the place of an assignor: the broker assigns (KIP-848)
+
 
 @dataclass(frozen=True)
 class Membership:
@@ -29,7 +31,7 @@ class Membership:
     group: str
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    assignor: str = "range"  # or several with commas, as in Kafka's own setting
+    assignor: str = "range"  # or several with commas, as in Kafka's own setting; CONSUMER for group.protocol=consumer
     instance_id: str | None = None
     session_ms: int | None = 120_000
     heartbeat_ms: int | None = 300

@@ -12,6 +12,7 @@ from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchRes
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataResponse
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from equipoise.wire.apis.k15_describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from equipoise.wire.apis.k69_consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import GroupMetadataKey, GroupMetadataValue, decode_record
 from equipoise.wire.records.read import read_all
@@ -20,6 +21,7 @@ from proving.members.events import Place
 
 Response = TypeVar("Response", bound=Message)
 
+CONSUMER = "consumer"  # as the protocol of a group: the broker assigns
 _OFFSETS_TOPIC = "__consumer_offsets"
 _ENOUGH_BYTES = 1 << 20
 
@@ -41,9 +43,18 @@ def view_group(bootstrap_servers: str, group: str) -> GroupView:
     """A group that is not there, or not yet to be had, has no members; the first is Dead, the other has no state."""
     answer = _ask(bootstrap_servers, DescribeGroupsRequest(groups=[group]), DescribeGroupsResponse)
     (found,) = answer.groups
+    if found.group_state == "Dead" or found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return _view_consumer_group(bootstrap_servers, group)
     members = {member.member_id: member.group_instance_id for member in found.members}
-    state = "Dead" if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND else found.group_state
-    return GroupView(state, found.protocol_data, members)
+    return GroupView(found.group_state, found.protocol_data, members)
+
+
+def _view_consumer_group(bootstrap_servers: str, group: str) -> GroupView:
+    """DescribeGroups calls it Dead: it may be a group of KIP-848."""
+    answer = _ask(bootstrap_servers, ConsumerGroupDescribeRequest(group_ids=[group]), ConsumerGroupDescribeResponse)
+    (found,) = answer.groups
+    members = {member.member_id: member.instance_id for member in found.members}
+    return GroupView("Dead" if found.error_code else found.group_state, CONSUMER, members)
 
 
 def committed(bootstrap_servers: str, group: str) -> dict[Place, int]:

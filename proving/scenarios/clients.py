@@ -10,6 +10,7 @@ from pathlib import Path
 
 from proving.brokers import kafka_version
 from proving.fetched import Unavailable, find_tool, java
+from proving.members.view import CONSUMER
 from proving.scenarios.stage import Client
 
 _PROVING = Path(__file__).parents[1]
@@ -41,6 +42,24 @@ CLIENTS = {
         Client("franz-go", lacks={"max.poll overrun": "no max.poll.interval.ms: it stays a member while it works"}),
     )
 }
+
+# The same with group.protocol=consumer: the broker assigns.
+CONSUMER_CLIENTS = {
+    client.name: client
+    for client in (
+        Client("equipoise, consumer", CONSUMER, wastes_rounds=True, program="equipoise"),
+        Client("java, consumer", CONSUMER, wastes_rounds=True, program="java"),
+        Client("confluent-kafka, consumer", CONSUMER, wastes_rounds=True, program="confluent-kafka"),
+        Client(
+            "franz-go, consumer",
+            CONSUMER,
+            wastes_rounds=True,
+            program="franz-go",
+            lacks={"max.poll overrun": "no max.poll.interval.ms: it stays a member while it works"},
+        ),
+    )
+}
+ALL_CLIENTS = CLIENTS | CONSUMER_CLIENTS
 
 
 def client_version(client: str) -> str:

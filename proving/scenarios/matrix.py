@@ -17,7 +17,8 @@ from equipoise.wire.errors import EquipoiseError
 from proving.brokers import BrokerProcess
 from proving.fetched import Unavailable
 from proving.members.fleet import Fleet, Members
-from proving.scenarios.clients import CLIENTS
+from proving.scenarios.clients import ALL_CLIENTS, CLIENTS
+from proving.scenarios.consumer_plays import ALL_SCENARIOS
 from proving.scenarios.plays import SCENARIOS
 from proving.scenarios.stage import Client, Stage, new_topic
 
@@ -99,7 +100,7 @@ class Theatre:
         try:
             stage = self._stage(client, restart_broker)
             with stage.members:
-                SCENARIOS[outcome.scenario](stage)
+                ALL_SCENARIOS[outcome.scenario](stage)
             outcome.notes = stage.notes
         except Unavailable as missing:
             outcome.lacks = str(missing)
@@ -146,7 +147,7 @@ def _play_most(
     theatres: Sequence[Theatre], clients: Sequence[str], scenarios: Sequence[str], told: Callable[[Outcome], None]
 ) -> list[Outcome]:
     def play(theatre: Theatre, client: str, scenario: str) -> Outcome:
-        outcome = theatre.play(CLIENTS[client], scenario)
+        outcome = theatre.play(ALL_CLIENTS[client], scenario)
         told(outcome)
         return outcome
 
@@ -164,9 +165,9 @@ def _play_last(theatres: Sequence[Theatre], clients: Sequence[str], told: Callab
     """Each broker in its turn, so that only one is busy starting."""
     outcomes: list[Outcome] = []
     for theatre in theatres:
-        restart = Restart(theatre.broker, sum(_LAST not in CLIENTS[client].lacks for client in clients))
+        restart = Restart(theatre.broker, sum(_LAST not in ALL_CLIENTS[client].lacks for client in clients))
         with ThreadPoolExecutor(len(clients)) as threads:
-            begun = [threads.submit(theatre.play, CLIENTS[client], _LAST, restart) for client in clients]
+            begun = [threads.submit(theatre.play, ALL_CLIENTS[client], _LAST, restart) for client in clients]
             for future in begun:
                 outcomes.append(future.result())
                 told(outcomes[-1])

@@ -10,7 +10,7 @@ from typing import Any
 from equipoise.client.admin import Admin
 from proving.members.events import Place, Row
 from proving.members.fleet import Fleet, Members, places_of
-from proving.members.view import Generation, committed, generations, view_group
+from proving.members.view import CONSUMER, Generation, committed, generations, view_group
 
 PARTITIONS = 6
 RECORDS = 3  # written to each partition at a time
@@ -26,6 +26,7 @@ class Client:
     name: str
     assignor: str = "range"
     wastes_rounds: bool = False
+    program: str = ""  # the client that plays, if its name says more
     lacks: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -43,7 +44,7 @@ class Stage:
 
     @property
     def client(self) -> str:
-        return self.playing.name
+        return self.playing.program or self.playing.name
 
     @property
     def places(self) -> set[Place]:
@@ -105,7 +106,7 @@ class Stage:
 
     def count_rounds(self) -> None:
         """From now on."""
-        self._generation = self._generations()[-1].generation_id
+        self._generation = max((one.generation_id for one in self._generations()[-1:]), default=-1)
 
     def rounds(self) -> list[tuple[int, int]]:
         """The generations since, counted from then, and how many members each had."""
@@ -124,7 +125,7 @@ class Stage:
         """Who has how much, what is committed, what was read twice without need; and the generations, unless chance
         decides how many there are."""
         owned = [sorted(map(self._plain, self.members.owned(name))) for name in self.members.names]
-        is_sticky = self.protocol().endswith("sticky")  # then it depends on who was there first
+        is_sticky = self.protocol().endswith(("sticky", CONSUMER))  # then it depends on who was there first
         self.note("shares", sorted(map(len, owned)) if is_sticky else sorted(owned))
         self.note("committed", sorted((self._plain(place), offset) for place, offset in self.committed().items()))
         self.note("read again", sorted(self._plain(row) for row in self.members.read_again()))

@@ -94,17 +94,25 @@ func (m *member) options(bootstrapServers string) []kgo.Opt {
 		kgo.SeedBrokers(bootstrapServers),
 		kgo.ClientID("franz-go"),
 		kgo.ConsumerGroup(m.Group),
-		kgo.Balancers(m.balancers()...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.OnPartitionsAssigned(m.tellPlaces("assigned")),
 		kgo.OnPartitionsRevoked(m.tellPlaces("revoked")),
 		kgo.OnPartitionsLost(m.tellPlaces("lost")),
 		kgo.BlockRebalanceOnPoll(),
 	}
+	if m.Assignor == "consumer" { // the broker assigns
+		options = append(options, kgo.ServerSideBalancer())
+	} else {
+		options = append(options, kgo.Balancers(m.balancers()...))
+	}
 	if m.Pattern == nil {
 		options = append(options, kgo.ConsumeTopics(m.Topics...))
 	} else {
-		options = append(options, kgo.ConsumeRegex(), kgo.ConsumeTopics("^"+*m.Pattern))
+		pattern := "^" + *m.Pattern
+		if m.Assignor == "consumer" { // the broker's regexes match whole names
+			pattern += ".*"
+		}
+		options = append(options, kgo.ConsumeRegex(), kgo.ConsumeTopics(pattern))
 	}
 	if m.InstanceID != nil {
 		options = append(options, kgo.InstanceID(*m.InstanceID))
@@ -119,10 +127,10 @@ func (m *member) options(bootstrapServers string) []kgo.Opt {
 
 // Those that are given; the others are left to franz-go.
 func (m *member) times() (options []kgo.Opt) {
-	if m.SessionMs != nil {
+	if m.SessionMs != nil && m.Assignor != "consumer" {
 		options = append(options, kgo.SessionTimeout(ms(m.SessionMs)))
 	}
-	if m.HeartbeatMs != nil {
+	if m.HeartbeatMs != nil && m.Assignor != "consumer" {
 		options = append(options, kgo.HeartbeatInterval(ms(m.HeartbeatMs)))
 	}
 	if m.MaxPollMs != nil {

@@ -15,6 +15,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Future;
 import java.util.concurrent.Semaphore;
@@ -25,6 +26,7 @@ import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -43,6 +45,8 @@ final class Member implements ConsumerRebalanceListener {
         "roundrobin", "RoundRobinAssignor",
         "sticky", "StickyAssignor",
         "cooperative-sticky", "CooperativeStickyAssignor");
+
+    private static final Set<String> OF_BROKER = Set.of("session_ms", "heartbeat_ms");
 
     private final String bootstrapServers;
     private final JsonNode told;
@@ -87,6 +91,8 @@ final class Member implements ConsumerRebalanceListener {
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings())) {
             if (told.get("pattern").isNull()) {
                 consumer.subscribe(texts(told.get("topics")), this);
+            } else if (speaksConsumer()) {
+                consumer.subscribe(new SubscriptionPattern(told.get("pattern").asText() + ".*"), this);
             } else {
                 consumer.subscribe(Pattern.compile(told.get("pattern").asText() + ".*"), this);
             }
@@ -207,7 +213,11 @@ final class Member implements ConsumerRebalanceListener {
         settings.put("value.deserializer", ByteArrayDeserializer.class.getName());
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", String.valueOf(commitsItself()));
-        settings.put("partition.assignment.strategy", assignors());
+        if (speaksConsumer()) {
+            settings.put("group.protocol", "consumer");
+        } else {
+            settings.put("partition.assignment.strategy", assignors());
+        }
         settings.put("reconnect.backoff.max.ms", "200");
         Map<String, String> given = Map.of(
             "group", "group.id",
@@ -219,7 +229,8 @@ final class Member implements ConsumerRebalanceListener {
             "fetch_wait_ms", "fetch.max.wait.ms",
             "commit_ms", "auto.commit.interval.ms");
         given.forEach((key, setting) -> {
-            if (!told.get(key).isNull()) {
+            boolean isOfBroker = speaksConsumer() && OF_BROKER.contains(key);
+            if (!told.get(key).isNull() && !isOfBroker) {
                 settings.put(setting, told.get(key).asText());
             }
         });
@@ -230,6 +241,11 @@ final class Member implements ConsumerRebalanceListener {
         return Arrays.stream(told.get("assignor").asText().split(","))
             .map(assignor -> "org.apache.kafka.clients.consumer." + ASSIGNORS.get(assignor))
             .collect(Collectors.joining(","));
+    }
+
+    // The broker assigns, and sets the times.
+    private boolean speaksConsumer() {
+        return told.get("assignor").asText().equals("consumer");
     }
 
     private boolean commitsItself() {
