@@ -11,7 +11,8 @@ from equipoise.console.edge import run_app
 from equipoise.console.options import Whole, file_option
 
 _MODULES = {name: f"bench.{name}" for name in ("consumer", "handover", "history", "producer")} | {
-    "versus-kafka": "bench.versus.run"
+    "versus-kafka": "bench.versus.run",
+    "large-group": "bench.large.run",
 }
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 
@@ -100,6 +101,13 @@ _add(
     "Rows a second, beside Spark's own connector.",
     "Rows per second through our source and sink, and what a batch costs, beside Spark's own connector.",
     _quick("Fewer records and rounds, some two minutes."),
+)
+_add(
+    "large-group",
+    "2,000 members of the consumer protocol.",
+    "A group of 2,000 members x 20,000 partitions with group.protocol=consumer, beside Apache Kafka.",
+    _quick("50 members x 200 partitions, half a minute."),
+    click.option("--beside-kafka/--alone", default=True, help="Measure Apache Kafka too, up to what it bears."),
 )
 _add(
     "versus-kafka",

@@ -135,7 +135,7 @@ def _measure_groups(results: CoordinatorResults) -> None:
 def _measure_rebalances(results: CoordinatorResults, broker: BrokerProcess, crowd: Crowd) -> None:
     """What other groups notice of a large rebalance."""
     crowd.be_patient()
-    with _probe(broker.bootstrap_servers) as probed:
+    with probe(broker.bootstrap_servers) as probed:
         spans = [crowd.rebalance() for _ in range(results.sizes.rounds)]
     for began, ended in spans:
         results.add(f"rebalance_{len(crowd.members)}", ended - began)
@@ -144,7 +144,7 @@ def _measure_rebalances(results: CoordinatorResults, broker: BrokerProcess, crow
 
 
 @contextmanager
-def _probe(address: str) -> Iterator[list[tuple[float, float]]]:
+def probe(address: str) -> Iterator[list[tuple[float, float]]]:
     """Heartbeats beside what happens inside the `with`; afterwards the list holds when, and how long they took."""
     rows: list[tuple[float, float]] = []
     command, environment = python_module("bench.coordinator.probe", address), {**os.environ, **with_tree()}

@@ -19,7 +19,7 @@ from proving.conformance.consumer.side import RECORDS, ConsumerSide, begins_reso
 from proving.conformance.generate import LENGTH, Drawing
 from proving.conformance.listed import Found, listed
 from proving.conformance.side import Moment, Side
-from proving.conformance.steps import Ask, DropTopic, Restart, Script, Step
+from proving.conformance.steps import Ask, DropTopic, Pause, Restart, Script, Step
 from proving.conformance.worlds import World
 
 _ATTEMPTS = 16
@@ -145,6 +145,8 @@ class _Play:
     def play(self, step: Step) -> None:
         self._kafka.begin(step)
         self._ours.begin(step)
+        if isinstance(step, Pause):
+            time.sleep(step.ms / 1000)
         page = Page(step, self._kafka.settle(step), self._ours.settle(step))
         self.played.pages.append(page)
         self.played.steps += 1
@@ -192,6 +194,8 @@ class _Play:
     def _follow_leaders(self, moment: Moment) -> None:
         for group in self._groups:
             members = [row["member_id"] for row in moment[group]["members"]]
+            if moment[group].get("type") == "consumer":
+                self._leaders[group] = None  # it has none, and who leads after it is anybody's choice
             if (leader := self._leaders[group]) and not _is_among(leader, members):
                 self._leaders[group] = None
             if len(members) == 1:

@@ -15,7 +15,7 @@ from equipoise.wire.schema import Message
 from proving.conformance.consumer.records import Writings
 from proving.conformance.normal import by_topic, plain, read_assignment
 from proving.conformance.side import POLL_S, Moment, Open, Side
-from proving.conformance.steps import AddPartitions, Ask, Pause, Persist, Restart, Step, UntilEpoch
+from proving.conformance.steps import AddPartitions, Ask, Persist, Restart, Step, UntilEpoch
 from proving.conformance.worlds import OFFSETS_PARTITIONS, Place, World
 
 _DESCRIBE_VERSION = 1
@@ -49,8 +49,6 @@ class ConsumerSide(Side):
             self._writings.read_on(self._observer)
 
     def settle(self, step: Step) -> Moment:
-        if isinstance(step, Pause):
-            time.sleep(step.ms / 1000)
         if isinstance(step, Persist):
             self._persist(step)
         moment = {**self._kept, **super().settle(step), RECORDS: list(self._written)}

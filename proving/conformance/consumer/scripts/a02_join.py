@@ -99,7 +99,7 @@ def scripts() -> Iterator[Script]:
     yield from _SECTION.scripts(_TABLE)
     for name, fields in _FIRST.items():
         for v in (0, 1):
-            yield _script(f"{name}, v{v}", arrive("a", v=v, **fields), look(), arrive("b"))
+            yield _script(f"{name}, v{v}", arrive("a", v=v, **fields), look(), arrive("b", "u"))
             yield _script(
                 f"{name}, a live group, v{v}", *ONE, arrive("b", v=v, **{"names": ["u"], **fields}), beat("a")
             )
