@@ -1,0 +1,1 @@
+"""A very large group with the consumer protocol, on raw connections."""
