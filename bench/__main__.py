@@ -107,7 +107,7 @@ _add(
     "2,000 members of the consumer protocol.",
     "A group of 2,000 members x 20,000 partitions with group.protocol=consumer, beside Apache Kafka.",
     _quick("50 members x 200 partitions, half a minute."),
-    click.option("--beside-kafka/--alone", default=True, help="Measure Apache Kafka too, up to what it bears."),
+    click.option("--alone", is_flag=True, help="Without Apache Kafka."),
 )
 _add(
     "versus-kafka",

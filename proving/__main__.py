@@ -22,7 +22,13 @@ def app() -> None:
 @click.option("--seed", envvar="EQUIPOISE_SEED", help="Of the random scripts; a new one each time.")
 @click.option("--steps", metavar="N", type=Whole(0), default=2000, show_default=True, help="Random steps at least.")
 @click.option("--only", default="", help="The scripts with this in their name.")
-@click.option("--protocol", type=click.Choice(["classic", "consumer"]), default="classic", show_default=True)
+@click.option(
+    "--protocol",
+    type=click.Choice(["classic", "consumer"]),
+    default="classic",
+    show_default=True,
+    help="Of the groups.",
+)
 def conformance(seed: str | None, steps: int, only: str, protocol: str) -> None:
     """Group requests, step by step, every answer compared field by field."""
     from proving.conformance.run import run as compare

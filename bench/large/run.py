@@ -68,11 +68,11 @@ def figures(sizes: dict[str, tuple[Size, ...]]) -> list[Figure]:
     return found
 
 
-def run_bench(as_json: bool, quick: bool, beside_kafka: bool) -> None:
+def run_bench(as_json: bool, quick: bool, alone: bool) -> None:
     """Measures for some minutes (quick: half a minute) and prints a table, or one JSON object."""
     check_machine("large-group")
     sizes = dict(QUICK if quick else FULL)
-    if not beside_kafka:
+    if alone:
         del sizes["kafka"]
     results = Results("large-group", figures(sizes), NOTES)
     allow_connections("large-group", max(size.members for some in sizes.values() for size in some) + 200)

@@ -42,7 +42,7 @@ def run_bench(as_json: bool, quick: bool, page: Path | None, only: tuple[str, ..
     """Measures for half an hour (quick: two minutes) and prints tables, or one JSON object. `only`: rebalances of the
     cases with this in their title, and nothing else."""
     check_machine("versus-kafka")
-    results = Results(_of_cases(only) if only else QUICK if quick else FULL)
+    results = Results(of_cases(only) if only else QUICK if quick else FULL)
     allow_connections("versus-kafka", 3 * results.sizes.connections)
     began = time.perf_counter()
     with ExitStack() as running:
@@ -63,7 +63,8 @@ def run_bench(as_json: bool, quick: bool, page: Path | None, only: tuple[str, ..
         write_page(page, results, seconds)
 
 
-def _of_cases(only: tuple[str, ...]) -> Sizes:
+def of_cases(only: tuple[str, ...]) -> Sizes:
+    """The cases with one of these words in their title, and nothing else."""
     cases = tuple(case for case in CASES if any(word in case.title for word in only))
     if not cases:
         raise UsageError(f"--only {only[0]}: there are {'; '.join(case.title for case in CASES)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.versus.figures import MEMBERS, PARTITIONS, REBALANCE_AIM
+from bench.versus.figures import COOPERATIVE_JOIN_AIM, MEMBERS, PARTITIONS, RATED, REBALANCE_AIM
 from proving.brokers import STOCK_JVM
 
 COMMAND = "python -m bench versus-kafka --write docs/benchmarks.md"
@@ -41,8 +41,10 @@ _REBALANCE = (
     f"{MEMBERS} consumers of each client, with default settings, share a topic with {PARTITIONS} partitions and no "
     "records. Before each transition the group is calm for one to two heartbeat intervals. Rebalance: from the first "
     "callback of any member to the last assignment. Whole: from the cause to the last assignment. Unowned: the time "
-    "for which a partition had no owner, the mean of all. The aim is a ratio of "
-    f"{REBALANCE_AIM:g} for joins and leaves.\n\n"
+    f"for which a partition had no owner, the mean of all. The aim is a ratio of {REBALANCE_AIM:g} for "
+    f"{', '.join(RATED)}, and of {COOPERATIVE_JOIN_AIM:g} for their cooperative joins.\n\n"
+    "Consumer: `group.protocol=consumer`. The broker assigns, and sets the heartbeat interval (5 s) and the session "
+    "timeout (45 s).\n\n"
     "Equipoise tells a member of a rebalance in the answer to a held heartbeat, within a round trip. Kafka tells it in "
     "the answer to the next heartbeat, which comes within 3 s. Equipoise holds the heartbeats of clients that can bear "
     "it. confluent-kafka and Java are held for nine tenths of their interval of 3 s. kafka-python and aiokafka are "
@@ -57,8 +59,8 @@ TRANSITIONS = {
     "it waits for the next heartbeat, on both brokers.",
     "leave": f"One of {MEMBERS} members closes. The first callback is its own, when it stops.",
     "crash": f"One of {MEMBERS} members gets SIGKILL. Its session timeout is 6 s, the shortest that both brokers allow "
-    "by default. Both brokers wait until the session expires, which makes up most of the whole time and of the time "
-    "without an owner.",
+    "by default; with `group.protocol=consumer` it is the broker's, 45 s. Kafka waits until the session expires, which "
+    "makes up most of the whole time and of the time without an owner.",
 }
 FIRST_JOINS = (
     f"{MEMBERS - 1} consumers join a new group at the same time. The figure is the time from their start to the last "

@@ -13,7 +13,6 @@ CONSUMER_SETTINGS: dict[str, object] = {
     "group.consumer.min.heartbeat.interval.ms": 100,
     "group.consumer.heartbeat.interval.ms": 300,
 }
-_CLASSIC = "cooperative-sticky"
 
 
 def returning_static_member(stage: Stage) -> None:
@@ -38,10 +37,11 @@ def returning_static_member(stage: Stage) -> None:
 def upgrade_and_back(stage: Stage) -> None:
     """A classic group is restarted member by member with `group.protocol=consumer`, then member by member back. It has
     members at all times."""
-    stage.join("one", "two", "three", assignor=_CLASSIC)
+    classic = stage.playing.classic
+    stage.join("one", "two", "three", assignor=classic)
     stage.feed()
     protocols = [stage.protocol()]
-    for round_, assignor in enumerate((CONSUMER, _CLASSIC), 1):
+    for round_, assignor in enumerate((CONSUMER, classic), 1):
         for name in ("one", "two", "three"):
             old = next(there for there in stage.members.names if there.startswith(name))
             stage.members.close(old)

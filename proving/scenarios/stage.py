@@ -27,6 +27,7 @@ class Client:
     assignor: str = "range"
     wastes_rounds: bool = False
     program: str = ""  # the client that plays, if its name says more
+    classic: str = "cooperative-sticky"  # its assignor before it speaks the consumer protocol
     lacks: Mapping[str, str] = field(default_factory=dict)
 
 

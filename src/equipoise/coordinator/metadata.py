@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from hashlib import blake2b
+from struct import Struct
 from typing import NamedTuple
+
+from equipoise.wire.xxh3 import xxh3_64
 
 TopicPartition = tuple[bytes, int]  # topic id and number: a topic that is made anew is another one
 Partitions = frozenset[TopicPartition]
 NO_PARTITIONS: Partitions = frozenset()
-_HASH_VERSION = b"\x01"
+_HASH_VERSION = b"\x00"
 _HASH_BYTES = 8
+_INT = Struct("<i").pack
 
 
 class TopicImage(NamedTuple):
@@ -70,29 +73,34 @@ class MetadataImage:
     def hash_of(self, names: Iterable[str]) -> int:
         """What groups compare to learn that a topic of theirs has changed; 0: none of the topics exists (KIP-1101).
 
-        It is compared with itself only, so it need not be Kafka's. Rule A13.3. Kafka: Utils.computeGroupHash.
+        It is Kafka's own, so that a group whose log moves between the brokers is not bumped. Rule A13.3.
+        Kafka: Utils.computeGroupHash.
         """
-        found = sorted(topic for name in names if (topic := self.topics.get(name)) is not None)
-        if not found:
-            return 0
-        whole = blake2b(_HASH_VERSION, digest_size=_HASH_BYTES)
-        for topic in found:
-            whole.update(_topic_hash(topic))
-        return int.from_bytes(whole.digest(), "big", signed=True)
+        found = [self.topics[name] for name in sorted(set(names)) if name in self.topics]
+        hashes = b"".join(_topic_hash(topic).to_bytes(_HASH_BYTES, "little") for topic in found)
+        return _signed(xxh3_64(hashes)) if found else 0
 
 
 @lru_cache(maxsize=4096)
-def _topic_hash(topic: TopicImage) -> bytes:
+def _topic_hash(topic: TopicImage) -> int:
     """Kafka: Utils.computeTopicHash."""
-    name = topic.name.encode()
-    one = blake2b(topic.topic_id, digest_size=_HASH_BYTES)
-    one.update(len(name).to_bytes(4, "big") + name + topic.partitions.to_bytes(4, "big"))
+    parts = [_HASH_VERSION, topic.topic_id[7::-1], topic.topic_id[:7:-1], _text(topic.name), _INT(topic.partitions)]
+    if not topic.racks:
+        parts += map(_INT, range(topic.partitions))
     for number, racks in enumerate(topic.racks):
-        one.update(number.to_bytes(4, "big"))
-        for rack in sorted(racks):
-            encoded = rack.encode()
-            one.update(len(encoded).to_bytes(4, "big") + encoded)
-    return one.digest()
+        parts.append(_INT(number))
+        parts += (_INT(len(rack)) + _text(rack) for rack in sorted(racks))
+    return xxh3_64(b"".join(parts))
+
+
+def _text(text: str) -> bytes:
+    """A string as the hash takes it: UTF-16, then its length."""
+    encoded = text.encode("utf-16-le")
+    return encoded + _INT(len(encoded) // 2)
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
 
 
 EMPTY_IMAGE = MetadataImage()

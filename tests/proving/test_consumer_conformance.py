@@ -1,0 +1,70 @@
+"""The comparison for `consumer` groups: its scripts, and Apache Kafka beside us."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from proving.conformance.consumer.generate import ConsumerDrawing
+from proving.conformance.consumer.scripts import all_scripts
+from proving.conformance.consumer.steps import arrive, beat
+from proving.conformance.consumer.values import Claim, Epoch, Held, Parts, Pattern, Topic
+from proving.conformance.normal import MADE, Names
+from proving.conformance.steps import Id, TopicId
+from proving.conformance.worlds import CONSUMER_SETTINGS
+
+T, U = b"t" * 16, b"u" * 16
+SCRIPTS = 300
+
+
+@pytest.fixture
+def names() -> Names:
+    return Names({"g": "g-7"}, {"t": T, "u": U}, 9092)
+
+
+def test_the_scripts_are_many_and_each_has_its_name() -> None:
+    scripts = all_scripts()
+    assert len(scripts) >= SCRIPTS
+    assert [name for name, count in Counter(map(str, scripts)).items() if count > 1] == []
+    assert {script.world for script in scripts} == CONSUMER_SETTINGS.keys()
+
+
+def test_a_drawing_is_repeated_by_its_seed() -> None:
+    assert [ConsumerDrawing("5").draw() for _ in range(2)] == [ConsumerDrawing("5").draw() for _ in range(2)]
+
+
+def test_what_a_member_was_told_stands_for_itself(names: Names) -> None:
+    names.epochs["a"], names.held["a"] = 4, {"t": [0, 1, 2]}
+    assert names.resolve(Epoch("a", -1), "g") == 3
+    assert names.resolve(Held("a", 1), "g") == [{"topic_id": T, "partitions": [0]}]
+    assert names.resolve(Parts({"u": [1]}), "g") == [{"topic_id": U, "partitions": [1]}]
+    assert names.resolve(Epoch("nobody"), "g") == 0
+    assert names.resolve(Held("nobody"), "g") == []
+
+
+def test_own_topics_have_the_groups_name_in_theirs(names: Names) -> None:
+    assert names.resolve(Topic("x"), "g") == "x-g-7"
+    assert names.resolve(Pattern("x.*{own}"), "g") == r"x.*\-g\-7"
+    assert names.without_own("x-g-7") == "x"
+    names.made_topic("x", "x-g-7", b"x" * 16)
+    claim: bytes = names.resolve(Claim(("x",), Held("a")), "g")
+    assert b"x-g-7" in claim
+    assert names.resolve(TopicId("x"), "g") == b"x" * 16
+
+
+def test_ids_that_a_coordinator_has_made_are_counted(names: Names) -> None:
+    assert names.member("A" * 22) == f"{MADE}#1"
+    assert names.member("B" * 22) == f"{MADE}#2"
+    assert names.resolve(Id(MADE, 1), "g") == "A" * 22
+    assert names.member("a") == "a"
+
+
+def test_a_first_heartbeat_says_everything_and_a_later_one_nothing() -> None:
+    first, later = arrive("P", "t"), beat("P")
+    assert first.fields["subscribed_topic_names"] == ["t"]
+    assert first.fields["topic_partitions"] == Parts({})
+    assert (first.fields["instance_id"], first.fields["member_id"]) == ("P", "p")
+    assert later.fields["subscribed_topic_names"] is None
+    assert later.fields["topic_partitions"] is None
+    assert later.fields["member_epoch"] == Epoch("P")
