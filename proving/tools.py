@@ -29,6 +29,7 @@ MAINS: Mapping[str, str] = MappingProxyType(
         "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
         "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
+        "kafka-features": "org.apache.kafka.tools.FeatureCommand",
         "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
         "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
         "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",

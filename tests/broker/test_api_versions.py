@@ -11,6 +11,7 @@ from equipoise.broker.handlers import HANDLERS
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from equipoise.wire.errors import ErrorCode
 from tests.broker.calls import served_apis
+from tests.broker.conftest import Connect, Start
 from tests.broker.rawclient import RawClient, sized
 
 
@@ -35,6 +36,23 @@ def test_an_unknown_version_is_answered_in_the_form_of_version_0(client: RawClie
     answer = ApiVersionsResponse.decode(reply, 0, 4)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys} == served_apis(client)
+
+
+@pytest.mark.parametrize("version", [0, 2, 3, 4])
+def test_the_feature_of_consumer_groups(client: RawClient, version: int) -> None:
+    """Rule A1.2: a supported feature from level 0 on cannot be read before v4."""
+    answer = client.call(ApiVersionsRequest(client_software_name="raw", client_software_version="1"), version)
+    supported = [(one.name, one.min_version, one.max_version) for one in answer.supported_features]
+    finalized = [(one.name, one.min_version_level, one.max_version_level) for one in answer.finalized_features]
+    assert supported == ([("group.version", 0, 1)] if version >= 4 else [])
+    assert finalized == ([("group.version", 1, 1)] if version >= 3 else [])
+    assert answer.finalized_features_epoch == (0 if version >= 3 else -1)
+
+
+def test_without_consumer_groups_there_is_no_feature(start: Start, connect: Connect) -> None:
+    client = connect(start({"group.coordinator.rebalance.protocols": "classic"}))
+    answer = client.call(ApiVersionsRequest(client_software_name="raw", client_software_version="1"), 4)
+    assert (answer.supported_features, answer.finalized_features, answer.finalized_features_epoch) == ([], [], -1)
 
 
 def test_the_clients_software_is_kept_with_its_connection(broker: Broker, client: RawClient) -> None:

@@ -170,6 +170,23 @@ kafka-configs --describe --entity-type brokers --entity-name 1
 kafka-configs --describe --entity-type brokers
 kafka-configs --describe --entity-type groups --entity-name idle
 kafka-configs --describe --entity-type groups
+kafka-configs --alter --entity-type groups --entity-name idle --add-config consumer.session.timeout.ms=50000
+kafka-configs --alter --entity-type groups --entity-name new --add-config consumer.heartbeat.interval.ms=7000
+kafka-configs --describe --entity-type groups --entity-name idle
+kafka-configs --describe --entity-type groups
+kafka-configs --alter --entity-type groups --entity-name new --add-config consumer.heartbeat.interval.ms=4999
+kafka-configs --alter --entity-type groups --entity-name new --add-config consumer.session.timeout.ms=60001
+kafka-configs --alter --entity-type groups --entity-name new --add-config consumer.assignment.interval.ms=-1
+kafka-configs --alter --entity-type groups --entity-name new --add-config consumer.session.timeout.ms=soon
+kafka-configs --alter --entity-type groups --entity-name new --add-config no.such=1
+kafka-configs --alter --entity-type groups --entity-name new --add-config consumer.assignment.interval.ms=0
+kafka-configs --describe --entity-type groups --entity-name new
+kafka-configs --alter --entity-type groups --entity-name new --delete-config consumer.heartbeat.interval.ms
+kafka-configs --alter --entity-type groups --entity-name new --delete-config consumer.heartbeat.interval.ms
+kafka-configs --describe --entity-type groups --entity-name new
+kafka-configs --alter --entity-type groups --entity-name new --delete-config consumer.assignment.interval.ms
+kafka-configs --alter --entity-type groups --entity-name idle --delete-config consumer.session.timeout.ms
+kafka-configs --describe --entity-type groups
 """
 
 RECORDS = r"""
@@ -318,6 +335,24 @@ def fill(broker: BrokerProcess, stack: ExitStack) -> None:
 )
 def test_the_tools_say_the_same_of_both_brokers(pair: Pair, script: str) -> None:
     assert pair.differences(script) == []
+
+
+def test_every_group_config_has_the_value_it_has_in_kafka(pair: Pair) -> None:
+    described = pair.outputs("kafka-configs --describe --all --entity-type groups --entity-name any")
+    kafka, ours = (dict(re.findall(r"^  (\S+?)=(\S*) ", output.stdout, re.MULTILINE)) for output in described)
+    assert ours == {name: value for name, value in kafka.items() if name.startswith("consumer.")}
+    assert len(ours) == 4
+
+
+def test_the_feature_of_consumer_groups_is_described_alike(pair: Pair) -> None:
+    kafka, ours = (
+        [line for line in output.stdout.splitlines() if line.startswith("Feature: group.version")]
+        for output in pair.outputs("kafka-features describe")
+    )
+    assert [line.rpartition("\t")[0] for line in ours] == [
+        line.rpartition("\t")[0] for line in kafka
+    ]  # the epoch is own
+    assert "FinalizedVersionLevel: 1" in ours[0]
 
 
 def test_every_topic_config_has_the_value_it_has_in_kafka(pair: Pair) -> None:

@@ -8,7 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from equipoise.wire.apis.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from equipoise.wire.apis.k18_api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from equipoise.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -17,6 +23,9 @@ if TYPE_CHECKING:
 
 VERSIONS = "0-4"
 _FIRST_WITH_NAMES = 3
+_FIRST_WITH_LEVEL_0 = 4
+_FEATURE, _LEVEL = "group.version", 1
+_FEATURES_EPOCH = 0  # of the finalized features, which never change here
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # KIP-511; ApiVersionsRequest.isValid
 
 
@@ -27,12 +36,12 @@ def handle(server: Server, request: ApiVersionsRequest, call: Call) -> ApiVersio
         return _admitted(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[]), call)
     call.connection.client_software = names
     call.connection.held_heartbeat.known_as(request.client_software_name, call.client_id)
-    return _admitted(_answer(ErrorCode.NONE), call)
+    return _admitted(_answer(server, ErrorCode.NONE, call.version), call)
 
 
 def refuse(server: Server, request: None, call: Call) -> ApiVersionsResponse | None:
     """Answers a version that is not served; the client tries again with a range it now knows (KIP-511)."""
-    return _admitted(_answer(ErrorCode.UNSUPPORTED_VERSION), call)
+    return _admitted(_answer(server, ErrorCode.UNSUPPORTED_VERSION, 0), call)
 
 
 def _admitted(response: ApiVersionsResponse, call: Call) -> ApiVersionsResponse | None:
@@ -41,11 +50,26 @@ def _admitted(response: ApiVersionsResponse, call: Call) -> ApiVersionsResponse 
     return response if authenticator is None else authenticator.api_versions(response, call)
 
 
-def _answer(error: ErrorCode) -> ApiVersionsResponse:
+def _answer(server: Server, error: ErrorCode, version: int) -> ApiVersionsResponse:
     from equipoise.broker.handlers import HANDLERS  # the table of all handlers, this one included
 
     keys = [
         ApiVersion(api_key=key, min_version=handler.advertised.first, max_version=handler.advertised.last)
         for key, handler in HANDLERS.items()
     ]
-    return ApiVersionsResponse(error_code=error, api_keys=keys)
+    response = ApiVersionsResponse(error_code=error, api_keys=keys)
+    if "consumer" in server.config.group_coordinator_rebalance_protocols.split(","):
+        _add_features(response, version)
+    return response
+
+
+def _add_features(response: ApiVersionsResponse, version: int) -> None:
+    """Frameworks look for `group.version` before they choose `consumer` groups (KIP-1022). Older clients cannot read a
+    supported feature that begins with 0: before v4 it is left out. Rule A1.2. Kafka: ApiVersionsResponse.
+    """
+    if version >= _FIRST_WITH_LEVEL_0:
+        response.supported_features = [SupportedFeatureKey(name=_FEATURE, min_version=0, max_version=_LEVEL)]
+    response.finalized_features_epoch = _FEATURES_EPOCH
+    response.finalized_features = [
+        FinalizedFeatureKey(name=_FEATURE, max_version_level=_LEVEL, min_version_level=_LEVEL)
+    ]
