@@ -38,6 +38,16 @@ def conformance(seed: str | None, steps: int, only: str, protocol: str) -> None:
     sys.exit(not summary.is_good)
 
 
+@app.command(short_help="What a restricted principal may do, on both brokers.")
+def access() -> None:
+    """Every request of a principal under sets of ACLs, every answer compared."""
+    from proving.conformance.access_run import run as compare
+
+    summary = compare()
+    print(summary.text())
+    sys.exit(not summary.is_good)
+
+
 @app.command(short_help="Groups of real clients, on both brokers.")
 @click.option("--client", "clients", metavar="CLIENT", multiple=True, help="Only this one; repeatable.")
 @click.option("--scenario", "scenarios", metavar="SCENARIO", multiple=True, help="The same.")

@@ -7,6 +7,7 @@ told beside its permission: ids, addresses, configs by name, the words of messag
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
@@ -27,7 +28,7 @@ from equipoise.wire.apis.k31_delete_acls import DeleteAclsFilter, DeleteAclsRequ
 from equipoise.wire.apis.k36_sasl_authenticate import SaslAuthenticateRequest
 from equipoise.wire.errors import EquipoiseError, ErrorCode
 from equipoise.wire.schema import ZERO_UUID, Message, Struct
-from proving.brokers import KafkaBroker
+from proving.brokers import EquipoiseBroker, KafkaBroker
 from proving.conformance.line import Closed, Line
 from proving.conformance.listed import CLOSED
 
@@ -92,6 +93,20 @@ class GuardedKafka(KafkaBroker):
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             **SETTINGS,
         }
+
+
+class GuardedEquipoise(EquipoiseBroker):
+    """Ours with the same users and rules."""
+
+    name = "equipoise with ACLs"
+
+    def is_ready(self) -> bool:
+        return _is_open(self.port)
+
+    def command(self) -> Sequence[str]:
+        settings = {"listeners": f"{_LISTENER}://127.0.0.1:{self.port}", **SETTINGS}
+        options = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+        return [sys.executable, "-m", "equipoise", "serve", *self._storage(), *options]
 
 
 def _is_open(port: int) -> bool:

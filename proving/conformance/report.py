@@ -72,7 +72,7 @@ class Summary:
     def table(self) -> str:
         sections = dict.fromkeys(one.script.section for one in self.played)
         rows = [self._row(name, [one for one in self.played if one.script.section == name]) for name in sections]
-        return _aligned([_HEADS, *rows, self._row("all", self.played)])
+        return aligned([_HEADS, *rows, self._row("all", self.played)])
 
     def _row(self, name: str, played: Sequence[Played]) -> tuple[str, ...]:
         verdicts = [self.verdict(one) for one in played]
@@ -88,7 +88,7 @@ class Summary:
         return "\n".join(parts)
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
+def aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) if index == 0 else cell.rjust(width) for index, (cell, width) in enumerate(pairs))

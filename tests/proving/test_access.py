@@ -12,8 +12,9 @@ from equipoise.broker import Broker
 from equipoise.broker.server import Server
 from equipoise.client import AclFilter, Admin
 from proving.brokers import KafkaBroker
-from proving.conformance.access import ADMIN, AccessSide, Compared, GuardedKafka, compare, listed
+from proving.conformance.access import ADMIN, AccessSide, Compared, compare, listed
 from proving.conformance.access_requests import access_requests
+from proving.conformance.access_run import run
 from proving.conformance.line import Line
 from proving.tools import Tools
 
@@ -63,13 +64,15 @@ def test_two_of_ours_agree_and_the_comparison_is_large(ours: AccessSide) -> None
 
 
 @pytest.mark.kafka
-def test_ours_answers_as_kafka_does(ours: AccessSide) -> None:
-    with GuardedKafka() as broker, AccessSide("kafka", broker.port) as kafka:
-        kafka.prepare()
-        compared = list(compare(kafka, ours, access_requests()))
-    assert different(compared) == []
-    reasons = {listed(one) for one in compared if not one.is_equal}
-    assert len(reasons) == 3, "every difference that is listed occurs"
+def test_ours_answers_as_kafka_does(record_property: Callable[[str, object], None]) -> None:
+    """Both as processes, with a login by PLAIN."""
+    summary = run()
+    print(summary.text())
+    record_property("comparisons", len(summary.compared))
+    assert len(summary.compared) >= 300
+    assert [str(one) for one in summary.different] == []
+    assert len(summary.reasons) == 3, "every difference that is listed occurs"
+    assert summary.is_good
 
 
 OPEN: dict[str, object] = {

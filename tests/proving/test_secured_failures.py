@@ -1,4 +1,4 @@
-"""What Java and confluent-kafka see when they are not let in is the same on our broker as on Apache Kafka."""
+"""What a client sees when it is not let in is the same on our broker as on Apache Kafka."""
 
 from __future__ import annotations
 
@@ -14,17 +14,24 @@ from tests.proving.secured_failures import FAILURES, fail, kind_of, make_topics
 
 pytestmark = pytest.mark.kafka
 
-CLIENTS = ("java", "confluent-kafka")
+CLIENTS = ("java", "confluent-kafka", "equipoise", "kafka-python", "aiokafka", "kafkajs", "franz-go", "kcat")
+# On both brokers these clients try on, and their applications hear of nothing.
+SILENT = {
+    ("kafka-python", "topic without an ACL"),
+    ("kafkajs", "expired certificate of the client"),
+    ("kcat", "topic without an ACL"),
+    ("kcat", "group without an ACL"),
+}
+CELLS = [(client, name) for client in CLIENTS for name in FAILURES if (client, name) not in SILENT]
 Said = dict[tuple[str, str], str]
 
 
 def hear_all(broker: SecuredBroker, place: pytest.TempPathFactory) -> Said:
     with broker, Fleet(broker.bootstrap_servers, place.mktemp("members") / "log") as fleet:
         make_topics(broker)
-        cells = [(client, name) for client in CLIENTS for name in FAILURES]
-        with ThreadPoolExecutor(len(cells)) as threads:
-            said = threads.map(lambda cell: fail(broker, fleet, *cell), cells)
-            return dict(zip(cells, said, strict=True))
+        with ThreadPoolExecutor(len(CELLS)) as threads:
+            said = threads.map(lambda cell: fail(broker, fleet, *cell), CELLS)
+            return dict(zip(CELLS, said, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +44,6 @@ def on_ours(tmp_path_factory: pytest.TempPathFactory) -> Said:
     return hear_all(SecuredEquipoise(ACLS), tmp_path_factory)
 
 
-@pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(("client", "failure"), CELLS)
 def test_the_error_is_of_the_same_kind(on_kafka: Said, on_ours: Said, client: str, failure: str) -> None:
     assert kind_of(on_ours[client, failure]) == kind_of(on_kafka[client, failure])

@@ -1,6 +1,6 @@
 // Group members of franz-go, as many as wanted in one process. Each line of input is told to a member,
-// {do: "join", "commit alone", "pause", "resume" or "close", member, ...}; each line of output is what a member tells,
-// {at, member, kind, ...}. `at` is the machine's monotonic clock in seconds, as in the Python members.
+// {do: "join", "commit alone", "produce", "pause", "resume" or "close", member, ...}; each line of output is what a
+// member tells, {at, member, kind, ...}. `at` is the machine's monotonic clock in seconds, as in the Python members.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,6 +45,9 @@ type order struct {
 	CommitMs    *int `json:"commit_ms"`
 	Place       []any
 	Offset      int64
+	Places      [][]any
+	Count       int
+	Security    *security
 }
 
 type fields map[string]any
@@ -89,10 +93,14 @@ func (m *member) tellPlaces(kind string) func(context.Context, *kgo.Client, map[
 	}
 }
 
-func (m *member) options(bootstrapServers string) []kgo.Opt {
+// What the group's loop meets and does not give up for.
+func (m *member) OnGroupManageError(err error) {
+	m.say("trouble", fields{"error": err.Error()})
+}
+
+func (m *member) options() []kgo.Opt {
 	options := []kgo.Opt{
-		kgo.SeedBrokers(bootstrapServers),
-		kgo.ClientID("franz-go"),
+		kgo.WithHooks(m),
 		kgo.ConsumerGroup(m.Group),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.OnPartitionsAssigned(m.tellPlaces("assigned")),
@@ -160,12 +168,25 @@ func (m *member) balancers() (balancers []kgo.GroupBalancer) {
 	return balancers
 }
 
+// A client that reaches the brokers; nil, and the reason told: there is none.
+func (m *member) open(bootstrapServers string, more ...kgo.Opt) *kgo.Client {
+	options, err := m.reach(bootstrapServers)
+	if err == nil {
+		var client *kgo.Client
+		if client, err = kgo.NewClient(append(options, more...)...); err == nil {
+			return client
+		}
+	}
+	m.say("error", fields{"error": err.Error()})
+	return nil
+}
+
 func (m *member) live(bootstrapServers string) {
-	client, err := kgo.NewClient(m.options(bootstrapServers)...)
-	if err != nil {
-		m.say("error", fields{"error": err.Error()})
+	client := m.open(bootstrapServers, m.options()...)
+	if client == nil {
 		return
 	}
+	m.ping(client)
 	for !m.closing.Load() {
 		m.consume(client)
 	}
@@ -174,11 +195,27 @@ func (m *member) live(bootstrapServers string) {
 	m.say("closed", nil)
 }
 
+// A client that is not let in tries on in silence: who wants to know asks first.
+func (m *member) ping(client *kgo.Client) {
+	if m.Security == nil {
+		return
+	}
+	if err := client.Ping(context.Background()); err != nil {
+		m.say("trouble", fields{"error": err.Error()})
+	}
+}
+
 func (m *member) consume(client *kgo.Client) {
 	patience, cancel := context.WithTimeout(context.Background(), poll)
 	defer cancel()
 	defer client.AllowRebalance()
-	records := client.PollFetches(patience).Records()
+	fetches := client.PollFetches(patience)
+	fetches.EachError(func(_ string, _ int32, err error) {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			m.say("trouble", fields{"error": err.Error()})
+		}
+	})
+	records := fetches.Records()
 	if len(records) == 0 {
 		return
 	}
@@ -207,9 +244,8 @@ func (m *member) tellCommit(err error) {
 
 // By a client that is no member of the group.
 func (m *member) commitAlone(bootstrapServers string) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrapServers), kgo.ClientID("franz-go"))
-	if err != nil {
-		m.say("error", fields{"error": err.Error()})
+	client := m.open(bootstrapServers)
+	if client == nil {
 		return
 	}
 	defer client.Close()
@@ -220,6 +256,26 @@ func (m *member) commitAlone(bootstrapServers string) {
 		err = answered.Error()
 	}
 	m.tellCommit(err)
+	m.say("closed", nil)
+}
+
+func (m *member) produce(bootstrapServers string) {
+	client := m.open(bootstrapServers, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if client == nil {
+		return
+	}
+	defer client.Close()
+	records := []*kgo.Record{}
+	for _, place := range m.Places {
+		for number := range m.Count {
+			value := []byte(strconv.Itoa(number))
+			record := &kgo.Record{Topic: place[0].(string), Partition: int32(place[1].(float64)), Value: value}
+			records = append(records, record)
+		}
+	}
+	if err := client.ProduceSync(context.Background(), records...).FirstErr(); err != nil {
+		m.say("error", fields{"error": err.Error()})
+	}
 	m.say("closed", nil)
 }
 
@@ -246,6 +302,8 @@ func main() {
 			go joined.live(os.Args[1])
 		case "commit alone":
 			go (&member{order: told}).commitAlone(os.Args[1])
+		case "produce":
+			go (&member{order: told}).produce(os.Args[1])
 		case "pause":
 			members[told.Member].pausing.Store(true)
 			members[told.Member].say("pausing", nil)

@@ -27,7 +27,9 @@ const secured = security => {
     mechanism === 'OAUTHBEARER'
       ? { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: token(user) }) }
       : { mechanism: mechanism?.toLowerCase(), username: user, password }
-  return { brokers: [bootstrap_servers], ssl, ...(mechanism === null ? {} : { sasl }) }
+  // By default it authenticates anew ten seconds before a session ends: with each request, if the session is shorter.
+  const login = { sasl, reauthenticationThreshold: 500 }
+  return { brokers: [bootstrap_servers], ssl, ...(mechanism === null ? {} : login) }
 }
 
 // Without a signature.
