@@ -227,6 +227,15 @@ class BrokerConfig:
         True,
         "Whether the initial delay ends when as many members as before, or all static members, are back.",
     )
+    group_initial_rebalance_delay_quiet_ms: int = setting(
+        250, "The initial delay ends when no new member has come for so long; 0: it lasts as on Kafka.", 0, INT_MAX
+    )
+    group_lost_connection_grace_ms: int = setting(
+        2_000,
+        "Time for a dynamic member whose connection has ended to come back on another one; 0: its session decides.",
+        0,
+        INT_MAX,
+    )
     group_rebalance_debounce_ms: int = setting(
         0, "A rebalance of a Stable group takes at least this long, so that a burst of joins costs one.", 0, INT_MAX
     )

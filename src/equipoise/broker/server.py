@@ -287,6 +287,7 @@ class Server:
             self.connections.remove(connection)
             connection.listener.forget(connection.peer)
         self.fetch_sessions.disconnected(connection)
+        self.group_coordinator.carriers.ended(connection.carried, self.clock.now())
         most = min(self.config.max_connections, self._descriptors.connections)
         if self._refused and len(self.connections) <= most * 9 // 10:
             log.warning("connections are accepted again, %d were refused", self._refused)

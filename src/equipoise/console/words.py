@@ -31,6 +31,8 @@ _TRIGGERS = {
     Trigger.MEMBER_LEFT: "{who} left",
     Trigger.MEMBER_REMOVED: "an administrator removed {who}",
     Trigger.SESSION_EXPIRED: "{who} sent no heartbeat for {silent} (session.timeout.ms={limit})",
+    Trigger.CONNECTION_LOST: "{who} lost its connection and did not come back"
+    " (silent for {silent}, group.lost.connection.grace.ms={limit})",
     Trigger.SUBSCRIPTION_CHANGED: "{who} rejoined with changed metadata",
     Trigger.LEADER_REJOINED: "the leader {who} rejoined",
     Trigger.STATIC_MEMBER_REPLACED: "static member {instance} came back as {who}",
@@ -46,6 +48,8 @@ _DEPARTURES = {
     Departure.LEFT: "{who} left",
     Departure.REMOVED: "{who} was removed by an administrator",
     Departure.SESSION_EXPIRED: "{who} left, because it sent no heartbeat for {silent} (session.timeout.ms={limit})",
+    Departure.CONNECTION_LOST: "{who} left, because it lost its connection and did not come back"
+    " (silent for {silent}, group.lost.connection.grace.ms={limit})",
     Departure.FIRST_JOIN_EXPIRED: "{who} left, because its first join could not be answered within {limit_time}",
     Departure.JOIN_EXPIRED: "{who} left, because it did not rejoin within {limit_time} (the rebalance timeout)",
     Departure.SYNC_EXPIRED: "{who} left, because it did not ask for its assignment within {limit_time}"

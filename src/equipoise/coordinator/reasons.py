@@ -13,6 +13,7 @@ class Trigger(Enum):
     MEMBER_LEFT = auto()
     MEMBER_REMOVED = auto()  # by an administrator, by its group.instance.id
     SESSION_EXPIRED = auto()
+    CONNECTION_LOST = auto()  # and the member did not come back on another one
     SUBSCRIPTION_CHANGED = auto()
     LEADER_REJOINED = auto()
     STATIC_MEMBER_REPLACED = auto()
@@ -32,6 +33,7 @@ class Departure(Enum):
     LEFT = auto()
     REMOVED = auto()
     SESSION_EXPIRED = auto()
+    CONNECTION_LOST = auto()
     FIRST_JOIN_EXPIRED = auto()  # a new member whose join could not be answered in time
     JOIN_EXPIRED = auto()  # did not rejoin within the rebalance timeout
     SYNC_EXPIRED = auto()

@@ -12,7 +12,7 @@ from enum import Enum, auto
 
 from equipoise.coordinator import admin
 from equipoise.coordinator.changes import end_write
-from equipoise.coordinator.classic import heartbeat, join, leave, sync
+from equipoise.coordinator.classic import heartbeat, join, leave, lost_connections, sync
 from equipoise.coordinator.classic.group import ClassicGroupMember, Group, load_group
 from equipoise.coordinator.classic.rebalance import Rebalancer
 from equipoise.coordinator.classic.replies import join_error, sync_error
@@ -163,7 +163,7 @@ class Shard:
         self.timers.arm(_EXPIRY, now + self.config.offsets_retention_check_interval_ms)
         for group in self.groups.values():
             for member in group.members.values():
-                self.rebalancer.keep_alive(member, now)
+                self.rebalancer.begin_session(member, now)
             if len(group.members) > self.config.group_max_size:
                 cause = Cause(Trigger.SIZE_LIMIT, group_max_size=self.config.group_max_size)
                 self.rebalancer.prepare(group, cause, step)
@@ -248,6 +248,10 @@ class Shard:
                 self.rebalancer.maybe_complete_join(group, step)
             case TimerKind.SYNC:
                 sync.on_sync_timer(self, group, step)
+            case TimerKind.QUIET:
+                self.rebalancer.on_quiet_timer(group, step)
+            case TimerKind.LOST:
+                lost_connections.on_lost_timer(self, group, key.member_id, step)
 
     def _fire_in_consumer_group(self, key: TimerKey, step: Step) -> None:
         """Rule A11."""
@@ -354,6 +358,19 @@ class Shard:
                 leave.leave_group(self, request, caller, step)
         else:
             step.reply(caller, leave.leave_error(error))
+        return step
+
+    def connection_lost(self, group_id: str, member_id: str, now: int) -> Step:
+        """The runner says that a member has no connection left. Rule 7.9."""
+        step = Step(now)
+        if self.status is _ACTIVE:
+            lost_connections.connection_lost(self, group_id, member_id, step)
+        return step
+
+    def spare_lost(self, since: int, now: int) -> Step:
+        """The runner says that many connections have ended since then. Rule 7.9.1."""
+        step = Step(now)
+        lost_connections.spare_lost(self, since, step)
         return step
 
     def commit_offsets(

@@ -21,6 +21,8 @@ class TimerKind(IntEnum):
     SYNC = auto()  # of a group, or of a classic member in a `consumer` group: until SyncGroup must have come
     REBALANCE = auto()  # of a member of a `consumer` group that has partitions to give up
     TARGET = auto()  # of a `consumer` group: when its next target may be computed
+    QUIET = auto()  # of a group: no new member has come for so long
+    LOST = auto()  # of a member without a connection: it has not come back on another one
     EXPIRY = auto()  # of the shard: the next sweep of expired offsets
 
 

@@ -41,13 +41,14 @@ _BLOCKED_TIMES = 3
 class HeartbeatIntervals:
     """What one member shows of its heartbeats, over all its connections."""
 
-    __slots__ = ("_blocked", "_held_ms", "_interval", "_last_heartbeat", "was_cut_off")
+    __slots__ = ("_blocked", "_held_ms", "_interval", "_last_heartbeat", "connections", "was_cut_off")
 
     def __init__(self) -> None:
         self._interval: int | None = None
         self._last_heartbeat: int | None = None  # None: there is none from which a gap could be counted
         self._held_ms = 0  # the last heartbeat
         self._blocked = 0
+        self.connections = 0  # open ones that have carried a request of the member, see `carriers.py`
         self.was_cut_off = False  # a connection was closed during a hold
 
     def limit(self, member: ClassicGroupMember, longest: int, now: int, *, is_own: bool, is_sent_past: bool) -> int:
@@ -128,7 +129,7 @@ class HeldHeartbeat:
         if member.is_static:
             longest = min(longest, _STATIC_LIMIT_MS)
         is_own = self._software == _OWN
-        return _intervals_of(member).limit(member, longest, now, is_own=is_own, is_sent_past=is_sent_past)
+        return intervals_of(member).limit(member, longest, now, is_own=is_own, is_sent_past=is_sent_past)
 
     @property
     def is_held(self) -> bool:
@@ -137,7 +138,7 @@ class HeldHeartbeat:
 
     def begin(self, shard: GroupShard, request: HeartbeatRequest, member: ClassicGroupMember, call: Call) -> None:
         """The coordinator has kept the heartbeat instead of answering it."""
-        self._held = (shard, request, _intervals_of(member), call)
+        self._held = (shard, request, intervals_of(member), call)
 
     def interrupt(self, is_heartbeat: bool, now: int) -> None:
         """A request has come in: the hold ends, and if it ended by itself just now, that is a sign."""
@@ -165,7 +166,8 @@ class HeldHeartbeat:
             shard.run(shard.core.release_heartbeat(request.group_id, request.member_id, now))
 
 
-def _intervals_of(member: ClassicGroupMember) -> HeartbeatIntervals:
+def intervals_of(member: ClassicGroupMember) -> HeartbeatIntervals:
+    """What is known of a member; it begins with nothing."""
     if member.notes is None:
         member.notes = HeartbeatIntervals()
     assert isinstance(member.notes, HeartbeatIntervals)
@@ -175,4 +177,4 @@ def _intervals_of(member: ClassicGroupMember) -> HeartbeatIntervals:
 def note_rejoin(member: ClassicGroupMember | None) -> None:
     """While a client waits for a rebalance it sends no heartbeats: the gap is not its interval."""
     if member is not None and member.notes is not None:
-        _intervals_of(member).forget_last()
+        intervals_of(member).forget_last()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.broker.clock import Timer
 from equipoise.broker.config import BrokerConfig
+from equipoise.broker.groups.carriers import Carriers
 from equipoise.broker.groups.configs import GroupConfigs
 from equipoise.broker.groups.journal import GroupJournal
 from equipoise.broker.groups.loader import CoordinatorLoader
@@ -289,6 +290,7 @@ class GroupCoordinator:
         self._shards: list[GroupShard] = []
         self._journal = GroupJournal(server)
         self.configs = GroupConfigs(server)
+        self.carriers = Carriers(self)
         self._loading: asyncio.Task[None] | None = None
 
     def open(self) -> None:

@@ -10,12 +10,20 @@ from equipoise.security.acls import AclOperation, Resource, ResourceType
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
+    from equipoise.coordinator.classic.group import ClassicGroupMember
 
 
 def authorize_group(server: Server, call: Call, group_id: str) -> None:
     """What every request of a member needs. Where all is allowed nothing is built to be asked: there are many."""
     if not server.allows_all:
         server.authorize(call, AclOperation.READ, Resource(ResourceType.GROUP, group_id))
+
+
+def note_carrier(server: Server, call: Call, member: ClassicGroupMember | None) -> None:
+    """The connection carries this member: if it ends, the member may be gone. Mostly it has carried no other."""
+    carried = call.connection.carried
+    if member is not None and member is not carried.last:
+        carried.note(member, server.group_coordinator.carriers)
 
 
 def caller_of(call: Call, token: Any = None) -> Caller:

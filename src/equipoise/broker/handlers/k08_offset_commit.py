@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.collected_reply import CollectedReply
-from equipoise.broker.handlers.groups import authorize_group, caller_of
+from equipoise.broker.handlers.groups import authorize_group, caller_of, note_carrier
 from equipoise.coordinator.offsets.commit import commit_response
 from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k08_offset_commit import (
@@ -40,6 +40,7 @@ def handle(server: Server, request: OffsetCommitRequest, call: Call) -> OffsetCo
     if not request.topics:
         return OffsetCommitResponse(topics=refused)
     shard = server.group_coordinator.shard_of(request.group_id)
+    note_carrier(server, call, shard.core.find_member(request.group_id, request.member_id))
     token = CollectedReply(call, 1, lambda answers: _merged(refused, answers[0])) if refused else call
     caller = caller_of(call, token)
     shard.run(shard.core.commit_offsets(request, topic_ids, caller, call.now))

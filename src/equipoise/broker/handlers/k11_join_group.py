@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.broker.groups.held_heartbeats import note_rejoin
-from equipoise.broker.handlers.groups import authorize_group, caller_of
+from equipoise.broker.handlers.groups import authorize_group, caller_of, note_carrier
 from equipoise.coordinator.classic.replies import join_error
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from equipoise.wire.errors import KafkaError
@@ -27,4 +27,5 @@ def handle(server: Server, request: JoinGroupRequest, call: Call) -> JoinGroupRe
     shard = server.group_coordinator.shard_of(request.group_id)
     note_rejoin(shard.core.find_member(request.group_id, request.member_id))
     shard.run(shard.core.join_group(request, caller, call.now))
+    note_carrier(server, call, shard.core.find_member(request.group_id, request.member_id))
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from equipoise.broker.handlers.groups import authorize_group, caller_of
+from equipoise.broker.handlers.groups import authorize_group, caller_of, note_carrier
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 
@@ -30,6 +30,7 @@ def handle(server: Server, request: HeartbeatRequest, call: Call) -> HeartbeatRe
     shard = server.group_coordinator.shard_of(request.group_id)
     held = call.connection.held_heartbeat
     member = shard.core.find_member(request.group_id, request.member_id)
+    note_carrier(server, call, member)
     hold_ms = held.limit(server.config, member, call.now)
     if hold_ms == 0 and shard.core.is_well(request, call.now):
         return _all_is_well(call.version)

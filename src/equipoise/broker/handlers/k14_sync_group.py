@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.handlers.groups import authorize_group, caller_of
+from equipoise.broker.handlers.groups import authorize_group, caller_of, note_carrier
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 
@@ -25,5 +25,6 @@ def handle(server: Server, request: SyncGroupRequest, call: Call) -> SyncGroupRe
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
     shard = server.group_coordinator.shard_of(request.group_id)
+    note_carrier(server, call, shard.core.find_member(request.group_id, request.member_id))
     shard.run(shard.core.sync_group(request, caller_of(call), call.now))
     return None

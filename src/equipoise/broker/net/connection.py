@@ -16,6 +16,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
+from equipoise.broker.groups.carriers import Carried
 from equipoise.broker.groups.held_heartbeats import HeldHeartbeat
 from equipoise.broker.groups.repeated_heartbeat import RepeatedHeartbeat
 from equipoise.broker.net.memory_pool import FREE_ROOM
@@ -139,6 +140,7 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_write_paused",
         "authenticator",
+        "carried",
         "client_host",
         "client_software",
         "frame_began",
@@ -158,11 +160,11 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self.authenticator: Authenticator | None = None  # as long as requests are not served as they come
         self.client_software = ("", "")  # name and version, if the client's ApiVersions told
+        self.carried = Carried()
         self.held_heartbeat = HeldHeartbeat()
         self.repeated_heartbeat: RepeatedHeartbeat | None = None  # the last heartbeat, if the next may be like it
         self.peer = "?"
-        self.client_host = ""  # the peer as Java prints an address that has no name
-        self.local_host = ""
+        self.client_host = self.local_host = ""  # the peer as Java prints an address that has no name, and ours
         self.session = _UNKNOWN  # as whom it is served
         self.last_active: int = server.clock.now()
         self._transport = cast(asyncio.Transport, None)
@@ -549,10 +551,12 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Ends the connection when the replies that are there have left."""
         self._flush()
+        self.carried.by_us = True
         self._transport.close()
 
     def abort(self) -> None:
         """Ends the connection at once."""
+        self.carried.by_us = True
         self._transport.abort()
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
@@ -42,6 +42,13 @@ class InitialDelay(NamedTuple):
     left_ms: int
 
 
+class Loss(NamedTuple):
+    """A member without a connection, since when. It may have come back."""
+
+    at: int
+    member_id: str
+
+
 @dataclass(slots=True, kw_only=True)
 class ClassicGroupMember:
     """A member, and what it said in its last JoinGroup. Kafka: ClassicGroupMember."""
@@ -57,6 +64,8 @@ class ClassicGroupMember:
     assignment: bytes = b""
     is_new: bool = False  # until its first join is answered: then its timer is longer
     last_seen: int = 0
+    longest_silence_ms: int = 0  # between two signs of life, while it was not kept waiting: its heartbeat interval
+    lost_at: int | None = None  # since then it has no connection, and has not been heard of
     notes: object = field(default=None, compare=False)  # kept by the runner of the shard; opaque here
     timer: TimerKey = field(init=False)  # of its session
 
@@ -72,6 +81,11 @@ class ClassicGroupMember:
     def hold_timer(self) -> TimerKey:
         """Of its held heartbeat."""
         return TimerKey(TimerKind.HOLD, self.group_id, self.member_id)
+
+    @property
+    def lost_timer(self) -> TimerKey:
+        """Of its return on another connection."""
+        return TimerKey(TimerKind.LOST, self.group_id, self.member_id)
 
     @property
     def is_static(self) -> bool:
@@ -126,6 +140,7 @@ class Group:
     assigning: bool = False  # the leader's assignment is on its way to the log
     new_member_added: bool = False  # since the initial delay was last extended
     initial_delay: InitialDelay | None = None
+    losses: deque[Loss] = field(default_factory=deque)  # of connections, lately; the last one stays
     not_before: int = 0  # the debounce of a rebalance: it does not complete earlier
     last_members: int = 0  # how many, and which static ones, it had when it was last complete
     last_static_members: frozenset[str] = frozenset()

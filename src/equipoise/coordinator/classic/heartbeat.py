@@ -49,7 +49,7 @@ def on_session_timer(shard: Shard, group: Group, member_id: str, step: Step) -> 
     """
     if member_id in group.pending_members:
         group.pending_members.discard(member_id)
-        _complete_after_expiry(shard, group, step)
+        shard.rebalancer.complete_after_expiry(group, step)
         return
     member = group.members.get(member_id)
     if member is None or (group.parked.awaits_phase(member_id) and not member.is_new):
@@ -59,18 +59,7 @@ def on_session_timer(shard: Shard, group: Group, member_id: str, step: Step) -> 
     departure = Departure.FIRST_JOIN_EXPIRED if member.is_new else Departure.SESSION_EXPIRED
     shard.rebalancer.remove_member(group, member, departure, step, limit_ms=limit)
     if group.state is State.PREPARING_REBALANCE:
-        _complete_after_expiry(shard, group, step)
+        shard.rebalancer.complete_after_expiry(group, step)
     else:
         cause = Cause(Trigger.SESSION_EXPIRED, member.who, silent_ms=silent, limit_ms=limit)
         shard.rebalancer.after_removal(group, cause, step)
-
-
-def _complete_after_expiry(shard: Shard, group: Group, step: Step) -> None:
-    """The one thing that ends the initial delay early on Kafka too.
-
-    Kafka: GroupMetadataManager.removePendingMemberAndUpdateClassicGroup.
-    """
-    if group.in_initial_phase and group.has_all_joined:
-        shard.rebalancer.complete_join(group, step)
-    else:
-        shard.rebalancer.maybe_complete_join(group, step)

@@ -1,9 +1,10 @@
 """The rebalance: its causes, what it waits for, the end of the join phase, and the way of the assignment to the
 members.
 
-Two additions change timing only. `group.initial.rebalance.delay.early`: the initial delay ends when as many members as
-the group last had, or all its static members, are back. `group.rebalance.debounce.ms`: a rebalance of a Stable group
-takes at least this long, so that a burst of members costs one rebalance.
+Three additions change timing only. `group.initial.rebalance.delay.early`: the initial delay ends when as many members
+as the group last had, or all its static members, are back. `group.initial.rebalance.delay.quiet.ms`: it ends when no
+new member has come for so long. `group.rebalance.debounce.ms`: a rebalance of a Stable group takes at least this long,
+so that a burst of members costs one rebalance.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from equipoise.coordinator.classic import lost_connections
 from equipoise.coordinator.classic.group import ClassicGroupMember, Group, InitialDelay
 from equipoise.coordinator.classic.replies import join_error, joined, sync_error, synced
 from equipoise.coordinator.classic.states import State
@@ -56,8 +58,10 @@ class Rebalancer:
         member.is_new = True
         if group.in_initial_phase:
             group.new_member_added = True
+            self._arm_quiet(group, step)
         self.park_join(group, member, caller, step)
         self._timers.arm(member.timer, step.now + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        lost_connections.look_again(self._shard, group, step)
         step.note(MemberJoined(group.group_id, step.now, member.who))
 
     def rename(self, group: Group, member: ClassicGroupMember, member_id: str, step: Step) -> None:
@@ -87,6 +91,7 @@ class Rebalancer:
         """
         group.remove(member.member_id)
         self._timers.cancel(member.timer)
+        self._timers.cancel(member.lost_timer)
         self.release(group, member, REMOVED, step)
         group.journal.released(member.who, member.last_seen, step.now)
         left = MemberLeft(
@@ -112,9 +117,21 @@ class Rebalancer:
             self.maybe_complete_join(group, step)
 
     def keep_alive(self, member: ClassicGroupMember, now: int) -> None:
-        """A sign of life, or the end of a wait in which there could be none.
+        """A sign of life. Rules 2.11 and 4.1.10.
 
-        Rules 2.11 and 4.1.10. Kafka: GroupMetadataManager.rescheduleClassicGroupMemberHeartbeat.
+        Kafka: GroupMetadataManager.rescheduleClassicGroupMemberHeartbeat.
+        """
+        silent = now - member.last_seen
+        if silent > member.longest_silence_ms:
+            member.longest_silence_ms = silent
+        member.last_seen = now
+        member.lost_at = None
+        self._timers.arm(member.timer, now + member.session_timeout_ms)
+
+    def begin_session(self, member: ClassicGroupMember, now: int) -> None:
+        """The end of a wait in which there could be no sign of life. Rule 2.11.
+
+        Kafka: GroupMetadataManager.rescheduleClassicGroupMemberHeartbeat.
         """
         member.last_seen = now
         self._timers.arm(member.timer, now + member.session_timeout_ms)
@@ -139,6 +156,7 @@ class Rebalancer:
         Rules 2.7 and 7.5.
         """
         member.last_seen = step.now
+        member.lost_at = None
         self.release_heartbeat(group, member, REBALANCE, step)
         self.release_join(group, member, SENT_AGAIN, step)
         group.parked.joins[member.member_id] = caller
@@ -212,7 +230,7 @@ class Rebalancer:
         for member in group.members.values():
             member.assignment = b""
             if self.release_sync(group, member, release, step):
-                self.keep_alive(member, step.now)
+                self.begin_session(member, step.now)
 
     def _begin_initial_delay(self, group: Group, step: Step) -> None:
         """The first member waits for others, which saves rebalances when an application starts (KIP-134).
@@ -223,8 +241,33 @@ class Rebalancer:
         group.initial_delay = InitialDelay(delay, max(group.rebalance_timeout_ms - delay, 0))
         group.new_member_added = False
         self._timers.arm(group.timer(TimerKind.JOIN), step.now + delay)
+        self._arm_quiet(group, step)
+
+    def _arm_quiet(self, group: Group, step: Step) -> None:
+        """The addition `group.initial.rebalance.delay.quiet.ms`; Kafka waits the whole delay. Rule 7.8."""
+        quiet = self._config.group_initial_rebalance_delay_quiet_ms
+        if quiet:
+            self._timers.arm(group.timer(TimerKind.QUIET), step.now + quiet)
 
     # -- the join phase ends
+
+    def on_quiet_timer(self, group: Group, step: Step) -> None:
+        """Nobody new has come for a while: those who are there begin. A member id that was given out is waited for.
+
+        Rule 7.8.
+        """
+        if group.in_initial_phase and group.has_all_joined:
+            self.complete_join(group, step)
+
+    def complete_after_expiry(self, group: Group, step: Step) -> None:
+        """The one thing that ends the initial delay early on Kafka too.
+
+        Kafka: GroupMetadataManager.removePendingMemberAndUpdateClassicGroup.
+        """
+        if group.in_initial_phase and group.has_all_joined:
+            self.complete_join(group, step)
+        else:
+            self.maybe_complete_join(group, step)
 
     def on_join_timer(self, group: Group, step: Step) -> None:
         """The initial delay goes on while new members come, up to the rebalance timeout (KIP-134).
@@ -282,6 +325,7 @@ class Rebalancer:
         group.initial_delay = None
         group.not_before = 0
         self._timers.cancel(group.timer(TimerKind.DEBOUNCE))
+        self._timers.cancel(group.timer(TimerKind.QUIET))
         group.generation_id += 1
         group.pending_sync.clear()
         if group.members:
@@ -395,5 +439,5 @@ class Rebalancer:
         self._transition(group, State.STABLE, step)
         for member in group.members.values():
             if self.release_sync(group, member, ANSWERED, step):
-                self.keep_alive(member, step.now)
+                self.begin_session(member, step.now)
         group.journal.stable(group.assignments(), step.now)

@@ -32,6 +32,7 @@ def sync_group(shard: Shard, request: SyncGroupRequest, caller: Caller, step: St
         step.reply(caller, sync_error(error.code))
         return
     member.last_seen = step.now
+    member.lost_at = None
     shard.rebalancer.release_heartbeat(group, member, ANSWERED, step)
     _drop_pending(shard, group, member)
     if group.state is State.STABLE:
