@@ -22,7 +22,11 @@ from proving.conformance.shrink import shrink
 from proving.conformance.steps import Ask, Script, Until, describe, heartbeat, join, leave, simple_commit
 from proving.conformance.worlds import World, prepare
 
-SETTINGS = {"group.initial.rebalance.delay.ms": 0, "group.initial.rebalance.delay.early": "false"}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.initial.rebalance.delay.early": "false",
+    "group.lost.connection.grace.ms": 0,
+}
 LONG_METADATA = simple_commit("s", metadata="longer than ten")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from equipoise.broker.groups.journal import rebalance_row
 from equipoise.coordinator.classic.states import State
+from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.events import (
     MemberLeft,
     StateChanged,
@@ -102,6 +103,17 @@ def _(ctx: Context, a: Client, s: Client) -> Cause:
     s.heartbeat()
     ctx.advance(5_000)
     return Cause(Trigger.SESSION_EXPIRED, Who("a-1", "a", HOST), silent_ms=SESSION, limit_ms=SESSION)
+
+
+@cause(Trigger.CONNECTION_LOST)
+def _(ctx: Context, a: Client, s: Client) -> Cause:
+    ctx.config = ctx.shard.config = GroupConfig(group_lost_connection_grace_ms=2_000)
+    ctx.advance(3_000)
+    a.heartbeat()
+    s.heartbeat()
+    ctx.run(ctx.shard.connection_lost("g", a.member_id, ctx.now))
+    ctx.advance(3_500)
+    return Cause(Trigger.CONNECTION_LOST, Who("a-1", "a", HOST), silent_ms=3_500, limit_ms=2_000)
 
 
 @cause(Trigger.SUBSCRIPTION_CHANGED)

@@ -128,6 +128,13 @@ def restart(stage: Stage, given: Arguments) -> None:
     stage.client(given.word()).forget()
 
 
+def lose(stage: Stage, given: Arguments) -> None:
+    """lose a b: the last connection of each ends, as when its process is killed"""
+    while given.words:
+        one = stage.client(given.word())
+        stage.coordinator.run(stage.shard.connection_lost(one.group_id, one.member_id, stage.now))
+
+
 def sync(stage: Stage, given: Arguments) -> None:
     """sync a assign a=orders:0,1 b=orders:2 c=-"""
     client = stage.client(given.word())
@@ -341,7 +348,7 @@ COMMANDS: dict[str, Command] = {
     function.__name__.strip("_").replace("_", "-"): function
     for function in (
         *(config, topic, advance, settle),
-        *(client, join, restart, sync, heartbeat, hold, release, leave, remove),
+        *(client, join, restart, lose, sync, heartbeat, hold, release, leave, remove),
         *(commit, fetch, delete_offsets, delete_topic),
         *(describe, list_, delete, journal, explain),
         *(delay_writes, durable, fail_writes, crash, unload, load, loaded),

@@ -1,0 +1,104 @@
+"""Members of real clients whose connections end: a process that is killed makes room for the others long before its
+session ends; one that is only cut off, alone or with all others, loses nothing."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from equipoise.broker import Broker
+from equipoise.broker.server import Server
+from equipoise.coordinator.reasons import Trigger
+from proving.members.events import Place
+from proving.members.fleet import Members
+from tests.interop.groups import Fleet, view_group
+
+PARTITIONS = 6
+SESSION_MS = 45_000
+SHOWN_S = 3.5  # a member's heartbeat interval is known, usually 3 s
+SOON_S = 8.0  # 3.5 s at most for the broker, and the client's own time on a busy machine; a session is 45 s
+CLIENTS = [
+    ("equipoise", "range"),
+    ("equipoise", "cooperative-sticky"),
+    ("confluent-kafka", "range"),
+    ("confluent-kafka", "cooperative-sticky"),
+    ("kafka-python", "range"),
+    ("aiokafka", "range"),
+]
+clients = pytest.mark.parametrize(("client", "assignor"), CLIENTS)
+
+
+def wait_shown(members: Members, broker: Broker) -> None:
+    """The broker has seen two heartbeats of each member, an interval apart."""
+
+    def look(server: Server) -> bool:
+        group = server.group_coordinator.shard_of(members.group).core.groups[members.group]
+        return all(one.longest_silence_ms >= 50 for one in group.members.values())
+
+    members.wait_until("the heartbeat intervals are known", lambda: broker.call(look))
+
+
+def cut(broker: Broker, group: str, count: int) -> int:
+    """Ends so many connections that carry members of the group, as a network does: neither side has said so."""
+
+    def end(server: Server) -> int:
+        carrying = [one for one in server.connections if any(key[0] == group for key in one.carried.members)]
+        for one in carrying[:count]:
+            one._transport.abort()
+        return len(carrying[:count])
+
+    return broker.call(end)
+
+
+@clients
+def test_a_killed_process_makes_room(
+    broker: Broker, fleet: Fleet, topic: str, places: set[Place], client: str, assignor: str
+) -> None:
+    with Members.of(fleet, topic, assignor=assignor, session_ms=SESSION_MS) as members:
+        members.join("one", client)
+        members.join("two", client)
+        members.join("victim", client, alone=True)
+        members.wait_settled(places)
+        wait_shown(members, broker)
+        began = time.monotonic()
+        members.kill("victim")
+        members.wait_settled(places)
+        assert time.monotonic() - began < SOON_S
+        causes = [entry.cause.trigger for entry in broker.groups[members.group].rebalances]
+        assert causes.count(Trigger.CONNECTION_LOST) == 1
+
+
+@clients
+def test_a_member_that_is_cut_off_comes_back_and_nobody_notices(
+    broker: Broker, fleet: Fleet, topic: str, places: set[Place], client: str, assignor: str
+) -> None:
+    with Members.of(fleet, topic, assignor=assignor, session_ms=SESSION_MS) as members:
+        for name in ("one", "two", "three"):
+            members.join(name, client)
+        members.wait_settled(places)
+        wait_shown(members, broker)
+        before, since = view_group(broker, members.group), members.now
+        for _ in range(3):
+            assert cut(broker, members.group, 1) == 1
+            time.sleep(SHOWN_S)  # what must not happen would happen within this time
+        members.wait_read(fleet.produce(places, 3))
+        assert view_group(broker, members.group) == before
+        assert [members.rebalances(name, since) for name in members.names] == [[], [], []]
+
+
+@pytest.mark.parametrize("client", ["equipoise", "confluent-kafka", "kafka-python", "aiokafka"])
+def test_a_proxy_that_drops_everybody_empties_no_group(
+    broker: Broker, fleet: Fleet, topic: str, places: set[Place], client: str
+) -> None:
+    with Members.of(fleet, topic, assignor="range", session_ms=SESSION_MS) as members:
+        for name in ("one", "two", "three"):
+            members.join(name, client)
+        members.wait_settled(places)
+        wait_shown(members, broker)
+        before, since = view_group(broker, members.group), members.now
+        assert cut(broker, members.group, 100) >= 3
+        time.sleep(2 * SHOWN_S)  # what must not happen would happen within this time
+        members.wait_read(fleet.produce(places, 3))
+        assert view_group(broker, members.group) == before
+        assert [members.rebalances(name, since) for name in members.names] == [[], [], []]
