@@ -77,7 +77,7 @@ def test_a_request_behind_the_handshake_of_a_refused_certificate_is_not_served(
 
 def test_a_handshake_that_trickles_ends_at_the_deadline(start: Start, connect: Connect, tmp_path: Path) -> None:
     """Each byte comes in time, and the whole does not."""
-    broker = start(tls_settings(tmp_path, request_receive_timeout_ms=1000))
+    broker = start(tls_settings(tmp_path, request_receive_timeout_ms=2500))
     slow = HandMadeTls(broker, context())
     with pytest.raises(ssl.SSLWantReadError):
         slow.tls.do_handshake()

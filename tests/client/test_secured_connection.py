@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -30,6 +31,7 @@ from tests.client.secured import MECHANISMS, SecuredBroker, authority, ca_file, 
 Reach = Callable[..., None]
 METADATA = MetadataRequest(topics=[])
 SASL = {"sasl_username": "alice", "sasl_password": "alice-secret"}
+LIFE_S = 3600  # of a session
 
 
 def _blocking(
@@ -347,13 +349,13 @@ def test_a_coroutine_gives_tokens(reach: Reach) -> None:
 
 def test_a_session_is_renewed_before_it_ends(reach: Reach) -> None:
     with (
-        SecuredBroker(mechanisms=MECHANISMS, lifetime_ms=1200) as broker,
-        renewing(reach, broker, sasl("SCRAM-SHA-256")) as send,
+        SecuredBroker(mechanisms=MECHANISMS, lifetime_ms=LIFE_S * 1000) as broker,
+        renewing(reach, broker, sasl("SCRAM-SHA-256")) as (send, pass_a_life),
     ):
         send(3)
-        wait_a_life()
+        pass_a_life()
         send(4)
-        wait_a_life()
+        pass_a_life()
         send(1)
     login = [17, 36, 36]
     assert broker.log == [[18, *login, 3, 3, 3, *login, 3, 3, 3, 3, *login, 3]]
@@ -363,7 +365,7 @@ def test_a_session_is_renewed_before_it_ends(reach: Reach) -> None:
 def test_requests_under_way_are_answered_before_a_renewal(reach: Reach) -> None:
     with (
         SecuredBroker(mechanisms=MECHANISMS, lifetime_ms=1200, delay_s=0.3) as broker,
-        renewing(reach, broker, sasl("PLAIN")) as send,
+        renewing(reach, broker, sasl("PLAIN")) as (send, _),
     ):
         send(6, apart_s=0.25)
     (asked,) = broker.log
@@ -373,12 +375,12 @@ def test_requests_under_way_are_answered_before_a_renewal(reach: Reach) -> None:
 
 def test_a_renewal_that_fails_ends_the_connection_alone(reach: Reach) -> None:
     with (
-        SecuredBroker(mechanisms=MECHANISMS, lifetime_ms=1200) as broker,
-        renewing(reach, broker, sasl("PLAIN")) as send,
+        SecuredBroker(mechanisms=MECHANISMS, lifetime_ms=LIFE_S * 1000) as broker,
+        renewing(reach, broker, sasl("PLAIN")) as (send, pass_a_life),
     ):
         send(1)
         broker.users["alice"] = "changed"
-        wait_a_life()
+        pass_a_life()
         with pytest.raises(KafkaConnectionError, match="could not be renewed"):
             send(1)
     assert broker.log == [[18, 17, 36, 3, 17, 36]]
@@ -387,14 +389,17 @@ def test_a_renewal_that_fails_ends_the_connection_alone(reach: Reach) -> None:
 # -- tools
 
 
-def wait_a_life() -> None:
-    """Of 1.2 s, until its renewal is due: the clock is what is tested."""
-    threading.Event().wait(1.25)
+def pass_a_life(connection: Any, now: Callable[[], float]) -> None:
+    """The renewal, which is due before the session ends, is due now."""
+    assert 0.8 * LIFE_S < connection._renew_at - now() < 0.96 * LIFE_S  # 85 to 95 %, less the time since the login
+    connection._renew_at = now()
 
 
 @contextmanager
-def renewing(reach: Reach, broker: SecuredBroker, security: SecurityConfig) -> Iterator[Callable[..., None]]:
-    """One connection that stays open, on any kind of loop."""
+def renewing(
+    reach: Reach, broker: SecuredBroker, security: SecurityConfig
+) -> Iterator[tuple[Callable[..., None], Callable[[], None]]]:
+    """One connection that stays open, on any kind of loop: sends requests, and lets a session come to its end."""
     if reach is _blocking:
         with Connection("127.0.0.1", broker.port, security=security) as connection:
 
@@ -406,7 +411,7 @@ def renewing(reach: Reach, broker: SecuredBroker, security: SecurityConfig) -> I
                 for one in asked:
                     connection.answer(one, MetadataResponse)
 
-            yield send
+            yield send, lambda: pass_a_life(connection, time.monotonic)
         return
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         open_one = AsyncConnection.connect("127.0.0.1", broker.port, security=security)
@@ -419,7 +424,10 @@ def renewing(reach: Reach, broker: SecuredBroker, security: SecurityConfig) -> I
                 await asyncio.sleep(apart_s)
             await asyncio.gather(*asked)
 
-        yield lambda count, apart_s=0: runner.run(send_all(count, apart_s))
+        yield (
+            lambda count, apart_s=0: runner.run(send_all(count, apart_s)),
+            lambda: pass_a_life(on_loop, runner.get_loop().time),
+        )
         on_loop.close()
 
 
