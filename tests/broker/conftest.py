@@ -54,6 +54,10 @@ class StandingClock:
         heapq.heappush(self._timers, (self._now + delay, next(self._order), timer))
         return timer
 
+    def pauses(self) -> set[int]:
+        """In how many milliseconds timers are due."""
+        return {at - self._now for at, _, timer in self._timers if timer.callback is not None}
+
     def advance(self, by: int) -> None:
         end = self._now + by
         while self._timers and self._timers[0][0] <= end:

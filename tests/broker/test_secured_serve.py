@@ -155,7 +155,7 @@ def test_sighup_takes_certificates_and_users_into_use(tmp_path: Path, users: Pat
         new.cert_chain_pems[0].write_to_path(chain)
         users.write_text("")
         hang_up("the certificates stay as they were")
-        assert "the users stay as they were" in served.log.read_text()
+        eventually(lambda: "the users stay as they were" in served.log.read_text(), "the log says so of both")
         assert number(served.address) == before
         assert is_let_in("alice-secret")
         new.private_key_pem.write_to_path(key)

@@ -16,7 +16,7 @@ from equipoise.broker.security.quick import Security
 from equipoise.wire.apis.k03_metadata import MetadataRequest
 from equipoise.wire.errors import ErrorCode, UsageError
 from tests.broker.calls import append, create_topic, fetch, stored
-from tests.broker.conftest import Connect, Start, eventually
+from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually
 from tests.broker.rawclient import request_frame
 from tests.broker.secured import ALICE, ScramClient, authority, context, principals, stranger, tls_settings
 
@@ -107,14 +107,23 @@ def test_weak_ciphers_are_refused(
 
 
 def test_a_client_that_says_nothing_is_closed_at_the_deadline(start: Start, connect: Connect, tmp_path: Path) -> None:
-    broker = start(tls_settings(tmp_path, request_receive_timeout_ms=300))
+    clock = StandingClock()
+    broker = start(tls_settings(tmp_path, request_receive_timeout_ms=300), clock=clock)
     silent = [connect(broker) for _ in range(50)]
     begun = connect(broker)
     begun.send_bytes(b"\x16\x03\x01\x02\x00\x01")  # the beginning of a ClientHello
+
+    def handshakes() -> int:
+        return broker.call(lambda server: len(server.listeners.all[0].handshakes))
+
+    eventually(lambda: handshakes() == 51, "all have begun")
     assert connect(broker, tls=context()).call(METADATA).brokers
+    advance(broker, clock, 299)
+    assert handshakes() == 51
+    advance(broker, clock, 1)
     for client in (*silent, begun):
         client.wait_closed()
-    eventually(lambda: broker.call(lambda server: not server.listeners.all[0].handshakes), "no handshake is left")
+    eventually(lambda: not handshakes(), "no handshake is left")
 
 
 def test_handshakes_count_as_connections(start: Start, connect: Connect, tmp_path: Path) -> None:
@@ -175,7 +184,7 @@ def test_rules_map_the_subject_and_who_fits_none_is_not_let_in(
     other = connect(broker, tls=context(authority().issue_cert("x", common_name="other")))
     with pytest.raises((ssl.SSLError, ConnectionError)):
         other.call(METADATA)
-    assert "no rule of ssl.principal.mapping.rules applies" in caplog.text
+    eventually(lambda: "no rule of ssl.principal.mapping.rules applies" in caplog.text, "the log says why")
 
 
 def test_on_a_sasl_listener_the_certificate_is_not_the_principal(
