@@ -39,7 +39,8 @@ def served(tmp_path: Path, users: Path) -> Iterator[ServedBroker]:
     first = tmp_path / "first"
     first.write_text("SCRAM-SHA-512=[name=admin,password=first-secret]\n")
     arguments = ["--tls", "--users", str(users), "--add-scram", f"@{first}"]
-    with ServedBroker(tmp_path / "data", tmp_path / "log", arguments=arguments) as broker:
+    quick = {"group.initial.rebalance.delay.ms": 0}
+    with ServedBroker(tmp_path / "data", tmp_path / "log", quick, arguments) as broker:
         yield broker
         said = broker.log.read_text()
         assert "Traceback" not in said
