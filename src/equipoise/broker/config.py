@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from equipoise.assignors import registered_assignors
 from equipoise.broker.net.listener_config import (
@@ -215,6 +216,9 @@ class BrokerConfig:
     )
     quota_window_num: int = setting(11, "Samples over which the rate of a client with a quota is measured.", 1, INT_MAX)
     quota_window_size_seconds: int = setting(1, "Length of such a sample.", 1, INT_MAX)
+    strict: bool = setting(
+        False, "Kafka's answers and timing to the letter: every addition for groups is off, whatever its setting says."
+    )
     flush: str = setting(
         "commit",
         "commit: a record is acknowledged and readable after a group commit with fdatasync. never: at once.",
@@ -261,10 +265,19 @@ class BrokerConfig:
         own, of_listeners = split_settings(settings)
         values = parse_values(_resolve_aliases(own), rows(), [*_ALIASES, *listener_rows()], DOCUMENT)
         config = cls(**values)
+        if config.strict:
+            config = dataclasses.replace(config, **_STRICT)
         _check_limits(config)
         texts = ListenerTexts(config.listeners, config.advertised_listeners, config.listener_security_protocol_map)
         return dataclasses.replace(config, configured_listeners=parse_listeners(texts, of_listeners, rows(), DOCUMENT))
 
+
+# What Kafka does not do: off in `strict`.
+_STRICT: dict[str, Any] = {
+    "group_initial_rebalance_delay_early": False,
+    "group_rebalance_debounce_ms": 0,
+    "group_heartbeat_hold_max_ms": 0,
+}
 
 _LIMITED = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")  # of `consumer` groups
 

@@ -142,7 +142,8 @@ class Broker:
     `topics` are created at the start, with so many partitions, where they are not there yet: `{"orders": 6}`.
     `security` is SSL, SASL_SSL or SASL_PLAINTEXT, with a certificate authority of its own; `users` are the names and
     passwords for SASL. `client_settings` gives what a client needs to connect. With `acls` these rules decide, and
-    whatever they do not allow is denied; `super.users` of the settings may do everything.
+    whatever they do not allow is denied; `super.users` of the settings may do everything. `strict`: groups
+    have Kafka's answers and timing to the letter, without our additions.
     """
 
     def __init__(
@@ -155,10 +156,12 @@ class Broker:
         security: str = "PLAINTEXT",
         users: Mapping[str, str] | None = None,
         acls: Iterable[Acl] | None = None,
+        strict: bool = False,
     ) -> None:
         self._security = Security.in_scratch(security, users or {}, data)
         authorizer = {} if acls is None else {"authorizer.class.name": "acl"}
-        self._config = BrokerConfig.parse(self._security.settings({**authorizer, **(settings or {})}, listen))
+        wanted = {**authorizer, **(settings or {}), **({"strict": True} if strict else {})}
+        self._config = BrokerConfig.parse(self._security.settings(wanted, listen))
         self._acls = _checked(acls or ())
         self._wanted_topics = dict(topics or {})
         self._address = parse_address(listen)

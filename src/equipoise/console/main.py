@@ -50,6 +50,7 @@ app.add_command(zookeeper)
 @click.option(
     "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A broker setting by Kafka's name; repeatable."
 )
+@click.option("--strict", is_flag=True, help="Kafka's answers and timing to the letter, without our additions.")
 @click.option("--tls", is_flag=True, help="Speak TLS, with a certificate authority of its own: tls/ca.pem in --data.")
 @click.option(
     "--users",
@@ -69,6 +70,7 @@ def serve(
     data: Path | None,
     memory: bool,
     settings: tuple[str, ...],
+    strict: bool,
     tls: bool,
     users: Path | None,
     add_scram: tuple[str, ...],
@@ -88,7 +90,8 @@ def serve(
             register(server)
             print(f"equipoise ready on {server.address}{security.described}", flush=True)
 
-        run_broker(listen, data, parse_pairs("--set", settings), ready, security=security, add_scram=add_scram)
+        wanted = {**parse_pairs("--set", settings), **({"strict": "true"} if strict else {})}
+        run_broker(listen, data, wanted, ready, security=security, add_scram=add_scram)
 
 
 @app.command(short_help="A group through a join and a kill, accounted for.")

@@ -66,6 +66,7 @@ _REFUSALS = {
     Refusal.OLD_GENERATION: "it is of generation {generation}, the group is at {group_generation}",
     Refusal.REBALANCE_IN_PROGRESS: "generation {group_generation} has no assignment yet",
     Refusal.STANDALONE_IN_LIVE_GROUP: "the group has members and this commit is from none of them",
+    Refusal.OLD_VERSION: "it came in a version of OffsetCommit that knows no member epochs",
 }
 _LISTED = 12  # partitions, moves or times named one by one; the rest is counted
 _UUID = re.compile(r"-([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")

@@ -100,34 +100,42 @@ class Changes:
         step.writes.append(write)
 
 
-def end_write(shard: Shard, write: Write, error: ErrorCode, now: int) -> ErrorCode:
-    """A write is durable, or has failed, or an earlier one has failed before it: the error that counts."""
+def end_write(shard: Shard, write: Write, error: ErrorCode, now: int, *, is_lost: bool) -> ErrorCode:
+    """A write is durable, or has failed, or an earlier one has failed before it: the error that counts.
+
+    A write that came too late to be answered may still be in the log: its records stay in effect.
+    """
     assert write.early is not None
     voided = shard.voided.pop(write.early.number, None)
     if voided is not None:
         return voided
-    if error is ErrorCode.NONE:
+    if error is ErrorCode.NONE or not is_lost:
         shard.unwritten.remove(write)
         _forget(shard, write.early.group_id)
-        return error
-    _fail_from(shard, write.early.number, error, now)
+    else:
+        _fail_from(shard, write.early, error, now)
     return error
 
 
-def _fail_from(shard: Shard, number: int, error: ErrorCode, now: int) -> None:
-    """Undoes the write with this number and all later ones. Rule A21.2."""
-    touched = set()
-    while shard.unwritten and (early := shard.unwritten[-1].early) is not None and early.number >= number:
-        shard.unwritten.pop()
+def _fail_from(shard: Shard, failed: Early, error: ErrorCode, now: int) -> None:
+    """Undoes this write and all later ones of its group; no other group has built on them. Rule A21.2."""
+    later = [one for one in shard.unwritten if one.early is not None and one.early.group_id == failed.group_id]
+    for write in reversed(later):
+        early = write.early
+        if early is None or early.number < failed.number:
+            break
+        shard.unwritten.remove(write)
         _undo(shard, early.group_id, early.undo)
         _forget(shard, early.group_id)
-        touched.add(early.group_id)
-        if early.number > number:
+        if early.number > failed.number:
             shard.voided[early.number] = error
-    for group_id in sorted(touched):
-        if (group := shard.consumer_groups.get(group_id)) is not None:
-            group.refreshed_at_epoch = None
-            arm_missing(shard, group, now)
+    if (group := shard.consumer_groups.get(failed.group_id)) is not None:
+        arm_missing(shard, group, now)
+
+
+def is_void(shard: Shard, write: Write) -> bool:
+    """Whether the write must not be made, because an earlier one has failed."""
+    return write.early is not None and write.early.number in shard.voided
 
 
 def _forget(shard: Shard, group_id: str) -> None:

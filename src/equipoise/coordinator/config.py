@@ -32,6 +32,8 @@ class GroupConfig:
     group_consumer_migration_policy: str = "bidirectional"
     group_consumer_assignment_interval_ms: int = 1_000
 
+    strict: bool = False  # whether answers must be Kafka's also where ours spare clients an error
+
     @property
     def consumer_assignors(self) -> tuple[str, ...]:
         """`group.consumer.assignors`; the first is the default. Rule A12.1."""

@@ -58,6 +58,10 @@ class Refusal(Enum):
     OLD_GENERATION = auto()
     REBALANCE_IN_PROGRESS = auto()
     STANDALONE_IN_LIVE_GROUP = auto()  # a commit without membership while the group has members
+    OLD_VERSION = auto()  # a member of a `consumer` group in a version that knows no member epochs
+
+
+CONSUMER_GROUP_REFUSALS = frozenset({Refusal.OLD_VERSION})
 
 
 class Who(NamedTuple):

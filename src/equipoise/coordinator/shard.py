@@ -21,6 +21,8 @@ from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.consumer import guests, replay
 from equipoise.coordinator.consumer.expiry import on_timer
 from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.consumer.heartbeat import consumer_group_heartbeat
+from equipoise.coordinator.consumer.offsets import check_fetch
 from equipoise.coordinator.consumer.settings import GroupSettings, broker_settings
 from equipoise.coordinator.consumer.timers import arm_missing
 from equipoise.coordinator.metadata import EMPTY_IMAGE, MetadataImage
@@ -45,6 +47,7 @@ from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatRespons
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
 from equipoise.wire.apis.k47_offset_delete import OffsetDeleteRequest
+from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from equipoise.wire.errors import ErrorCode, ProtocolError
 from equipoise.wire.offsets_records import (
     ConsumerGroupMetadataKey,
@@ -189,12 +192,12 @@ class Shard:
 
     # -- writes
 
-    def written(self, write: Write, error: ErrorCode, now: int) -> Step:
+    def written(self, write: Write, error: ErrorCode, now: int, *, is_lost: bool = True) -> Step:
         """A write of ours is durable and takes effect, or it has failed. What follows stands in its outcome, and is
-        done by the module that made it. Rule 0.3."""
+        done by the module that made it. `is_lost`: after an error the records are not in the log. Rule 0.3."""
         step = Step(now)
         if write.early is not None:
-            error = end_write(self, write, error, now)
+            error = end_write(self, write, error, now, is_lost=is_lost)
         if error is ErrorCode.NONE:
             for record in write.records:
                 self.apply(record, now)
@@ -339,6 +342,12 @@ class Shard:
         self.rebalancer.keep_alive(member, now)
         return True
 
+    def consumer_group_heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: int) -> Step:
+        """Rule A3. Kafka: GroupCoordinatorService.consumerGroupHeartbeat."""
+        step = Step(now)
+        consumer_group_heartbeat(self, request, caller, step)
+        return step
+
     def release_heartbeat(self, group_id: str, member_id: str, now: int) -> Step:
         """The client has something else to say, or to hear: its held heartbeat is answered "all is well"."""
         step = Step(now)
@@ -390,6 +399,12 @@ class Shard:
     ) -> list[OffsetFetchResponseTopic]:
         """Rule 4.3. It changes nothing, and may be asked at any time."""
         return fetch.fetch_offsets(self.offsets, group_id, topics)
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
+        """Raises KafkaError if a member of a `consumer` group may not read its offsets. Rule A17.8."""
+        group = self.consumer_groups.get(group_id)
+        if group is not None:
+            check_fetch(group, member_id, member_epoch)
 
     def delete_offsets(self, request: OffsetDeleteRequest, caller: Caller, now: int) -> Step:
         """Rule 4.4."""
@@ -458,6 +473,10 @@ class Shard:
         """An Empty group at generation 0. Rule 1.2."""
         group = self.groups[group_id] = Group(group_id, self.wall_time(now))
         return group
+
+    def new_id(self) -> str:
+        """A random id."""
+        return self._new_id()
 
     def new_member_id(self, prefix: str) -> str:
         """A prefix that people can read, and a random part. Rule 2.2.13."""

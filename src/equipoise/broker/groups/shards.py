@@ -11,7 +11,7 @@ import gc
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
@@ -25,7 +25,9 @@ from equipoise.broker.groups.journal import GroupJournal
 from equipoise.broker.groups.loader import CoordinatorLoader
 from equipoise.broker.topics.config import stored
 from equipoise.broker.topics.topics import Partition
+from equipoise.coordinator.changes import is_void
 from equipoise.coordinator.config import GroupConfig
+from equipoise.coordinator.metadata import EMPTY_IMAGE, TopicImage
 from equipoise.coordinator.outcomes import AssignmentWritten
 from equipoise.coordinator.placement import partition_for
 from equipoise.coordinator.shard import Shard, Status
@@ -55,8 +57,10 @@ class GroupShard:
     """One shard: the core, its partition, and what is under way between them."""
 
     def __init__(self, server: Server, journal: GroupJournal, partition: Partition) -> None:
-        self.core = Shard(_group_config(server.config), lambda: str(uuid.uuid4()), server.wall_time_of)
-        self.core.own_settings = server.group_coordinator.configs.settings
+        coordinator = server.group_coordinator
+        self.core = Shard(coordinator.config, lambda: str(uuid.uuid4()), server.wall_time_of)
+        self.core.image = coordinator.image
+        self.core.own_settings = coordinator.configs.settings
         self._server = server
         self._journal = journal
         self._partition = partition
@@ -183,14 +187,28 @@ class GroupShard:
         batch, self._gathered = self._gathered, None
         if batch is None:
             return
+        self._drop_void(batch)
         stamp = self._server.clock.wall_time()
         try:
-            data = memoryview(build_pairs(self._fill(batch), stamp))
-            appended = self._server.append(self._partition, data, [(0, read_header(data))], stamp, keyed=True)
+            pairs = self._fill(batch)
+            batch.is_appended = True
+            last_offset = self._append_pairs(pairs, stamp) if pairs else self._partition.log.log_end_offset - 1
         except KafkaError as error:
+            batch.is_appended = False
             self._done(batch, error.code)
             return
-        self._partition.when_settled(appended.last_offset, lambda: self._settled(batch, appended.last_offset))
+        self._partition.when_settled(last_offset, lambda: self._settled(batch, last_offset))
+
+    def _append_pairs(self, pairs: list[Pair], stamp: int) -> int:
+        data = memoryview(build_pairs(pairs, stamp))
+        return self._server.append(self._partition, data, [(0, read_header(data))], stamp, keyed=True).last_offset
+
+    def _drop_void(self, batch: _Batch) -> None:
+        """What has built on a write that failed is not written."""
+        if any(is_void(self.core, write) for write in batch.writes):
+            void = [write for write in batch.writes if is_void(self.core, write)]
+            batch.writes = deque(write for write in batch.writes if not is_void(self.core, write))
+            self._tell(void, ErrorCode.NONE)
 
     def _fill(self, batch: _Batch) -> list[Pair]:
         """The records of as many writes as one batch may hold; the others are gathered anew.
@@ -231,10 +249,14 @@ class GroupShard:
         if batch.timer is not None:
             batch.timer.cancel()
         writes, batch.writes = batch.writes, deque()
+        is_late = batch.is_appended and error is ErrorCode.REQUEST_TIMED_OUT
+        self._tell(writes, error, is_lost=not is_late)
+
+    def _tell(self, writes: Iterable[Write], error: ErrorCode, *, is_lost: bool = True) -> None:
         now = self._server.clock.now()
         for write in writes:
             self._ended += 1
-            self._take(self.core.written(write, error, now))
+            self._take(self.core.written(write, error, now, is_lost=is_lost))
         self._arm()
         while self._after_writes and self._after_writes[0][0] <= self._ended:
             self._after_writes.popleft()[1]()
@@ -264,10 +286,11 @@ def _is_of_a_crowd(write: Write) -> bool:
 class _Batch:
     """Writes of one append, and the time by which they must be durable."""
 
-    __slots__ = ("timer", "writes")
+    __slots__ = ("is_appended", "timer", "writes")
 
     def __init__(self, writes: deque[Write]) -> None:
         self.writes = writes
+        self.is_appended = False
         self.timer: Timer | None = None
 
     def split(self, count: int) -> deque[Write]:
@@ -287,6 +310,9 @@ class GroupCoordinator:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self.config = _group_config(server.config)
+        self.image = EMPTY_IMAGE
+        self._changed_topics: dict[str, None] = {}  # since the image
         self._shards: list[GroupShard] = []
         self._journal = GroupJournal(server)
         self.configs = GroupConfigs(server)
@@ -295,6 +321,9 @@ class GroupCoordinator:
 
     def open(self) -> None:
         """Loads the groups there are. Until a shard is loaded its clients are asked to wait."""
+        self._server.topics.on_seen = self._topic_changed
+        self._changed_topics = dict.fromkeys(topic.name for topic in self._server.topics)
+        self._update_image()
         topic = self._server.topics.get(OFFSETS_TOPIC)
         if topic is not None and not self._shards:
             self._shards = [GroupShard(self._server, self._journal, one) for one in topic.partitions]
@@ -329,6 +358,28 @@ class GroupCoordinator:
         """The shard of a group, by the hash of its id (GroupCoordinatorService.partitionFor)."""
         shards = self.shards
         return shards[partition_for(group_id, len(shards))]
+
+    # -- topics
+
+    def _topic_changed(self, name: str) -> None:
+        """A request may create thousands of topics: they make one image, in the next turn of the loop."""
+        if not self._changed_topics:
+            asyncio.get_running_loop().call_soon(self._update_image)
+        self._changed_topics[name] = None
+
+    def _update_image(self) -> None:
+        """Rule A13.2. Kafka: GroupCoordinatorService.onMetadataUpdate."""
+        changed, self._changed_topics = self._changed_topics, {}
+        rack = self._server.rack
+        racks = (frozenset() if rack is None else frozenset({rack}),)
+        found = [topic for name in changed if (topic := self._server.topics.get(name)) is not None]
+        put = [
+            TopicImage(one.topic_id, one.name, len(one.partitions), racks * len(one.partitions) if rack else ())
+            for one in found
+        ]
+        self.image = self.image.with_changes(put, changed.keys() - {one.name for one in found})
+        for shard in self._shards:
+            shard.core.metadata_changed(self.image, changed)
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
         """Offsets of the topic go, also those that are just being written."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 VERSIONS = "1-10"
 _FIRST_BATCHED = 8
+_FIRST_WITH_MEMBERS = 9
 _FIRST_VERSION_WITH_IDS = 10
 _FIRST_WITH_GROUP_ERROR = 2
 
@@ -57,6 +58,8 @@ def _fetch(server: Server, asked: OffsetFetchRequestGroup, call: Call) -> Offset
         server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.GROUP, asked.group_id))
         if shard.unavailable is not ErrorCode.NONE:
             raise KafkaError(shard.unavailable)
+        if call.version >= _FIRST_WITH_MEMBERS:
+            shard.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
         topics = _by_name(server, asked.topics, call) if asked.topics is not None else None
     except KafkaError as error:
         rows = _errors(asked.topics or [], error.code) if call.version < _FIRST_WITH_GROUP_ERROR else []

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 VERSIONS = "0-4"
 _FIRST_WITH_NAMES = 3
 _FIRST_WITH_LEVEL_0 = 4
+_CONSUMER_GROUP_APIS = frozenset({68, 69})
 _FEATURE, _LEVEL = "group.version", 1
 _FEATURES_EPOCH = 0  # of the finalized features, which never change here
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # KIP-511; ApiVersionsRequest.isValid
@@ -51,14 +52,17 @@ def _admitted(response: ApiVersionsResponse, call: Call) -> ApiVersionsResponse 
 
 
 def _answer(server: Server, error: ErrorCode, version: int) -> ApiVersionsResponse:
+    """APIs of `consumer` groups are named only where they are served: clients then say so in their own words."""
     from equipoise.broker.handlers import HANDLERS  # the table of all handlers, this one included
 
+    has_consumer_groups = server.group_coordinator.config.serves_consumer_groups
     keys = [
         ApiVersion(api_key=key, min_version=handler.advertised.first, max_version=handler.advertised.last)
         for key, handler in HANDLERS.items()
+        if has_consumer_groups or key not in _CONSUMER_GROUP_APIS
     ]
     response = ApiVersionsResponse(error_code=error, api_keys=keys)
-    if "consumer" in server.config.group_coordinator_rebalance_protocols.split(","):
+    if has_consumer_groups:
         _add_features(response, version)
     return response
 

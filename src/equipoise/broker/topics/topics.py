@@ -208,6 +208,7 @@ class Topics:
         self._by_unified_name: dict[str, str] = {}
         self._hidden: dict[str, Topic] = {}
         self.on_change: Callable[[], None] = lambda: None  # called when `counts` may have changed
+        self.on_seen: Callable[[str], None] = lambda name: None  # a topic can be seen, has grown, or is gone
         self._records = {record.name: record for record in directory.load_topics()}  # as they are saved
         self.partition_count = sum(record.partitions for record in self._records.values())
         for record in self._records.values():
@@ -352,7 +353,11 @@ class Topics:
         """To so many partitions each, with one save. What it returns opens them one by one."""
         self.check_new(count - self._records[topic.name].partitions for topic, count in counts.items())
         self._save(self._records | {topic.name: _record(topic, count) for topic, count in counts.items()})
-        return (step for topic, count in counts.items() for step in self._open_partitions(topic, count))
+        return (step for topic, count in counts.items() for step in self._grow(topic, count))
+
+    def _grow(self, topic: Topic, count: int) -> Iterator[None]:
+        yield from self._open_partitions(topic, count)
+        self.on_seen(topic.name)
 
     def set_configs(self, changes: Mapping[Topic, tuple[dict[str, str], BrokerConfig]]) -> None:
         """The configs and the `effective` settings of each, with one save."""
@@ -381,6 +386,8 @@ class Topics:
             for partition in topic.partitions:
                 partition.log.delete()
         self.directory.delete_topics(gone)
+        for name in gone:
+            self.on_seen(name)
 
     def _add(self, topic: Topic, count: int) -> Iterator[None]:
         yield from self._open_partitions(topic, count)
@@ -389,6 +396,7 @@ class Topics:
             return
         self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
         self._by_unified_name[unify_collision_chars(topic.name)] = topic.name
+        self.on_seen(topic.name)
 
     def _open_partitions(self, topic: Topic, count: int) -> Iterator[None]:
         config = log_config(topic.settings)

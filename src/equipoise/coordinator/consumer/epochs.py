@@ -18,7 +18,7 @@ from equipoise.coordinator.consumer.records import (
 from equipoise.coordinator.consumer.target import TargetMember, compute_target
 from equipoise.coordinator.consumer.timers import update_rebalance_timer
 from equipoise.coordinator.metadata import Partitions
-from equipoise.coordinator.reasons import Cause
+from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import Step
 
 if TYPE_CHECKING:
@@ -27,16 +27,24 @@ if TYPE_CHECKING:
 
 
 def bump(shard: Shard, changes: Changes, cause: Cause, step: Step) -> None:
-    """The group epoch grows by one, with the hash of the topics as they are now. Rules A5.7 and A6.1.
+    """The group epoch grows by one, with the hash of the topics as they are now. Rule A6.1."""
+    refresh(shard, changes, cause, step)
 
-    Kafka: GroupMetadataManager.consumerGroupHeartbeat.
+
+def refresh(shard: Shard, changes: Changes, cause: Cause | None, step: Step) -> None:
+    """Looks at the topics of the group. There is a cause to bump its epoch, or one of them has changed.
+
+    Rules A5.7 and A13.4. Kafka: GroupMetadataManager.updateSubscriptionMetadata.
     """
     group = changes.group
-    epoch, topics = group.group_epoch + 1, shard.image.hash_of(set(group.subscribed_topics()))
-    changes.put(epoch_record(group.group_id, epoch, topics))
+    found = shard.image.hash_of(set(group.subscribed_topics()))
+    if cause is None and found != group.metadata_hash:
+        cause = Cause(Trigger.TOPICS_CHANGED)
+    if cause is not None:
+        changes.put(epoch_record(group.group_id, group.group_epoch + 1, found))
     if group.has_old_metadata:
         changes.put(old_metadata_tombstone(group.group_id))
-    group.refreshed_at_epoch = epoch
+    group.refreshed_at_epoch = group.group_epoch
 
 
 def update_target(shard: Shard, changes: Changes, step: Step) -> None:

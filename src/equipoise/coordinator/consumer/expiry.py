@@ -30,7 +30,9 @@ def _on_session(shard: Shard, group: ConsumerGroup, member_id: str, step: Step) 
     Rule A11. Kafka: GroupMetadataManager.scheduleConsumerGroupSessionTimeout.
     """
     member = group.members.get(member_id)
-    if member is not None:
+    if member is None:
+        group.presence.pop(member_id, None)  # of a static member that has a successor
+    else:
         limit = shard.settings_of(group.group_id).session_timeout_ms
         if member.classic is not None:
             limit = member.classic.session_timeout_ms

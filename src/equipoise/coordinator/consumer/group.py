@@ -103,6 +103,14 @@ class ConsumerGroup:
         """The epoch, for everything that speaks generations. Rule A6.6."""
         return self.group_epoch
 
+    @property
+    def must_refresh(self) -> bool:
+        """Whether the topics must be looked at: they have changed, or the epoch of the last look was never written.
+
+        Rules A13.2, A13.4 and A13.5. Kafka: ModernGroup.hasMetadataExpired.
+        """
+        return self.refreshed_at_epoch is None or self.group_epoch < self.refreshed_at_epoch
+
     def is_settled(self, member: ConsumerGroupMember) -> bool:
         """Whether the member has nothing to do on its way to the target."""
         return member.state is MemberState.STABLE and member.member_epoch == self.target_epoch
@@ -187,7 +195,6 @@ class ConsumerGroup:
             self._unindex(old)
             self._unsettled = None
         self.targets.pop(member_id, None)
-        self.presence.pop(member_id, None)
 
     def _change_in_unsettled(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember) -> int:
         was = old is not None and not self.is_settled(old)

@@ -43,6 +43,7 @@ def cancel_all(shard: Shard, group: ConsumerGroup, member_id: str) -> None:
     """Of a member that is gone."""
     for kind in _OF_A_MEMBER:
         shard.timers.cancel(group.timer(kind, member_id))
+    group.presence.pop(member_id, None)
 
 
 def arm_missing(shard: Shard, group: ConsumerGroup, now: int) -> None:

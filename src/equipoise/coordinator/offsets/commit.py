@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.classic.states import State
+from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.consumer.offsets import check_commit
 from equipoise.coordinator.events import CommitRefused
 from equipoise.coordinator.outcomes import OffsetsCommitted
 from equipoise.coordinator.reasons import Refusal
@@ -33,6 +35,8 @@ _REFUSALS = {
     ErrorCode.ILLEGAL_GENERATION: Refusal.OLD_GENERATION,
     ErrorCode.REBALANCE_IN_PROGRESS: Refusal.REBALANCE_IN_PROGRESS,
     ErrorCode.GROUP_ID_NOT_FOUND: Refusal.UNKNOWN_GROUP,
+    ErrorCode.STALE_MEMBER_EPOCH: Refusal.OLD_GENERATION,
+    ErrorCode.UNSUPPORTED_VERSION: Refusal.OLD_VERSION,
 }
 
 
@@ -44,9 +48,9 @@ def commit_offsets(
     Rules 4.1.3, 4.1.4 and 4.1.6. Kafka: OffsetMetadataManager.commitOffset.
     """
     try:
-        _validate(shard, request, caller, step.now)
+        _validate(shard, request, caller, step.now, topic_ids=topic_ids)
     except _Refused as refused:
-        group = shard.groups.get(request.group_id)
+        group = shard.find(request.group_id)
         refusal = CommitRefused(
             request.group_id,
             step.now,
@@ -83,14 +87,19 @@ class _Refused(Exception):
         self.refusal = refusal or _REFUSALS[code]
 
 
-def _validate(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: int) -> None:
+def _validate(
+    shard: Shard, request: OffsetCommitRequest, caller: Caller, now: int, *, topic_ids: Mapping[str, bytes]
+) -> None:
     """The group's own rules, in Kafka's order. A commit that is accepted counts as a heartbeat.
 
     A held heartbeat may go on waiting: a client that commits on another connection does not wait for it.
     Kafka: OffsetMetadataManager.validateOffsetCommit, ClassicGroup.validateOffsetCommit.
     """
     generation_id = request.generation_id_or_member_epoch
-    group = shard.groups.get(request.group_id)
+    group = shard.find(request.group_id)
+    if isinstance(group, ConsumerGroup):
+        _validate_in_consumer_group(group, request, caller, topic_ids)
+        return
     if group is None:
         if generation_id >= 0:
             is_new = caller.version >= _GROUP_ID_NOT_FOUND_FROM
@@ -112,6 +121,16 @@ def _validate(shard: Shard, request: OffsetCommitRequest, caller: Caller, now: i
     except KafkaError as error:
         raise _Refused(error.code) from None
     shard.rebalancer.keep_alive(member, now)
+
+
+def _validate_in_consumer_group(
+    group: ConsumerGroup, request: OffsetCommitRequest, caller: Caller, topic_ids: Mapping[str, bytes]
+) -> None:
+    """Rule A17."""
+    try:
+        check_commit(group, request, caller.version, topic_ids)
+    except KafkaError as error:
+        raise _Refused(error.code, None if request.member_id else Refusal.STANDALONE_IN_LIVE_GROUP) from None
 
 
 def _is_last_word(shard: Shard, group: Group, generation_id: int) -> bool:

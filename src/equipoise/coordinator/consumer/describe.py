@@ -1,0 +1,74 @@
+"""ConsumerGroupDescribe: what a `consumer` group is, has and is to have. Rule A18."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from equipoise.coordinator.consumer.epochs import preferred_assignor
+from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.consumer.member import ConsumerGroupMember
+from equipoise.coordinator.consumer.records import by_topic
+from equipoise.coordinator.metadata import MetadataImage, TopicPartition
+from equipoise.wire.apis.k69_consumer_group_describe import (
+    DescribedAssignment,
+    DescribedConsumerGroup,
+    DescribedConsumerGroupMember,
+    DescribedTopicPartitions,
+)
+from equipoise.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from equipoise.coordinator.shard import Shard
+
+_CLASSIC, _CONSUMER = 0, 1
+
+
+def describe_consumer_group(shard: Shard, group_id: str) -> DescribedConsumerGroup:
+    """Rules A18.1 and A18.2. Kafka: GroupMetadataManager.consumerGroupDescribe."""
+    if not group_id:
+        return DescribedConsumerGroup(error_code=ErrorCode.INVALID_GROUP_ID, group_id="")
+    group = shard.find(group_id)
+    if not isinstance(group, ConsumerGroup):
+        what = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
+        return DescribedConsumerGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=what, group_id=group_id)
+    return DescribedConsumerGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state_word,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=preferred_assignor(shard, group),
+        members=[_member(shard.image, group, member) for member in group.members.values()],
+    )
+
+
+def _member(image: MetadataImage, group: ConsumerGroup, member: ConsumerGroupMember) -> DescribedConsumerGroupMember:
+    """What is to be given up still counts as assigned (KAFKA-20431). Rule A18.3.
+
+    Kafka: ConsumerGroupMember.asConsumerGroupDescribeMember.
+    """
+    return DescribedConsumerGroupMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.subscribed_topic_names),
+        subscribed_topic_regex=member.subscribed_topic_regex,
+        assignment=_assignment(image, member.assigned.keys() | member.revoking.keys()),
+        target_assignment=_assignment(image, group.target_of(member.member_id)),
+        member_type=_CONSUMER if member.classic is None else _CLASSIC,
+    )
+
+
+def _assignment(image: MetadataImage, partitions: Iterable[TopicPartition]) -> DescribedAssignment:
+    """Topics that are gone are left out."""
+    rows = [(topic_id, image.name_of(topic_id), numbers) for topic_id, numbers in by_topic(partitions)]
+    found = [
+        DescribedTopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)
+        for topic_id, name, numbers in rows
+        if name is not None
+    ]
+    return DescribedAssignment(topic_partitions=found)
