@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -121,3 +123,11 @@ def test_a_broker_is_asked_for_its_address_while_it_runs_only(start: Start) -> N
     with pytest.raises(RuntimeError, match="not running"):
         _ = broker.bootstrap_servers
     broker.stop()
+
+
+def test_what_few_brokers_need_is_not_imported_at_the_start() -> None:
+    """numpy alone takes 20 MB and a tenth of a second; HTTP is for the keys of an issuer of tokens."""
+    heavy = {"cryptography", "http.client", "numpy", "pyarrow", "rich", "urllib.request"}
+    lines = f"import sys, equipoise.broker; sys.exit(str(sorted({heavy} & sys.modules.keys())))"
+    ended = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=False)
+    assert ended.stderr.strip() == "[]"

@@ -1,38 +1,35 @@
 """XXH3 (64 bits, no seed), the hash that Kafka writes into the records of `consumer` groups (KIP-1101).
 
 The brokers compare it with what they compute themselves. With another function a group would be taken for one whose
-topics have changed when its log moves from one broker to the other. Long inputs are worked on by numpy, a block of
-1,024 bytes at a time: a topic with 20,000 partitions has 80 KB.
+topics have changed when its log moves from one broker to the other. `xxh3_long.py` has inputs of more than 240 bytes.
 """
 
 from __future__ import annotations
 
 import struct
 
-import numpy as np
-
-_MASK = (1 << 64) - 1
-_SECRET = bytes.fromhex(
+MASK = (1 << 64) - 1
+SECRET = bytes.fromhex(
     "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221"
     "b8084674f743248ee03590e6813a264c3c2852bb91c300cb88d0658b1b532ea371644897a20df94e3819ef46a9deacd8"
     "a8fa763fe39c343ff9dcbbc7c70b4f1d8a51e04bcdb45931c89f7ec9d9787364eac5ac8334d3ebc3c581a0fffa1363eb"
     "170ddd51b7f0da49d316552629d4689e2b16be587d47a1fc8ff8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e"
 )
-_PRIME32_1, _PRIME32_2, _PRIME32_3 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
-_PRIME64_1, _PRIME64_2, _PRIME64_3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
+PRIME32_1, _PRIME32_2, _PRIME32_3 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
+PRIME64_1, _PRIME64_2, _PRIME64_3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 _PRIME64_4, _PRIME64_5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 _MIX_1, _MIX_2 = 0x165667919E3779F9, 0x9FB21C651E98DF25
 _TINY, _SMALL, _SHORT, _MIDDLE, _LONG = 3, 8, 16, 128, 240
-_STRIPE, _STRIPES_A_BLOCK = 64, 16
-_BLOCK = _STRIPE * _STRIPES_A_BLOCK
-_START = (_PRIME32_3, _PRIME64_1, _PRIME64_2, _PRIME64_3, _PRIME64_4, _PRIME32_2, _PRIME64_5, _PRIME32_1)
+START = (_PRIME32_3, PRIME64_1, _PRIME64_2, _PRIME64_3, _PRIME64_4, _PRIME32_2, _PRIME64_5, PRIME32_1)
 
 
 def xxh3_64(data: bytes) -> int:
     """The hash as an unsigned number."""
     size = len(data)
     if size > _LONG:
-        return _of_long(data)
+        from equipoise.wire.xxh3_long import xxh3_64_of_long  # numpy takes 20 MB, which few brokers need
+
+        return xxh3_64_of_long(data)
     if size > _MIDDLE:
         return _of_240(data)
     if size > _SHORT:
@@ -47,116 +44,78 @@ def _word(data: bytes, at: int) -> int:
     return value
 
 
-def _secret(at: int) -> int:
-    return _word(_SECRET, at)
+def secret_at(at: int) -> int:
+    """A word of the secret."""
+    return _word(SECRET, at)
 
 
-def _fold(one: int, other: int) -> int:
+def fold(one: int, other: int) -> int:
+    """Both halves of a product of 128 bits in one word."""
     product = one * other
-    return (product ^ product >> 64) & _MASK
+    return (product ^ product >> 64) & MASK
 
 
-def _avalanche(value: int) -> int:
+def avalanche(value: int) -> int:
+    """Every bit of the value changes every bit of the result."""
     value ^= value >> 37
-    value = value * _MIX_1 & _MASK
+    value = value * _MIX_1 & MASK
     return value ^ value >> 32
 
 
 def _old_avalanche(value: int) -> int:
     """Of XXH64."""
     value ^= value >> 33
-    value = value * _PRIME64_2 & _MASK
+    value = value * _PRIME64_2 & MASK
     value ^= value >> 29
-    value = value * _PRIME64_3 & _MASK
+    value = value * _PRIME64_3 & MASK
     return value ^ value >> 32
 
 
 def _rotated(value: int, by: int) -> int:
-    return (value << by | value >> 64 - by) & _MASK
+    return (value << by | value >> 64 - by) & MASK
 
 
 def _of_3(data: bytes) -> int:
     size = len(data)
     if not size:
-        return _old_avalanche(_secret(56) ^ _secret(64))
+        return _old_avalanche(secret_at(56) ^ secret_at(64))
     combined = data[0] << 16 | data[size >> 1] << 24 | data[-1] | size << 8
-    first, second = struct.unpack_from("<II", _SECRET)
+    first, second = struct.unpack_from("<II", SECRET)
     return _old_avalanche(combined ^ first ^ second)
 
 
 def _of_8(data: bytes) -> int:
     first, last = int.from_bytes(data[:4], "little"), int.from_bytes(data[-4:], "little")
-    value = last + (first << 32) ^ _secret(8) ^ _secret(16)
+    value = last + (first << 32) ^ secret_at(8) ^ secret_at(16)
     value ^= _rotated(value, 49) ^ _rotated(value, 24)
-    value = value * _MIX_2 & _MASK
+    value = value * _MIX_2 & MASK
     value ^= (value >> 35) + len(data)
-    value = value * _MIX_2 & _MASK
+    value = value * _MIX_2 & MASK
     return value ^ value >> 28
 
 
 def _of_16(data: bytes) -> int:
-    low = _word(data, 0) ^ _secret(24) ^ _secret(32)
-    high = _word(data, len(data) - 8) ^ _secret(40) ^ _secret(48)
+    low = _word(data, 0) ^ secret_at(24) ^ secret_at(32)
+    high = _word(data, len(data) - 8) ^ secret_at(40) ^ secret_at(48)
     swapped = int.from_bytes(low.to_bytes(8, "little"), "big")
-    return _avalanche(len(data) + swapped + high + _fold(low, high) & _MASK)
+    return avalanche(len(data) + swapped + high + fold(low, high) & MASK)
 
 
 def _mix(data: bytes, at: int, secret: int) -> int:
-    return _fold(_word(data, at) ^ _secret(secret), _word(data, at + 8) ^ _secret(secret + 8))
+    return fold(_word(data, at) ^ secret_at(secret), _word(data, at + 8) ^ secret_at(secret + 8))
 
 
 def _of_128(data: bytes) -> int:
     size = len(data)
-    found = size * _PRIME64_1
+    found = size * PRIME64_1
     for step in range((size - 1) // 32 + 1):
         found += _mix(data, 16 * step, 32 * step) + _mix(data, size - 16 * (step + 1), 32 * step + 16)
-    return _avalanche(found & _MASK)
+    return avalanche(found & MASK)
 
 
 def _of_240(data: bytes) -> int:
     size = len(data)
-    found = size * _PRIME64_1 + sum(_mix(data, 16 * step, 16 * step) for step in range(8))
-    found = _avalanche(found & _MASK)
+    found = size * PRIME64_1 + sum(_mix(data, 16 * step, 16 * step) for step in range(8))
+    found = avalanche(found & MASK)
     found += sum(_mix(data, 16 * step, 16 * (step - 8) + 3) for step in range(8, size // 16))
-    return _avalanche(found + _mix(data, size - 16, 136 - 17) & _MASK)
-
-
-# -- long inputs: eight sums of 64 bits that wrap
-
-Words = np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
-
-
-def _words_at(secret: int, count: int = 8) -> Words:
-    return np.frombuffer(_SECRET, "<u8", count, secret)
-
-
-_KEYS = np.stack([_words_at(8 * stripe) for stripe in range(_STRIPES_A_BLOCK)])
-_LOW_HALF, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
-_NEIGHBOURS = [1, 0, 3, 2, 5, 4, 7, 6]
-
-
-def _of_long(data: bytes) -> int:
-    size = len(data)
-    sums = np.array(_START, np.uint64)
-    blocks = (size - 1) // _BLOCK
-    for block in range(blocks):
-        _accumulate(sums, data[block * _BLOCK : (block + 1) * _BLOCK], _KEYS)
-        sums ^= sums >> np.uint64(47)
-        sums ^= _words_at(len(_SECRET) - _STRIPE)
-        sums *= np.uint64(_PRIME32_1)
-    rest = (size - 1 - blocks * _BLOCK) // _STRIPE
-    _accumulate(sums, data[blocks * _BLOCK : blocks * _BLOCK + rest * _STRIPE], _KEYS[:rest])
-    _accumulate(sums, data[-_STRIPE:], _words_at(len(_SECRET) - _STRIPE - 7)[np.newaxis])
-    ends = [int(one) for one in sums]
-    found = size * _PRIME64_1 + sum(
-        _fold(ends[lane] ^ _secret(11 + 8 * lane), ends[lane + 1] ^ _secret(19 + 8 * lane)) for lane in range(0, 8, 2)
-    )
-    return _avalanche(found & _MASK)
-
-
-def _accumulate(sums: Words, data: bytes, keys: Words) -> None:
-    """Adds some stripes; in which order does not matter."""
-    values = np.frombuffer(data, "<u8").reshape(-1, 8)
-    keyed = values ^ keys
-    products = (keyed & _LOW_HALF) * (keyed >> _HALF)
-    sums += products.sum(axis=0, dtype=np.uint64) + values.sum(axis=0, dtype=np.uint64)[_NEIGHBOURS]
+    return avalanche(found + _mix(data, size - 16, 136 - 17) & MASK)

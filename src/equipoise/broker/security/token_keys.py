@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from http.client import HTTPException
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 from equipoise.broker.clock import Clock
 from equipoise.broker.net.listener_config import ListenerConfig
@@ -65,7 +63,7 @@ class TokenValidator:
     async def _fetch(self) -> None:
         try:
             self._keys = Keys(await asyncio.to_thread(_read, self._url))
-        except (OSError, HTTPException, ValueError, TokenError) as error:
+        except (OSError, ValueError, TokenError) as error:
             log.warning("the keys of the tokens' issuer cannot be had from %s: %s", self._url, error)
         self._asked = self._clock.now()
         self._fetching = None
@@ -100,5 +98,11 @@ def token_rules(config: ListenerConfig) -> TokenRules:
 def _read(url: str) -> str:
     if urlsplit(url).scheme not in ("http", "https", "file"):
         raise ValueError("only http, https and file are known")
-    with urlopen(Request(url), timeout=_FETCH_TIMEOUT_S) as answer:
-        return str(answer.read(_LARGEST).decode())
+    from http.client import HTTPException  # most brokers never need them: megabytes, and milliseconds of the start
+    from urllib.request import Request, urlopen
+
+    try:
+        with urlopen(Request(url), timeout=_FETCH_TIMEOUT_S) as answer:
+            return str(answer.read(_LARGEST).decode())
+    except HTTPException as error:
+        raise OSError(f"the answer is no HTTP: {error!r}") from None
