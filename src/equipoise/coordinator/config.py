@@ -31,6 +31,7 @@ class GroupConfig:
     group_consumer_assignors: str = "uniform,range"
     group_consumer_migration_policy: str = "bidirectional"
     group_consumer_assignment_interval_ms: int = 1_000
+    group_consumer_regex_refresh_interval_ms: int = 600_000
 
     strict: bool = False  # whether answers must be Kafka's also where ours spare clients an error
 

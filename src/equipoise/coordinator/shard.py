@@ -7,7 +7,7 @@ never waits and never fails: an error is a reply.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum, auto
 
 from equipoise.coordinator import admin
@@ -23,6 +23,7 @@ from equipoise.coordinator.consumer.expiry import on_timer
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.heartbeat import consumer_group_heartbeat
 from equipoise.coordinator.consumer.offsets import check_fetch
+from equipoise.coordinator.consumer.regexes import regexes_resolved
 from equipoise.coordinator.consumer.settings import GroupSettings, broker_settings
 from equipoise.coordinator.consumer.timers import arm_missing
 from equipoise.coordinator.metadata import EMPTY_IMAGE, MetadataImage
@@ -38,7 +39,7 @@ from equipoise.coordinator.outcomes import (
 )
 from equipoise.coordinator.parked import ANSWERED, UNLOADED
 from equipoise.coordinator.reasons import Cause, Trigger
-from equipoise.coordinator.step import Caller, Step, WallTime, Write, write_error
+from equipoise.coordinator.step import Caller, Resolve, Step, WallTime, Write, write_error
 from equipoise.coordinator.timers import TimerKey, TimerKind, Timers
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequestTopic, OffsetFetchResponseTopic
@@ -72,7 +73,17 @@ class Status(Enum):
 
 
 _STATE = (  # of a shard, as data
-    *("config", "own_settings", "status", "groups", "consumer_groups", "image", "offsets", "timers"),
+    *(
+        "config",
+        "own_settings",
+        "status",
+        "groups",
+        "consumer_groups",
+        "image",
+        "new_topics_version",
+        "offsets",
+        "timers",
+    ),
     *("unwritten", "unwritten_groups", "last_early_write", "voided"),
 )
 # Every heartbeat asks for these: a name of the module is found in a third of the time of a member of an enum.
@@ -102,6 +113,7 @@ class Shard:
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self.own_settings: Mapping[str, GroupSettings] = {}  # of groups that do not have the broker's
         self.image: MetadataImage = EMPTY_IMAGE
+        self.new_topics_version = 0  # of the last image with topics that the one before did not have. Rule A13.7
         self.offsets = CommittedOffsets()
         self.timers: Timers[TimerKey] = Timers()
         # -- writes that have taken effect and are not yet durable, see `changes.py`
@@ -348,6 +360,12 @@ class Shard:
         consumer_group_heartbeat(self, request, caller, step)
         return step
 
+    def regexes_resolved(self, asked: Resolve, found: Mapping[str, Collection[str]], now: int) -> Step:
+        """What the runner has found for a `Resolve`: the topics of each regular expression. Rule A14.5."""
+        step = Step(now)
+        regexes_resolved(self, asked, found, step)
+        return step
+
     def release_heartbeat(self, group_id: str, member_id: str, now: int) -> Step:
         """The client has something else to say, or to hear: its held heartbeat is answered "all is well"."""
         step = Step(now)
@@ -459,7 +477,9 @@ class Shard:
         """Topics were created, deleted or changed. Groups that read them look at the new image with their next
         heartbeat. Rules A13.1 and A13.2. Kafka: GroupMetadataManager.onMetadataUpdate.
         """
-        self.image, changed = image, list(names)
+        before, self.image, changed = self.image, image, list(names)
+        if any(name in image.topics and name not in before.topics for name in changed):
+            self.new_topics_version = image.version
         for group in self.consumer_groups.values():
             if any(map(group.is_subscribed_to, changed)):
                 group.refreshed_at_epoch = None

@@ -43,19 +43,31 @@ class Write(NamedTuple):
     early: Early | None = None
 
 
+class Resolve(NamedTuple):
+    """Asks the runner which topics match regular expressions. `Shard.regexes_resolved` takes the answer. Topics that
+    the caller may not describe are left out of it."""
+
+    group_id: str
+    regexes: tuple[str, ...]
+    version: int  # of the image to look at
+    begun_at: int
+    caller: Caller
+
+
 class Step:
     """One input on its way through the coordinator: when it came in, and what comes out.
 
     Replies are sent now, records are written, events are noted, in this order.
     """
 
-    __slots__ = ("events", "now", "replies", "writes")
+    __slots__ = ("events", "now", "replies", "resolutions", "writes")
 
     def __init__(self, now: int) -> None:
         self.now = now
         self.replies: list[tuple[Caller, Message]] = []
         self.writes: list[Write] = []
         self.events: list[Event] = []
+        self.resolutions: list[Resolve] = []
 
     def reply(self, caller: Caller, response: Message) -> None:
         """Answers a request."""

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.config import GroupConfig
+from equipoise.coordinator.consumer.regex import compile_regex
 from equipoise.coordinator.journal import Rebalance
 from equipoise.coordinator.shard import Shard
-from equipoise.coordinator.step import Caller, Step, WallTime, Write
+from equipoise.coordinator.step import Caller, Resolve, Step, WallTime, Write
 from equipoise.simulate.calls import Call
 from equipoise.simulate.clock import Clock
 from equipoise.simulate.observer import Observer
@@ -144,6 +145,14 @@ class Coordinator:
             self.durable()
         for observer in self.observers:
             observer.stepped(self.shard)
+        for asked in step.resolutions:
+            self._resolve(asked)
+
+    def _resolve(self, asked: Resolve) -> None:
+        """At once, and for a caller that may describe everything."""
+        names = self.shard.image.topics
+        found = {regex: list(filter(compile_regex(regex).matches, names)) for regex in asked.regexes}
+        self.run(self.shard.regexes_resolved(asked, found, self.clock.now))
 
     def hold_writes(self) -> None:
         """From here on a write is durable when `durable` says so, and fails when `fail_writes` says so."""

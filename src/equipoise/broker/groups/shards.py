@@ -23,6 +23,7 @@ from equipoise.broker.groups.carriers import Carriers
 from equipoise.broker.groups.configs import GroupConfigs
 from equipoise.broker.groups.journal import GroupJournal
 from equipoise.broker.groups.loader import CoordinatorLoader
+from equipoise.broker.groups.regexes import TopicRegexResolver
 from equipoise.broker.topics.config import stored
 from equipoise.broker.topics.topics import Partition
 from equipoise.coordinator.changes import is_void
@@ -125,6 +126,8 @@ class GroupShard:
             self._write(write)
         if step.events:
             self._journal.take(self.core, step.events)
+        for asked in step.resolutions:
+            self._server.group_coordinator.regexes.resolve(self, asked)
 
     def _reply(self) -> None:
         """The next portion. Between two of them others are served, so that a large group does not hold them up."""
@@ -317,6 +320,7 @@ class GroupCoordinator:
         self._journal = GroupJournal(server)
         self.configs = GroupConfigs(server)
         self.carriers = Carriers(self)
+        self.regexes = TopicRegexResolver(server)
         self._loading: asyncio.Task[None] | None = None
 
     def open(self) -> None:

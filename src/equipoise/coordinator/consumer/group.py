@@ -31,6 +31,17 @@ class ResolvedRegex(NamedTuple):
     timestamp: int  # wall time
 
 
+class Resolution(NamedTuple):
+    """The last resolution of a group's regular expressions by this shard. Rule A14.6."""
+
+    is_under_way: bool
+    begun_at: int
+    version: int  # of the image that it looked at
+
+
+NEVER_RESOLVED = Resolution(False, 0, -1)
+
+
 @dataclass(slots=True)
 class Presence:
     """What is known of a member that the log does not have: lost with the shard."""
@@ -68,6 +79,7 @@ class ConsumerGroup:
     # -- soft: lost on unload
     refreshed_at_epoch: int | None = field(default=None, compare=False)  # None: look at the topics again. Rule A13.4
     presence: dict[str, Presence] = field(default_factory=dict, compare=False)
+    resolution: Resolution = field(default_factory=lambda: NEVER_RESOLVED, compare=False)
     held: dict[str, Caller] = field(default_factory=dict, compare=False)  # heartbeats, by member id
     journal: Journal = field(init=False, compare=False)
     _unsettled: int | None = field(default=None, compare=False)  # members; None: to be counted

@@ -10,7 +10,7 @@ from equipoise.coordinator.consumer.epochs import advance_member, preferred_assi
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.member import LEFT_EPOCH, STATIC_LEFT_EPOCH, Assigned, ConsumerGroupMember
 from equipoise.coordinator.consumer.records import by_topic, member_record
-from equipoise.coordinator.consumer.regexes import RegexChange, update_regex
+from equipoise.coordinator.consumer.regexes import RegexChange, maybe_resolve, update_regex
 from equipoise.coordinator.consumer.removal import Leaver, remove_members
 from equipoise.coordinator.consumer.static import check_released, leave_for_a_while, replace_member
 from equipoise.coordinator.consumer.timers import keep_alive
@@ -96,6 +96,7 @@ class _Heartbeat:
             subscription_changed=subscription_changed,
         )
         keep_alive(self.shard, group, member_id, self.step.now)
+        maybe_resolve(self.shard, group, self.caller, self.step)
         return self.answer(before, after)
 
     # -- the group

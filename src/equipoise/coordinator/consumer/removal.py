@@ -53,7 +53,8 @@ def remove_members(shard: Shard, changes: Changes, leavers: Sequence[Leaver], st
         _note(shard, changes, leaver, step)
         changes.put(*member_tombstones(group.group_id, member_id))
         cancel_all(shard, group, member_id)
-    for regex in [regex for regex in group.resolved if regex not in group.regexes]:
+    gone = {leaver.member.subscribed_topic_regex for leaver in leavers} - {"", *group.regexes}
+    for regex in sorted(gone):
         changes.put(regex_tombstone(group.group_id, regex))
     bump(shard, changes, cause, step)
     if not group.members:
