@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Producer,
         RebalanceListener,
         RecordMetadata,
+        SubscriptionPattern,
         TopicPartition,
     )
 
@@ -35,6 +36,7 @@ __all__ = [
     "Producer",
     "RebalanceListener",
     "RecordMetadata",
+    "SubscriptionPattern",
     "TopicPartition",
     "__version__",
     "errors",

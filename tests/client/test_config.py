@@ -93,7 +93,20 @@ def test_without_a_group_nothing_is_committed() -> None:
             {"isolation.level": "serializable"},
             "isolation.level=serializable: must be one of read_uncommitted, read_com",
         ),
-        ({"group.protocol": "consumer"}, "group.protocol=consumer: must be one of classic"),
+        ({"group.protocol": "share"}, "group.protocol=share: must be one of classic, consumer, auto"),
+        (
+            {"group.protocol": "consumer", "session.timeout.ms": 9000},
+            "session.timeout.ms cannot be set with group.protocol=consumer: leave it out; the broker has group.consumer.s",
+        ),
+        (
+            {"group.protocol": "consumer", "heartbeat.interval.ms": 3000},
+            "heartbeat.interval.ms cannot be set with group.protocol=consumer",
+        ),
+        (
+            {"group.protocol": "consumer", "partition.assignment.strategy": "range"},
+            "partition.assignment.strategy cannot be set with group.protocol=consumer: leave it out; the broker assigns",
+        ),
+        ({"group.remote.assignor": "range"}, "group.remote.assignor needs group.protocol=consumer"),
         ({"enable.auto.commit": "yes"}, "enable.auto.commit=yes: must be true or false"),
         ({"auto.offset.reset": "newest"}, "auto.offset.reset=newest: must be latest, earliest, none or by_duration"),
         ({"auto.offset.reset": "by_duration:1h"}, "auto.offset.reset=by_duration:1h: must be"),
@@ -115,6 +128,17 @@ def test_what_cannot_be_is_refused_by_name(settings: dict[str, object], complain
     with pytest.raises(UsageError) as raised:
         ConsumerConfig.parse(SERVERS | settings)
     assert str(raised.value).startswith(complaint)
+
+
+def test_auto_is_classic_where_a_setting_of_classic_members_is_given() -> None:
+    assert parse(group_protocol="auto").group_protocol == "auto"
+    assert parse(group_protocol="auto", group_remote_assignor="range").group_protocol == "auto"
+    for name, value in (
+        ("session_timeout_ms", 9_000),
+        ("heartbeat_interval_ms", 1_000),
+        ("partition_assignment_strategy", "range"),
+    ):
+        assert parse(group_protocol="auto", **{name: value}).group_protocol == "classic"
 
 
 def test_rare_heartbeats_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:

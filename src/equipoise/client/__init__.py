@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         FencedInstanceIdError,
         OffsetAndMetadata,
         RebalanceInProgressError,
+        SubscriptionPattern,
         TopicPartition,
     )
     from equipoise.security.acls import (
@@ -66,6 +67,7 @@ __all__ = [
     "RecordMetadata",
     "ResourcePattern",
     "ResourceType",
+    "SubscriptionPattern",
     "TopicPartition",
     "TopicReplacedError",
 ]

@@ -58,6 +58,10 @@ class AnyMember(Protocol):
         """Whether it has its share, has told of it, and is after no other."""
 
     @property
+    def knows_share(self) -> bool:
+        """Whether it has its share, and has told of it; it may be after another."""
+
+    @property
     def is_finished(self) -> bool:
         """Whether it is out for good."""
 

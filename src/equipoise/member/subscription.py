@@ -42,7 +42,7 @@ class TopicSubscription:
         self._seen: dict[str, Topic] | None = None  # by the leader, when it assigned
         self.metadata: dict[str, Topic] = {}
         self._names: dict[bytes, str] = {}
-        self._covered: TopicsOfInterest = frozenset()
+        self.covered: TopicsOfInterest = frozenset()
         self.wanted_ids: frozenset[bytes] = frozenset()  # topics that are known by their ids alone
 
     @property
@@ -78,7 +78,7 @@ class TopicSubscription:
         are in it only if it may match them."""
         self.metadata = dict(metadata)
         self._names = {topic.topic_id: name for name, topic in metadata.items() if topic.topic_id != ZERO_UUID}
-        self._covered = covered
+        self.covered = covered
         self._match()
 
     def name_of(self, topic_id: bytes) -> str | None:
@@ -103,9 +103,9 @@ class TopicSubscription:
     @property
     def is_known(self) -> bool:
         """Whether there is metadata for all that is wanted."""
-        if self._covered is None:
+        if self.covered is None:
             return True
-        return self.wanted is not None and self.wanted <= self._covered
+        return self.wanted is not None and self.wanted <= self.covered
 
     @property
     def can_assign(self) -> bool:

@@ -101,13 +101,14 @@ class AsyncConsumer(BaseConsumer):
 
     async def _run_callbacks(self) -> None:
         while (callback := self._engine.begin_callback()) is not None:
-            self._is_in_callback = True
+            self._is_in_callback = has_failed = True
             try:
                 await self._run(callback)
+                has_failed = False
             finally:
                 self._is_in_callback = False
                 self._forget(callback)
-                self._engine.callback_done()
+                self._engine.callback_done(has_failed=has_failed)
 
     async def _run(self, callback: Callback) -> None:
         if callback.kind is Kind.REVOKED and self.config.enable_auto_commit:

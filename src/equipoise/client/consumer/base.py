@@ -21,8 +21,10 @@ from equipoise.member import (
     FencedInstanceIdError,
     Kind,
     OffsetAndMetadata,
+    SubscriptionPattern,
     TopicPartition,
 )
+from equipoise.member.subscription import TopicPattern
 from equipoise.settings import kafka_name
 from equipoise.wire.errors import KafkaError, UsageError
 
@@ -63,16 +65,19 @@ class BaseConsumer:
 
     def subscribe(
         self,
-        topics: str | Iterable[str] | None = None,
+        topics: str | Iterable[str] | SubscriptionPattern | None = None,
         listener: RebalanceListener | None = None,
         *,
-        pattern: str | re.Pattern[str] | None = None,
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
     ) -> None:
         """Joins the group at the next poll, and shares these topics with its other members.
 
         Topics are given by name, or by a pattern (a name that begins with ^ is a pattern too). A pattern also matches
-        topics that are created later.
+        topics that are created later. The consumer matches it against the beginnings of names; with
+        group.protocol=consumer the broker matches a SubscriptionPattern against whole names.
         """
+        if isinstance(topics, SubscriptionPattern):
+            topics, pattern = None, topics
         if self._by_hand:
             raise UsageError("this consumer has assigned itself partitions: unsubscribe() before subscribe()")
         names = [topics] if isinstance(topics, str) else list(topics or ())
@@ -95,21 +100,24 @@ class BaseConsumer:
         return self._engine.subscriptions.assigned()
 
     def subscription(self) -> frozenset[str]:
-        """The subscribed topics; with a pattern, those that match."""
-        return frozenset() if self._engine.membership is None else self._engine.member.subscription.topics
+        """The subscribed topics; with a pattern, those that match; with a SubscriptionPattern, those assigned."""
+        if self._engine.membership is None:
+            return frozenset()
+        subscription = self._engine.member.subscription
+        return frozenset(one.topic for one in self.assignment()) if subscription.regex else subscription.topics
 
     @property
     def member_id(self) -> str:
-        """The member id that the coordinator gave; empty before the first join."""
+        """The member id. The coordinator of a classic group gives it; before the first join it is empty."""
         return self._engine.member.member_id
 
     @property
     def generation_id(self) -> int:
-        """The group's generation, as this member knows it; -1 before the first join."""
+        """The group's generation, or the member epoch, as this member knows it; -1 before the first join."""
         return self._engine.member.generation_id
 
     def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
-        """Rejoins the group, though nothing has changed."""
+        """Rejoins a classic group, though nothing has changed. UsageError with group.protocol=consumer."""
         self._engine.group.act(lambda member, now: member.enforce_rebalance(reason, now))
 
     # -- where to read
@@ -269,7 +277,7 @@ def _with_metadata(
     return found
 
 
-def _pattern(names: list[str], pattern: str | re.Pattern[str] | None) -> re.Pattern[str] | None:
+def _pattern(names: list[str], pattern: str | TopicPattern | None) -> TopicPattern | None:
     """A name with ^ is a pattern, as in librdkafka; several patterns are joined."""
     patterns = [name for name in names if name.startswith("^")]
     if pattern is not None and names:

@@ -32,6 +32,15 @@ _ALIASES = {
     "socket.receive.buffer.bytes": "receive.buffer.bytes",
 }
 
+# Settings of classic members that the broker decides in the consumer protocol, and what takes their place.
+_CLASSIC_ONLY = {
+    "partition.assignment.strategy": "the broker assigns, and group.remote.assignor chooses among its assignors",
+    "session.timeout.ms": "the broker has group.consumer.session.timeout.ms, and consumer.session.timeout.ms by group",
+    "heartbeat.interval.ms": (
+        "the broker has group.consumer.heartbeat.interval.ms, and consumer.heartbeat.interval.ms by group"
+    ),
+}
+
 Strategy = tuple[str | object, ...]  # names of assignors, or assignors
 
 
@@ -47,7 +56,12 @@ class ConsumerConfig(ClientConfig):
         None, "Makes a static member, which can restart without a rebalance (KIP-345)."
     )
     group_protocol: str = setting(
-        "classic", "The group protocol. There is no other yet (KIP-848).", choices=("classic",)
+        "classic",
+        "The group protocol: classic, consumer (KIP-848: the broker assigns), auto (consumer if the broker has it).",
+        choices=("classic", "consumer", "auto"),
+    )
+    group_remote_assignor: str | None = setting(
+        None, "With group.protocol=consumer: one of the broker's group.consumer.assignors. Its first by default."
     )
     partition_assignment_strategy: tuple[str | object, ...] = setting(
         ("range", "cooperative-sticky"), "Assignors in order of preference: names separated by commas, or a list."
@@ -94,8 +108,10 @@ class ConsumerConfig(ClientConfig):
     def parse(cls, settings: Mapping[str, object]) -> Self:
         """Settings by name, as text or values. UsageError names the one at fault, and the nearest match."""
         given = named_settings(settings, _ALIASES)
+        classic_only = [name for name in _CLASSIC_ONLY if name in given]
         strategy = given.pop("partition.assignment.strategy", None)
         config = cls(**parse_client(given, rows(), _ALIASES, DOCUMENT))
+        config = replace(config, group_protocol=_group_protocol(config, classic_only))
         if strategy is not None:
             config = replace(config, partition_assignment_strategy=_parse_strategy(strategy))
         return config._checked()
@@ -160,6 +176,19 @@ class ConsumerConfig(ClientConfig):
                 session,
                 session // 3,
             )
+
+
+def _group_protocol(config: ConsumerConfig, classic_only: list[str]) -> str:
+    """Rule B2.2. What the broker decides in the consumer protocol cannot be set here; with auto it is a choice of the
+    classic one (ConsumerConfig.checkUnsupportedConfigsPostProcess)."""
+    if config.group_protocol == "classic" and config.group_remote_assignor is not None:
+        raise UsageError(
+            "group.remote.assignor needs group.protocol=consumer: set it, or use partition.assignment.strategy"
+        )
+    if config.group_protocol == "consumer" and classic_only:
+        name = classic_only[0]
+        raise UsageError(f"{name} cannot be set with group.protocol=consumer: leave it out; {_CLASSIC_ONLY[name]}")
+    return "classic" if classic_only and config.group_protocol == "auto" else config.group_protocol
 
 
 def rows() -> Rows:

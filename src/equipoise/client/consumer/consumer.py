@@ -94,13 +94,14 @@ class Consumer(BaseConsumer):
 
     def _run_callbacks(self) -> None:
         while (callback := self._engine.begin_callback()) is not None:
-            self._is_in_callback = True
+            self._is_in_callback = has_failed = True
             try:
                 self._run(callback)
+                has_failed = False
             finally:
                 self._is_in_callback = False
                 self._forget(callback)
-                self._engine.callback_done()
+                self._engine.callback_done(has_failed=has_failed)
 
     def _run(self, callback: Callback) -> None:
         if callback.kind is Kind.REVOKED and self.config.enable_auto_commit:

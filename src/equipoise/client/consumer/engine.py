@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping
 
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
@@ -19,9 +18,9 @@ from equipoise.client.metadata.cluster import Cluster, Snapshot
 from equipoise.client.metadata.leader_epochs import LogPosition
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.lasting_warnings import LastingWarning, LastingWarnings
-from equipoise.member import Callback, Commit, Kind, Member, OffsetAndMetadata, Step, TopicPartition
+from equipoise.member import AnyMember, Callback, Commit, Kind, OffsetAndMetadata, Step, TopicPartition
 from equipoise.member.partitions import NOTHING, Owned
-from equipoise.member.subscription import TopicsOfInterest
+from equipoise.member.subscription import TopicPattern, TopicsOfInterest
 from equipoise.wire.consumer_protocol import NO_GENERATION
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
 
@@ -114,11 +113,11 @@ class ConsumerEngine:
         return self.membership
 
     @property
-    def member(self) -> Member:
+    def member(self) -> AnyMember:
         """The pure member, for use under the lock of `group`."""
         return self.group.member
 
-    def subscribe(self, topics: Iterable[str], pattern: re.Pattern[str] | None) -> None:
+    def subscribe(self, topics: Iterable[str], pattern: TopicPattern | None) -> None:
         """Topics by name, or by a pattern."""
         self.group.act(lambda member, now: member.subscribe(topics, pattern, now))
 
@@ -147,12 +146,12 @@ class ConsumerEngine:
                 self.subscriptions.assign(callback.partitions, held=True)
         return callback
 
-    def callback_done(self) -> None:
-        """The application has heard what `begin_callback` returned."""
+    def callback_done(self, *, has_failed: bool) -> None:
+        """The application has heard what `begin_callback` returned, or its listener has failed."""
 
-        def act(member: Member, now: int) -> Step:
+        def act(member: AnyMember, now: int) -> Step:
             self._being_told = NOTHING
-            return member.callback_done(now)
+            return member.callback_done(now, has_failed=has_failed)
 
         self.group.act(act)
         self.begin_poll()
@@ -163,7 +162,7 @@ class ConsumerEngine:
             self.membership.act(self._give_up_commits)
         self._wake()
 
-    def _give_up_commits(self, member: Member, now: int) -> Step:
+    def _give_up_commits(self, member: AnyMember, now: int) -> Step:
         if self.cluster.refusal is not None:
             member.commits.abandon(_as_kafka_error(self.cluster.refusal))
         return Step()
@@ -277,7 +276,7 @@ class ConsumerEngine:
     def commit(self, offsets: OffsetsAndMetadata, on_done: Callable[[Commit], None]) -> None:
         """`on_done` is called once, by any thread."""
 
-        def act(member: Member, now: int) -> Step:
+        def act(member: AnyMember, now: int) -> Step:
             commit, step = member.commit(offsets, now)
             if commit.is_done:
                 on_done(commit)
@@ -298,10 +297,10 @@ class ConsumerEngine:
         if self.membership is not None:
             self.membership.act(lambda member, now: member.unsubscribe(now))
 
-    def leave(self) -> None:
-        """For good; a static member stays in the group, until its session ends or it is back."""
+    def leave(self, leave: bool | None = None) -> None:
+        """For good; by default a static member stays in the group, until its session ends or it is back."""
         if self.membership is not None:
-            self.membership.act(lambda member, now: member.close(now))
+            self.membership.act(lambda member, now: member.close(now, leave=leave))
 
     @property
     def has_left(self) -> bool:

@@ -33,6 +33,9 @@ _PASSING = {
     ErrorCode.UNSTABLE_OFFSET_COMMIT,  # a transaction is being written
     ErrorCode.REQUEST_TIMED_OUT,
 }
+# The member's epoch is about to change, or the member is about to hear that it is out. Whoever took these for a
+# partition without a commit would begin where auto.offset.reset says.
+_OF_MEMBERS = {ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
 
 
 class CommittedOffsetFetcher:
@@ -48,20 +51,22 @@ class CommittedOffsetFetcher:
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     async def fetch(self, partitions: Iterable[TopicPartition]) -> Found:
-        """Only partitions that have a commit. Tries for ever: bound it by a timeout."""
+        """Only partitions that have a commit. Tries for ever: bound it by a timeout. Each attempt has the member's
+        newest epoch (rule B11.4)."""
         wanted, failures = by_topic(partitions), 0
         while True:
             try:
                 return await self._ask(wanted)
             except EquipoiseError as error:
-                if isinstance(error, KafkaError) and error.code not in _PASSING:
+                if isinstance(error, KafkaError) and error.code not in _PASSING | _OF_MEMBERS:
                     raise
             failures += 1
             await asyncio.sleep(self._backoff.pause(failures))
 
     async def _ask(self, wanted: dict[str, list[int]]) -> Found:
         topics = [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in wanted.items()]
-        group = OffsetFetchRequestGroup(group_id=self._group_id, topics=topics)
+        member_id, epoch = self._membership.member.offset_fetch_identity
+        group = OffsetFetchRequestGroup(group_id=self._group_id, member_id=member_id, member_epoch=epoch, topics=topics)
         request = OffsetFetchRequest(group_id=self._group_id, topics=topics, groups=[group], require_stable=True)
         response = await self._membership.ask(request, await self._coordinator(), self._timeout)
         assert isinstance(response, OffsetFetchResponse)

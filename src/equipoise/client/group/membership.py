@@ -1,4 +1,4 @@
-"""Runs a `Member`: sends its requests, gives it the answers, and keeps its time.
+"""Runs a member of either group protocol: sends its requests, gives it the answers, and keeps its time.
 
 The loop's thread and the application's thread use the member, one at a time, under `lock`. Only the loop sends
 requests.
@@ -7,9 +7,11 @@ requests.
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from functools import partial
 
@@ -18,21 +20,28 @@ from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.client.metadata.cluster import Cluster, Snapshot
 from equipoise.client.net.addresses import address_of
 from equipoise.client.net.backoff import jitter
+from equipoise.client.net.connection import AsyncConnection
 from equipoise.client.net.errors import error_from
 from equipoise.client.net.hedging import while_in_charge
 from equipoise.client.net.lasting_warnings import LastingWarning
 from equipoise.client.net.pool import Purpose
-from equipoise.member import Member, MemberConfig, Node, Send, Step
+from equipoise.member import AnyMember, ConsumerMember, Member, MemberConfig, Node, Send, Step
+from equipoise.member.fallback import fall_back, is_refused
 from equipoise.member.subscription import TopicsOfInterest
 from equipoise.wire.apis import APIS
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from equipoise.wire.errors import EquipoiseError
+from equipoise.wire.apis.k68_consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from equipoise.wire.errors import EquipoiseError, ErrorCode, UsageError
 from equipoise.wire.schema import Message
 
 log = logging.getLogger(__name__)
 
 NEWEST_WITH_NAMES = 9  # of OffsetCommit and OffsetFetch: from 10 on topics go by id, which a new topic may not have yet
 _OFFSET_APIS = (8, 9)
+_WITH_OWN_MEMBER_ID = 1  # version of ConsumerGroupHeartbeat
 _SUSPICIOUS_S = 3.0  # of silence, before others are asked for the coordinator
 
 
@@ -41,31 +50,51 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def _new_member(config: ConsumerConfig) -> Member:
+def _member_config(config: ConsumerConfig) -> MemberConfig:
     """UsageError if an assignor is not known."""
     assert config.group_id is not None
-    return Member(
-        MemberConfig(
-            group_id=config.group_id,
-            group_instance_id=config.group_instance_id,
-            assignors=tuple(map(_assignor, config.partition_assignment_strategy)),
-            session_timeout_ms=config.session_timeout_ms,
-            heartbeat_interval_ms=config.heartbeat_interval_ms,
-            max_poll_interval_ms=config.max_poll_interval_ms,
-            max_poll_records=config.max_poll_records,
-            request_timeout_ms=config.request_timeout_ms,
-            default_api_timeout_ms=config.default_api_timeout_ms,
-            retry_backoff_ms=config.retry_backoff_ms,
-            retry_backoff_max_ms=config.retry_backoff_max_ms,
-            client_rack=config.client_rack or None,
-            principal=config.security.principal,
-        ),
-        jitter=jitter,
+    return MemberConfig(
+        group_id=config.group_id,
+        group_instance_id=config.group_instance_id,
+        assignors=tuple(map(_assignor, config.partition_assignment_strategy)),
+        server_assignor=config.group_remote_assignor,
+        session_timeout_ms=config.session_timeout_ms,
+        heartbeat_interval_ms=config.heartbeat_interval_ms,
+        max_poll_interval_ms=config.max_poll_interval_ms,
+        max_poll_records=config.max_poll_records,
+        request_timeout_ms=config.request_timeout_ms,
+        default_api_timeout_ms=config.default_api_timeout_ms,
+        retry_backoff_ms=config.retry_backoff_ms,
+        retry_backoff_max_ms=config.retry_backoff_max_ms,
+        client_rack=config.client_rack or None,
+        principal=config.security.principal,
     )
+
+
+def _new_member(config: ConsumerConfig) -> AnyMember:
+    """With auto it begins as a member of a consumer group: the first answer decides."""
+    if config.group_protocol == "classic":
+        return Member(_member_config(config), jitter=jitter)
+    return ConsumerMember(_member_config(config), _new_member_id(), jitter=jitter)
+
+
+def _new_member_id() -> str:
+    """A random UUID in base64 without a leading dash, as Java's clients make it (KIP-1082, Uuid.randomUuid)."""
+    while (made := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return made
 
 
 def _assignor(given: object) -> Assignor:
     return assignor_named(given) if isinstance(given, str) else given  # type: ignore[return-value]
+
+
+def _has_consumer_groups(connection: AsyncConnection) -> bool:
+    """Rules B2.4 and B2.5. Brokers of the early access have v0, in which the coordinator makes the member id."""
+    try:
+        return connection.version(ConsumerGroupHeartbeatRequest) >= _WITH_OWN_MEMBER_ID
+    except UsageError:
+        return False
 
 
 class Membership:
@@ -84,16 +113,18 @@ class Membership:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._wanted: TopicsOfInterest = frozenset()
+        self._wanted: tuple[TopicsOfInterest, frozenset[bytes]] = (frozenset(), frozenset())
+        self._is_undecided = config.group_protocol == "auto"
         self._is_closed = False
         self._lost = LastingWarning(self._tell_lost)
         self._why_lost = ""
 
-    def act(self, act: Callable[[Member, int], Step]) -> None:
+    def act(self, act: Callable[[AnyMember, int], Step]) -> None:
         """An input to the member, from any thread."""
         with self.lock:
             sends = act(self.member, now_ms()).sends
-            deadline, wanted = self.member.next_deadline(), self.member.subscription.wanted
+            deadline, subscription = self.member.next_deadline(), self.member.subscription
+            wanted = subscription.wanted, subscription.wanted_ids
         if threading.get_ident() == self._thread:
             self._follow(sends, deadline, wanted)
         elif sends or wanted != self._wanted or self._is_earlier(deadline):
@@ -103,7 +134,9 @@ class Membership:
     def _is_earlier(self, deadline: int | None) -> bool:
         return deadline is not None and (self._timer_at is None or deadline < self._timer_at)
 
-    def _follow(self, sends: list[Send], deadline: int | None, wanted: TopicsOfInterest) -> None:
+    def _follow(
+        self, sends: list[Send], deadline: int | None, wanted: tuple[TopicsOfInterest, frozenset[bytes]]
+    ) -> None:
         if self._is_closed:
             return
         for send in sends:
@@ -114,7 +147,7 @@ class Membership:
             self._arm(deadline)
         if wanted != self._wanted:
             self._wanted = wanted
-            self._cluster.subscribe_topics(wanted)
+            self._cluster.subscribe_topics(*wanted)
 
     # -- time
 
@@ -140,11 +173,23 @@ class Membership:
             self.act(lambda member, now: member.failed(request, now))
             return
         try:
-            self.act(lambda member, now: member.answered(request, response, now))
+            self.act(lambda member, now: self._take(member, request, response, now))
             self._note_coordinator(response)
         except Exception:  # a bug of ours: the member must not wait for ever for an answer that has come
             log.exception("the answer to %s could not be taken in", type(request).__name__)
             self.act(lambda member, now: member.failed(request, now))
+
+    def _take(self, member: AnyMember, request: Message, response: Message, now: int) -> Step:
+        """With group.protocol=auto the first answer to a heartbeat decides, once for this consumer (rule B2.4)."""
+        if self._is_undecided and isinstance(response, ConsumerGroupHeartbeatResponse):
+            self._is_undecided = response.error_code != ErrorCode.NONE
+            if isinstance(member, ConsumerMember) and is_refused(member, response):
+                log.info("group %s: the broker has no consumer groups; joins a classic one", member.config.group_id)
+                self._is_undecided = False
+                classic = Member(member.config, jitter=jitter)
+                self.member = classic
+                return fall_back(member, classic, now)
+        return member.answered(request, response, now)
 
     def _note_coordinator(self, response: Message) -> None:
         if isinstance(response, FindCoordinatorResponse):
@@ -169,11 +214,13 @@ class Membership:
         async def ask() -> Message:
             purpose = Purpose.OFFSETS if of_offsets else Purpose.COORDINATOR
             connection = await self._cluster.coordinator_connection(coordinator.host, coordinator.port, purpose)
+            if isinstance(request, ConsumerGroupHeartbeatRequest) and not _has_consumer_groups(connection):
+                return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
             newest = NEWEST_WITH_NAMES if of_offsets else None
             return await connection.send(request, response, timeout, newest=newest)
 
         # A heartbeat may be held for an interval, and a join for the whole rebalance: others know the coordinator.
-        suspicious = max(_SUSPICIOUS_S, 1.5 * self.member.config.heartbeat_interval_ms / 1000)
+        suspicious = max(_SUSPICIOUS_S, 1.5 * self.member.heartbeat_interval_ms / 1000)
         return await while_in_charge(ask(), partial(self._has_moved, coordinator), suspicious, _SUSPICIOUS_S)
 
     async def _has_moved(self, coordinator: Node) -> str | None:
@@ -196,7 +243,7 @@ class Membership:
         """Passes new metadata on. Internal topics must be subscribed by name."""
         hide = self._hides_internal_topics and wanted is None
         known = {
-            name: Topic(topic.partitions, topic.racks)
+            name: Topic(topic.partitions, topic.racks, topic.topic_id)
             for name, topic in topics.items()
             if not (hide and topic.is_internal)
         }

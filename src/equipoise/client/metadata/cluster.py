@@ -20,6 +20,7 @@ from equipoise.client.metadata.metadata import (
     RefreshSchedule,
     TopicInfo,
     metadata_request,
+    metadata_request_by_id,
 )
 from equipoise.client.net.addresses import parse_bootstrap_servers
 from equipoise.client.net.api_versions import Response
@@ -33,7 +34,7 @@ from equipoise.member import Node
 from equipoise.member.partitions import TopicPartition
 from equipoise.member.subscription import TopicsOfInterest
 from equipoise.security.acls import AclOperation
-from equipoise.wire.apis.k03_metadata import MetadataResponse
+from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataResponse
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
 from equipoise.wire.schema import Message
 
@@ -64,6 +65,7 @@ class Cluster:
         self._until_refused: set[asyncio.Timeout] = set()  # what waits, and will not if the client is refused
         self.on_refusal: Callable[[], None] = lambda: None
         self._wanted: TopicsOfInterest = frozenset()
+        self._wanted_ids: frozenset[bytes] = frozenset()
         self._also: frozenset[str] = frozenset()
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._schedule = RefreshSchedule(backoff, config.metadata_max_age_ms / 1000)
@@ -132,12 +134,13 @@ class Cluster:
         """Topics of interest that exist."""
         return self.metadata.topics
 
-    def subscribe_topics(self, topics: Iterable[str] | None) -> None:
-        """The topics to know about from now on; None: all there are. News about them are fetched at once."""
+    def subscribe_topics(self, topics: Iterable[str] | None, topic_ids: frozenset[bytes] = frozenset()) -> None:
+        """The topics to know about from now on, by name and by id; None: all there are. News about them are fetched at
+        once."""
         wanted = None if topics is None else frozenset(topics)
-        if wanted != self._wanted:
-            self._wanted = wanted
+        if wanted != self._wanted or not topic_ids <= self._wanted_ids:
             self._make_urgent()
+        self._wanted, self._wanted_ids = wanted, topic_ids
 
     def know_also(self, topics: Iterable[str]) -> None:
         """Adds topics beside the subscribed ones, for good: offsets of them are looked up."""
@@ -273,11 +276,13 @@ class Cluster:
         self._schedule.begin(asyncio.get_running_loop().time())
         wanted = self._wanted
         names = None if wanted is None else wanted | self._also
-        request = metadata_request(names, allow_auto_create=self.config.may_create_topics)
-        answer = await self.ask(request, MetadataResponse)
-        if not answer.brokers:
-            raise KafkaConnectionError("the cluster has no brokers yet")
+        answer = await self._ask_for(metadata_request(names, allow_auto_create=self.config.may_create_topics))
+        by_id = None
+        if self._wanted_ids and names is not None:  # a request has names or ids
+            by_id = await self._ask_for(metadata_request_by_id(self._wanted_ids))
         self.metadata.update(answer)
+        if by_id is not None:
+            self.metadata.merge(by_id)
         self.errors = {
             name: self._topic_error(code, name) for name, code in self.metadata.errors.items() if code in LASTING_ERRORS
         }
@@ -287,6 +292,12 @@ class Cluster:
         for watcher in self.watchers:
             watcher()
         return self.metadata.is_settled
+
+    async def _ask_for(self, request: MetadataRequest) -> MetadataResponse:
+        answer = await self.ask(request, MetadataResponse)
+        if not answer.brokers:
+            raise KafkaConnectionError("the cluster has no brokers yet")
+        return answer
 
     def _topic_error(self, code: int, name: str) -> KafkaError:
         """If it may be created, a missing topic is denied too (KafkaApis.handleTopicMetadataRequest)."""

@@ -52,6 +52,12 @@ def metadata_request(topics: Iterable[str] | None, *, allow_auto_create: bool = 
     return MetadataRequest(topics=names, allow_auto_topic_creation=allow_auto_create)
 
 
+def metadata_request_by_id(topic_ids: Iterable[bytes]) -> MetadataRequest:
+    """Asks for topics of which the id alone is known: from v12 on."""
+    topics = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in sorted(set(topic_ids))]
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+
 class Metadata:
     """What is known of one cluster, as of the last answers."""
 

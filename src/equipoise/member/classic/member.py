@@ -89,6 +89,11 @@ class Member:
         return self.is_stable and not self.callbacks and not self.joining.is_wanted
 
     @property
+    def knows_share(self) -> bool:
+        """It has its assignment, and has told of it."""
+        return self.is_stable and not self.callbacks
+
+    @property
     def offset_fetch_identity(self) -> tuple[str | None, int]:
         """Committed offsets of a classic group are anybody's to ask for."""
         return None, NO_GENERATION

@@ -103,6 +103,11 @@ class ConsumerMember:
         return self.state is MemberState.STABLE and not self.callbacks
 
     @property
+    def knows_share(self) -> bool:
+        """The same: it is after nothing else."""
+        return self.is_settled
+
+    @property
     def is_rebalancing(self) -> bool:
         """There is no such phase: nobody waits for the whole group."""
         return False

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from equipoise.client.group.committed_offsets import CommittedOffsetFetcher, Found
 from equipoise.client.group.membership import Membership, now_ms
-from equipoise.member import Callback, Kind, Member, MemberState, Step, TopicPartition
+from equipoise.member import AnyMember, Callback, Kind, Step, TopicPartition
 from equipoise.member.partitions import NOTHING, Owned, listed
 from equipoise.spark.options import ConsumerStrategy
 from equipoise.spark.source.offset_reader import OffsetReader
@@ -45,7 +45,7 @@ class QueryMember:
         reader.cluster.on_metadata = self.membership.learn
 
     @property
-    def member(self) -> Member:
+    def member(self) -> AnyMember:
         """The pure state machine."""
         return self.membership.member
 
@@ -56,8 +56,8 @@ class QueryMember:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it knows its share: part of a generation, with nothing to be told."""
-        return self.member.state is MemberState.STABLE and not self.member.callbacks
+        """Whether it knows its share: in its group, with nothing to be told."""
+        return self.member.knows_share
 
     @property
     def is_giving_up(self) -> bool:
@@ -107,7 +107,7 @@ class QueryMember:
     def _must_wait(self, callback: Callback) -> bool:
         return callback.kind is Kind.REVOKED and not self.busy.keys().isdisjoint(callback.partitions)
 
-    def _callback_done(self, member: Member, now: int) -> Step:
+    def _callback_done(self, member: AnyMember, now: int) -> Step:
         """The engine is no nearer for that: its time runs on from its last call."""
         step = member.callback_done(now)
         if self._last_call is not None and not self._is_leaving:

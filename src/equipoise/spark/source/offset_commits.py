@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Mapping
 
-from equipoise.member import Commit, Member, OffsetAndMetadata, Step, TopicPartition
+from equipoise.member import AnyMember, Commit, OffsetAndMetadata, Step, TopicPartition
 from equipoise.member.partitions import listed
 from equipoise.spark.source.group_member import QueryMember
 from equipoise.spark.source.source_offset import SourceOffset
@@ -77,7 +77,7 @@ class OffsetCommits:
             if not done.done():
                 done.set_result(commit.error)
 
-        def act(member: Member, now: int) -> Step:
+        def act(member: AnyMember, now: int) -> Step:
             commit, step = member.commit(offsets, now)
             commit.on_done = finish
             if commit.is_done:
