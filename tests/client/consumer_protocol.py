@@ -279,7 +279,6 @@ SCENARIOS = [
     many_come_and_go,
     commits,
     commits_of_others_are_refused,
-    patterns_of_the_broker,
     a_bad_pattern_is_fatal,
     a_static_member_restarts,
     an_administrator_removes_a_member,
@@ -287,6 +286,7 @@ SCENARIOS = [
     an_application_polls_too_late,
     a_listener_fails_and_is_called_again,
     auto_takes_the_consumer_protocol,
-    a_classic_member_shares_the_group,
     unsubscribes_and_subscribes_again,
 ]
+PATTERNS = [patterns_of_the_broker]
+MIXED = [a_classic_member_shares_the_group]

@@ -1,4 +1,4 @@
-"""Committed offsets of a member with an epoch: an answer that its epoch is stale is not one that nothing is committed."""
+"""Committed offsets of a member with an epoch: a stale epoch does not say that nothing is committed."""
 
 from __future__ import annotations
 

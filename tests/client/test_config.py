@@ -96,7 +96,7 @@ def test_without_a_group_nothing_is_committed() -> None:
         ({"group.protocol": "share"}, "group.protocol=share: must be one of classic, consumer, auto"),
         (
             {"group.protocol": "consumer", "session.timeout.ms": 9000},
-            "session.timeout.ms cannot be set with group.protocol=consumer: leave it out; the broker has group.consumer.s",
+            "session.timeout.ms cannot be set with group.protocol=consumer: leave it out; the broker has",
         ),
         (
             {"group.protocol": "consumer", "heartbeat.interval.ms": 3000},
@@ -104,7 +104,7 @@ def test_without_a_group_nothing_is_committed() -> None:
         ),
         (
             {"group.protocol": "consumer", "partition.assignment.strategy": "range"},
-            "partition.assignment.strategy cannot be set with group.protocol=consumer: leave it out; the broker assigns",
+            "partition.assignment.strategy cannot be set with group.protocol=consumer: leave it out; the broker",
         ),
         ({"group.remote.assignor": "range"}, "group.remote.assignor needs group.protocol=consumer"),
         ({"enable.auto.commit": "yes"}, "enable.auto.commit=yes: must be true or false"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from proving.brokers import KafkaBroker
-from tests.client.consumer_protocol import SCENARIOS
+from tests.client.consumer_protocol import MIXED, PATTERNS, SCENARIOS
 from tests.client.writing import Reachable
 from tests.proving.needed import needed
 
@@ -31,6 +31,6 @@ def quick_kafka() -> Iterator[KafkaBroker]:
         yield broker
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *PATTERNS, *MIXED], ids=lambda one: one.__name__)
 def test_the_scenario(scenario: Callable[[Reachable], None], quick_kafka: KafkaBroker) -> None:
     scenario(quick_kafka)

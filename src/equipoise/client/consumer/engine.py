@@ -146,7 +146,7 @@ class ConsumerEngine:
                 self.subscriptions.assign(callback.partitions, held=True)
         return callback
 
-    def callback_done(self, *, has_failed: bool) -> None:
+    def callback_done(self, *, has_failed: bool = False) -> None:
         """The application has heard what `begin_callback` returned, or its listener has failed."""
 
         def act(member: AnyMember, now: int) -> Step:
