@@ -66,8 +66,8 @@ def test_a_loop_that_is_slow_to_tell_of_an_assignment_does_not_take_it_back(
     def is_overtaken() -> bool:
         return threading.get_ident() != application and following.is_set()
 
-    def done() -> None:
-        ConsumerEngine.callback_done(engine)
+    def done(*, has_failed: bool) -> None:
+        ConsumerEngine.callback_done(engine, has_failed=has_failed)
         told.set()
 
     monkeypatch.setattr(engine.group, "_changed", follow)
