@@ -103,6 +103,12 @@ _add(
     _quick("Fewer records and rounds, some two minutes."),
 )
 _add(
+    "joins",
+    "The same join in four ways, with a picture.",
+    "A member joins a group: eager, cooperative, incremental, and with group.protocol=consumer.",
+    file_option("--picture", help="Draw who owned what as PNG too."),
+)
+_add(
     "large-group",
     "2,000 members of the consumer protocol.",
     "A group of 2,000 members x 20,000 partitions with group.protocol=consumer, beside Apache Kafka.",

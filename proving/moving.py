@@ -12,6 +12,7 @@ from base64 import urlsafe_b64decode
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from equipoise.client import Admin
 from equipoise.client.admin import TopicDescription
@@ -29,7 +30,8 @@ from equipoise.wire.apis.k00_produce import (
 from equipoise.wire.apis.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from equipoise.wire.errors import UsageError
 from equipoise.wire.offsets_records import (
-    OffsetCommitKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupTargetAssignmentMemberValue,
     OffsetCommitValue,
     UnknownRecordType,
     decode_record,
@@ -39,7 +41,7 @@ from equipoise.wire.offsets_records import (
 from equipoise.wire.records.batch import iter_headers
 from equipoise.wire.records.build import Record, build_batch
 from equipoise.wire.records.read import read_all
-from equipoise.wire.schema import ZERO_UUID
+from equipoise.wire.schema import ZERO_UUID, Message
 from proving.tools import Listening
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -52,35 +54,53 @@ _COMPACTED = {"cleanup.policy": "compact"}
 Pair = tuple[bytes, bytes | None]
 
 
+class _HasTopicId(Protocol):
+    topic_id: bytes
+
+
 def copy_groups(source: Listening, target: Listening) -> int:
     """Appends the records of all groups to those of `target`, and says how many. They count when it starts again.
 
     Both brokers must have made the topic. `target` is Apache Kafka: ours takes such records from nobody. A group goes
-    to the partition that is its own on `target`, and a commit names the topic by the id that it has there.
+    to the partition that is its own on `target`, and records name topics by the ids that they have there.
     """
     with Admin(target.bootstrap_servers) as admin:
         ids = {topic.name: topic.topic_id for topic in admin.topics()}
         places = len(admin.topic(OFFSETS_TOPIC).partitions)
+    with Admin(source.bootstrap_servers) as admin:
+        new_ids = {topic.topic_id: ids.get(topic.name, ZERO_UUID) for topic in admin.topics()}
     placed: dict[int, list[Pair]] = defaultdict(list)
     for records in read_topic(source, OFFSETS_TOPIC).values():
-        for group, pair in _translated(records, ids):
+        for group, pair in _translated(records, new_ids):
             placed[partition_for(group, places)].append(pair)
     for partition, pairs in placed.items():
         _append(target, ids[OFFSETS_TOPIC], partition, pairs)
     return sum(map(len, placed.values()))
 
 
-def _translated(records: list[Record], ids: dict[str, bytes]) -> Iterator[tuple[str, Pair]]:
+def _translated(records: list[Record], new_ids: dict[bytes, bytes]) -> Iterator[tuple[str, Pair]]:
     """Each record with its group; those of kinds that are not known here are left out."""
     for record in records:
         found = decode_record(record.key or b"", record.value)
         if isinstance(found, UnknownRecordType):
             continue
         key, value = found
-        if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue) and value.topic_id != ZERO_UUID:
-            value.topic_id = ids.get(key.topic, ZERO_UUID)
+        for row in _with_topic_ids(value):
+            row.topic_id = new_ids.get(row.topic_id, ZERO_UUID)
         group: str = key.group if hasattr(key, "group") else key.group_id  # type: ignore[attr-defined]
         yield group, (encode_key(key), None if value is None else encode_value(value))
+
+
+def _with_topic_ids(value: Message | None) -> Iterator[_HasTopicId]:
+    """What in a record names topics by their ids."""
+    match value:
+        case OffsetCommitValue():
+            yield value
+        case ConsumerGroupTargetAssignmentMemberValue():
+            yield from value.topic_partitions
+        case ConsumerGroupCurrentMemberAssignmentValue():
+            yield from value.assigned_partitions
+            yield from value.partitions_pending_revocation
 
 
 def _append(target: Listening, topic_id: bytes, partition: int, pairs: list[Pair]) -> None:

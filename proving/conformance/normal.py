@@ -51,6 +51,12 @@ class Names:
         self.held: dict[str, dict[str, list[int]]] = {}
         self.own = f"-{'-'.join(groups.values())}"  # the end of the names of topics that the script makes
 
+    def remember(self, other: Names) -> None:
+        """What was learned of members elsewhere. Topics have ids of their own here."""
+        self._ids = {prefix: list(ids) for prefix, ids in other._ids.items()}
+        self.generations = dict(other.generations)
+        self.epochs, self.held = dict(other.epochs), dict(other.held)
+
     def member(self, member_id: str) -> str:
         """ "a#2" for the second id that begins with "a"; ids that no broker has made are as they are."""
         given = _GIVEN_ID.fullmatch(member_id)

@@ -98,6 +98,11 @@ def play_across_restart(scripts: Sequence[Script], world: World) -> list[Played]
         return [one.run(steps[cut:]) for one, steps, cut in zip(plays, halves, cuts, strict=True)]
 
 
+def play_on(script: Script, kafka: Side, ours: Side, steps: Iterable[Step]) -> Played:
+    """Some of the steps of a script, by members who know already what went before."""
+    return _Play(script, kafka, ours).run(steps)
+
+
 def _play(script: Script, world: World) -> Played:
     with _sides(script, world) as (kafka, ours):
         return _Play(script, kafka, ours).run(script.steps)

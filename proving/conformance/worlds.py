@@ -118,7 +118,7 @@ class World:
         for broker in self.brokers:
             broker.kill()
             broker.start()
-            _await_groups(broker.port)
+            await_groups(broker.port)
 
     @property
     def wait_s(self) -> float:
@@ -149,17 +149,24 @@ def settings_of(world: str) -> Mapping[str, object]:
     return {**SETTINGS, **CONSUMER_SETTINGS}[world]
 
 
+def kafka_settings(world: str) -> Mapping[str, object]:
+    return {**_BOTH, **settings_of(world), **_KAFKA}
+
+
+def our_settings(world: str) -> Mapping[str, object]:
+    return {**_BOTH, **settings_of(world), **_OURS}
+
+
 @contextlib.contextmanager
 def open_world(name: str) -> Iterator[World]:
-    settings = {**_BOTH, **settings_of(name)}
-    with KafkaBroker({**settings, **_KAFKA}) as kafka, EquipoiseBroker({**settings, **_OURS}) as ours:
+    with KafkaBroker(kafka_settings(name)) as kafka, EquipoiseBroker(our_settings(name)) as ours:
         yield World(name, prepare(kafka.name, kafka.port), prepare(ours.name, ours.port), (kafka, ours))
 
 
 @contextlib.contextmanager
 def open_alone(name: str) -> Iterator[World]:
     """Apache Kafka beside itself: what differs then is chance."""
-    with KafkaBroker({**_BOTH, **settings_of(name), **_KAFKA}) as kafka:
+    with KafkaBroker(kafka_settings(name)) as kafka:
         place = prepare(kafka.name, kafka.port)
         yield World(name, place, place, (kafka,))
 
@@ -169,13 +176,20 @@ def prepare(name: str, port: int) -> Place:
     with Admin(f"127.0.0.1:{port}") as admin:
         for topic, partitions in TOPICS.items():
             admin.create_topic(topic, partitions)
+    place = find_place(name, port)
+    await_groups(port)
+    return place
+
+
+def find_place(name: str, port: int) -> Place:
+    """A broker that has the topics of the scripts, or will have them soon."""
+    with Admin(f"127.0.0.1:{port}") as admin:
         while not (topic_ids := {topic.name: topic.topic_id for topic in admin.topics()}).keys() >= TOPICS.keys():
             time.sleep(_POLL_S)
-    _await_groups(port)
     return Place(name, port, topic_ids)
 
 
-def _await_groups(port: int) -> None:
+def await_groups(port: int) -> None:
     with Line(port, "preparing") as line:
         while _is_starting(line):
             time.sleep(_POLL_S)

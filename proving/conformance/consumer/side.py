@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from equipoise.client import Admin
 from equipoise.wire.apis.k11_join_group import JoinGroupResponse
@@ -84,6 +84,14 @@ class ConsumerSide(Side):
 
     def _is_member(self, who: str, group: str) -> bool:
         return any(row["member_id"].partition("#")[0] == who for row in self._seen[group]["members"])
+
+    def cloned(self, world: World, place: Place) -> Self:
+        """The same members, with what they know, on another broker that has their groups."""
+        other = type(self)(world, place, self.names.groups)
+        other.names.remember(self.names)
+        other._sent = self._sent
+        other._seen = dict(self._seen)
+        return other
 
     # -- what is seen
 
