@@ -55,10 +55,10 @@ def access() -> None:
 def scenarios(clients: tuple[str, ...], scenarios: tuple[str, ...], page: Path | None) -> None:
     """Groups of real clients through joins, crashes, restarts and more, on both brokers."""
     from proving.scenarios import run as play
-    from proving.scenarios.clients import CLIENTS
-    from proving.scenarios.plays import SCENARIOS
+    from proving.scenarios.clients import ALL_CLIENTS
+    from proving.scenarios.consumer_plays import ALL_SCENARIOS
 
-    chosen = choose("--client", clients, CLIENTS), choose("--scenario", scenarios, SCENARIOS)
+    chosen = choose("--client", clients, ALL_CLIENTS), choose("--scenario", scenarios, ALL_SCENARIOS)
     sys.exit(not play(page, *chosen))
 
 

@@ -11,16 +11,16 @@ from pathlib import Path
 import click
 
 from proving.brokers import EquipoiseBroker, KafkaBroker
-from proving.scenarios.clients import CLIENTS
+from proving.scenarios.clients import ALL_CLIENTS
+from proving.scenarios.consumer_plays import ALL_SCENARIOS
 from proving.scenarios.matrix import Outcome, play_all
 from proving.scenarios.page import is_all_equal, page, table
-from proving.scenarios.plays import SCENARIOS
 from proving.scenarios.stage import SETTINGS
 
 
 def play_on_both(
-    clients: Sequence[str] = tuple(CLIENTS),
-    scenarios: Sequence[str] = tuple(SCENARIOS),
+    clients: Sequence[str] = tuple(ALL_CLIENTS),
+    scenarios: Sequence[str] = tuple(ALL_SCENARIOS),
     told: Callable[[Outcome], None] = lambda _: None,
 ) -> list[Outcome]:
     """Unavailable: there is no Apache Kafka to be had."""
@@ -28,7 +28,9 @@ def play_on_both(
 
 
 def run(
-    write: Path | None = None, clients: Sequence[str] = tuple(CLIENTS), scenarios: Sequence[str] = tuple(SCENARIOS)
+    write: Path | None = None,
+    clients: Sequence[str] = tuple(ALL_CLIENTS),
+    scenarios: Sequence[str] = tuple(ALL_SCENARIOS),
 ) -> bool:
     """Plays, prints the table and writes the page; whether all went well, and alike on both brokers."""
     outcomes = play_on_both(clients, scenarios, _tell)

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from proving.members.view import CONSUMER
+from proving.scenarios.clients import CONSUMER_CLIENTS
 from proving.scenarios.plays import SCENARIOS, Play
 from proving.scenarios.stage import PARTITIONS, Stage
-
-# Of the brokers: what clients of this protocol cannot set.
-CONSUMER_SETTINGS: dict[str, object] = {
-    "group.consumer.min.session.timeout.ms": 500,
-    "group.consumer.session.timeout.ms": 6_000,
-    "group.consumer.min.heartbeat.interval.ms": 100,
-    "group.consumer.heartbeat.interval.ms": 300,
-}
 
 
 def returning_static_member(stage: Stage) -> None:
@@ -109,3 +102,7 @@ _OWN: dict[str, Play] = {
 }
 CONSUMER_SCENARIOS: dict[str, Play] = {**{name: SCENARIOS[name] for name in _SAME}, **_OWN}
 ALL_SCENARIOS = SCENARIOS | CONSUMER_SCENARIOS
+
+
+def scenarios_of(client: str) -> dict[str, Play]:
+    return CONSUMER_SCENARIOS if client in CONSUMER_CLIENTS else SCENARIOS

@@ -17,9 +17,8 @@ from equipoise.wire.errors import EquipoiseError
 from proving.brokers import BrokerProcess
 from proving.fetched import Unavailable
 from proving.members.fleet import Fleet, Members
-from proving.scenarios.clients import ALL_CLIENTS, CLIENTS
-from proving.scenarios.consumer_plays import ALL_SCENARIOS
-from proving.scenarios.plays import SCENARIOS
+from proving.scenarios.clients import ALL_CLIENTS
+from proving.scenarios.consumer_plays import ALL_SCENARIOS, scenarios_of
 from proving.scenarios.stage import Client, Stage, new_topic
 
 AT_A_TIME = 10
@@ -127,11 +126,12 @@ def _where(error: BaseException) -> str:
 
 def play_all(
     brokers: Iterable[BrokerProcess],
-    clients: Sequence[str] = tuple(CLIENTS),
-    scenarios: Sequence[str] = tuple(SCENARIOS),
+    clients: Sequence[str] = tuple(ALL_CLIENTS),
+    scenarios: Sequence[str] = tuple(ALL_SCENARIOS),
     told: Callable[[Outcome], None] = lambda _: None,
 ) -> list[Outcome]:
-    """`brokers` are started here. `told` hears of each outcome as it comes."""
+    """`brokers` are started here. `told` hears of each outcome as it comes. Each client plays the scenarios that are
+    its own."""
     with ExitStack() as running:
         log = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-scenarios-")), "log")
         with ThreadPoolExecutor() as starting:
@@ -157,6 +157,7 @@ def _play_most(
             for scenario in scenarios
             for client in clients
             for theatre in theatres
+            if scenario in scenarios_of(client)
         ]
         return [future.result() for future in begun]
 

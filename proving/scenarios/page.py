@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from inspect import getdoc
 
 from proving.brokers import kafka_version
-from proving.scenarios.clients import CLIENTS, client_version
+from proving.scenarios.clients import ALL_CLIENTS, CLIENTS, CONSUMER_CLIENTS, client_version
+from proving.scenarios.consumer_plays import ALL_SCENARIOS
 from proving.scenarios.matrix import Outcome, differences
-from proving.scenarios.plays import SCENARIOS
 
 _ERRORS = {"max.poll overrun": "the commit after the overrun", "standalone commit": "the commit from outside"}
 _HEAD = """# Compatibility: real clients on Equipoise and on Apache Kafka
@@ -20,6 +20,8 @@ with the same settings. Its notes must be the same on both: the number of partit
 offsets, records that were read twice without need, the number of generations, and the error that the application sees.
 Two counts of generations are left out. kafka-python joins once more if a join ends between two of its polls. After the
 broker is killed, clients other than confluent-kafka may join again of their own accord.
+
+Clients with `group.protocol=consumer` have a table of their own. How many epochs they take is left out.
 
 `ok ok`: the scenario passed on Equipoise and on Kafka, with the same outcome. `-`: the client lacks the feature; the
 reason is below the table.
@@ -42,12 +44,18 @@ def is_all_equal(outcomes: Sequence[Outcome]) -> bool:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """Scenarios down, clients across, both brokers in each cell; then what is to be said about single cells."""
+    """Scenarios down, clients across, both brokers in each cell; then what is to be said about single cells. Clients
+    with the consumer protocol have a table of their own."""
     found = cells(outcomes)
-    clients = [name for name in CLIENTS if any(client == name for client, _ in found)]
-    scenarios = [name for name in SCENARIOS if any(scenario == name for _, scenario in found)]
+    parts = [_matrix(found, clients) for clients in (CLIENTS, CONSUMER_CLIENTS)]
+    return "\n".join([*(line for part in parts if part for line in (*part, "")), *_remarks(outcomes)])
+
+
+def _matrix(found: Mapping[tuple[str, str], str], known: Iterable[str]) -> list[str]:
+    clients = [name for name in known if any(client == name for client, _ in found)]
+    scenarios = [name for name in ALL_SCENARIOS if any((client, name) in found for client in clients)]
     rows = [[scenario, *(found.get((client, scenario), "") for client in clients)] for scenario in scenarios]
-    return "\n".join([*_table(["scenario", *clients], rows), "", *_remarks(outcomes)])
+    return _table(["scenario", *clients], rows) if clients else []
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -77,7 +85,9 @@ def page(outcomes: Sequence[Outcome]) -> str:
 def _scenarios(outcomes: Iterable[Outcome]) -> list[str]:
     played = {outcome.scenario for outcome in outcomes}
     return [
-        f"- **{name}.** {' '.join((getdoc(play) or '').split())}" for name, play in SCENARIOS.items() if name in played
+        f"- **{name}.** {' '.join((getdoc(play) or '').split())}"
+        for name, play in ALL_SCENARIOS.items()
+        if name in played
     ]
 
 
@@ -93,7 +103,8 @@ def _errors(outcomes: Sequence[Outcome]) -> list[str]:
 
 def _versions(outcomes: Iterable[Outcome]) -> list[str]:
     """Of those that have played."""
-    clients = dict.fromkeys(outcome.client for outcome in outcomes if outcome.notes)
+    played = [ALL_CLIENTS[outcome.client] for outcome in outcomes if outcome.notes]
+    clients = dict.fromkeys(client.program or client.name for client in played)
     python = ".".join(map(str, sys.version_info[:3]))
     return [
         f"- Equipoise {version('equipoise')} on Python {python}",

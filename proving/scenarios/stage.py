@@ -15,7 +15,15 @@ from proving.members.view import CONSUMER, Generation, committed, generations, v
 PARTITIONS = 6
 RECORDS = 3  # written to each partition at a time
 # Of all brokers: sessions are as short as a scenario wants, and nobody waits long for others to come.
-SETTINGS: Mapping[str, object] = {"group.min.session.timeout.ms": 500, "group.initial.rebalance.delay.ms": 100}
+SETTINGS: Mapping[str, object] = {
+    "group.min.session.timeout.ms": 500,
+    "group.initial.rebalance.delay.ms": 100,
+    # What clients with group.protocol=consumer cannot set.
+    "group.consumer.min.session.timeout.ms": 500,
+    "group.consumer.session.timeout.ms": 6_000,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 300,
+}
 
 
 @dataclass(frozen=True)
