@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from proving.conformance.steps import Ask, Script, Step
@@ -22,6 +22,8 @@ class Found(NamedTuple):
     path: str
     kafka: Any
     ours: Any
+    all_of_kafka: Mapping[str, Any] = {}  # what each request and each group has come to in this step
+    all_of_ours: Mapping[str, Any] = {}
 
     def __str__(self) -> str:
         where = f"{self.key} {self.path}".strip()
@@ -31,6 +33,19 @@ class Found(NamedTuple):
     def last(self) -> Ask | None:
         return step if isinstance(step := self.history[-1], Ask) else None
 
+    def answered(self, kafka: str, ours: str) -> bool:
+        """Whether any request of the step was answered with these two errors."""
+        return any(
+            _error_of(answer) == kafka and _error_of(self.all_of_ours.get(key)) == ours
+            for key, answer in self.all_of_kafka.items()
+        )
+
+
+def _error_of(answer: Any) -> str:
+    """Of an answer, or of the first group in it."""
+    rows = answer.get("groups", [answer]) if isinstance(answer, dict) else []
+    return str(rows[0].get("error_code")) if rows else ""
+
 
 class Listed(NamedTuple):
     name: str
@@ -39,6 +54,7 @@ class Listed(NamedTuple):
     reason: str
     matches: Callable[[Found], bool]
     ends: bool = False  # the script cannot go on: the groups are no longer alike
+    once: bool = False  # any other difference of the same request or group is looked at
     is_compared: bool = True
     protocol: str = CLASSIC  # of the comparison that shows it
 
@@ -62,6 +78,28 @@ def _names_a_group_twice(found: Found) -> bool:
 
 def _is_transaction(found: Found) -> bool:
     return found.last is not None and found.last.fields.get("key_type") == _TRANSACTION
+
+
+# -- of `consumer` groups
+
+
+def _is_target_epoch_of_nobody(found: Found) -> bool:
+    """Of a group that has just lost its last member, in what is told of it and in what was written."""
+    if found.key == "records" and isinstance(found.ours, list):
+        more = [row for row in found.ours if row not in found.kafka]
+        return bool(more) and all(row.startswith("6 ") and row.endswith("assignment_timestamp=False") for row in more)
+    group = found.all_of_ours.get(found.key, {})
+    rows = group.get("groups", [group]) if isinstance(group, dict) else []
+    return found.path.endswith("assignment_epoch") and any(row.get("group_state") == "Empty" for row in rows)
+
+
+def _changes_its_vote(found: Found) -> bool:
+    return found.last is not None and found.last.fields.get("server_assignor") is not None
+
+
+def _comes_without_topics(found: Found) -> bool:
+    fields = found.last.fields if found.last else {}
+    return fields.get("member_epoch") == 0 and fields.get("subscribed_topic_names") == []
 
 
 LISTED = (
@@ -116,6 +154,54 @@ LISTED = (
         "The group is answered once.",
         "A request of a few kilobytes could ask for the members of a large group a thousand times.",
         _names_a_group_twice,
+    ),
+    Listed(
+        "the target epoch of an emptied group",
+        "When the last member of a `consumer` group leaves, the target epoch stays behind the group epoch (4.3). From "
+        "4.4 on it is the group epoch.",
+        "It is the group epoch.",
+        "As Kafka 4.4. An empty group has nothing to assign, and no tool should wait for it.",
+        _is_target_epoch_of_nobody,
+        once=True,
+        protocol=CONSUMER,
+    ),
+    Listed(
+        "another preferred assignor",
+        "A vote for another assignor takes effect when something else bumps the epoch (4.3). From 4.4 on it bumps the "
+        "epoch itself.",
+        "It bumps the epoch.",
+        "As Kafka 4.4. A change of `group.remote.assignor` should not wait for the next join.",
+        _changes_its_vote,
+        ends=True,
+        protocol=CONSUMER,
+    ),
+    Listed(
+        "a static member that returns to a full group",
+        "It is answered GROUP_MAX_SIZE_REACHED if its member id is new (4.3). From 4.4 on it is taken back.",
+        "It is taken back.",
+        "As Kafka 4.4. A restart should not cost a member its place.",
+        lambda found: found.answered("GROUP_MAX_SIZE_REACHED", "NONE"),
+        ends=True,
+        protocol=CONSUMER,
+    ),
+    Listed(
+        "a member without topics that comes while a target is due",
+        "The target may give it partitions of a topic that it does not subscribe to. Nobody reads them until the next "
+        "target.",
+        "It gets none.",
+        "Every partition of a subscribed topic has a member that reads it.",
+        _comes_without_topics,
+        ends=True,
+        protocol=CONSUMER,
+    ),
+    Listed(
+        "OffsetFetch with a member epoch and no member id",
+        "UNKNOWN_SERVER_ERROR, if the group is a `consumer` group with members.",
+        "UNKNOWN_MEMBER_ID.",
+        "The request is wrong, not the broker.",
+        lambda found: found.answered("UNKNOWN_SERVER_ERROR", "UNKNOWN_MEMBER_ID") and "OffsetFetch" in found.key,
+        once=True,
+        protocol=CONSUMER,
     ),
     Listed(
         "SyncGroup while groups are loaded",

@@ -178,6 +178,8 @@ class _Play:
             return
         self.played.listed.add(row.name)
         self._is_over |= row.ends
+        if row.once:
+            return
         self._forgiven.add(found.key)
         self._kafka.forgive(found.key)
         self._ours.forgive(found.key)
@@ -232,7 +234,7 @@ def _is_among(member: str, members: Collection[str]) -> bool:
 def differences(script: Script, history: Sequence[Step], page: Page) -> list[Found]:
     keys = list(dict.fromkeys([*page.kafka, *page.ours]))
     return [
-        Found(script, tuple(history), key, path, kafka, ours)
+        Found(script, tuple(history), key, path, kafka, ours, page.kafka, page.ours)
         for key in keys
         for path, kafka, ours in _compare("", page.kafka.get(key, _NOTHING), page.ours.get(key, _NOTHING))
     ]

@@ -33,13 +33,7 @@ _KAFKA = {
     "broker.heartbeat.interval.ms": 300,
 }
 # Our additions change the timing, which is compared.
-_OURS = {
-    "group.initial.rebalance.delay.early": "false",
-    "group.initial.rebalance.delay.quiet.ms": 0,
-    "group.lost.connection.grace.ms": 0,
-    "group.heartbeat.hold.max.ms": 0,
-    "flush": "never",
-}
+_OURS = {"strict": "true", "flush": "never"}
 
 SETTINGS: dict[str, Mapping[str, object]] = {
     # The sweep that forgets offsets and empty groups; it would disturb all others. First, beside those that are busy,
