@@ -275,6 +275,8 @@ class BrokerConfig:
 # What Kafka does not do: off in `strict`.
 _STRICT: dict[str, Any] = {
     "group_initial_rebalance_delay_early": False,
+    "group_initial_rebalance_delay_quiet_ms": 0,
+    "group_lost_connection_grace_ms": 0,
     "group_rebalance_debounce_ms": 0,
     "group_heartbeat_hold_max_ms": 0,
 }
