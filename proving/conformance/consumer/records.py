@@ -28,17 +28,23 @@ _TOPIC = "__consumer_offsets"
 _LATEST = -1
 _LIST_VERSION, _FETCH_VERSION = 5, 12
 _BYTES = 10_000_000
-TOMBSTONE = "tombstone"
+TOMBSTONE, _REMOVED = "tombstone", "removed"
 _OF_MEMBERS = (5, 7, 8)
 _ONLY_WHETHER = ("metadata_hash", "assignment_timestamp", "timestamp", "version", "current_state_timestamp")
 
 Row = tuple[int, str]  # the type of a record, and what it says
 
 
+def _in_order(run: int | str, rows: Iterable[Row]) -> list[str]:
+    """The tombstones of a member stay in their order."""
+    texts = [text for _, text in rows]
+    return sorted(texts, key=lambda text: text.partition(" ")[2]) if run == _REMOVED else sorted(texts)
+
+
 def _run(row: Row) -> int | str:
     """Records of the same run may come in any order: of one type, or the tombstones of several members."""
     record_type, text = row
-    return "removed" if record_type in _OF_MEMBERS and text.endswith(TOMBSTONE) else record_type
+    return _REMOVED if record_type in _OF_MEMBERS and text.endswith(TOMBSTONE) else record_type
 
 
 class Writings:
@@ -59,7 +65,7 @@ class Writings:
     def read(self) -> list[str]:
         """What was written since it was last asked for."""
         rows = [row for partition in sorted(self._offsets) for row in self._rows(partition)]
-        return [text for _, same in itertools.groupby(rows, _run) for text in sorted(text for _, text in same)]
+        return [text for run, same in itertools.groupby(rows, _run) for text in _in_order(run, same)]
 
     def _end(self, partition: int) -> int:
         asked = ListOffsetsTopic(
