@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from equipoise.client import Consumer, Producer, RebalanceListener, TopicPartition
+from equipoise.client import Consumer, Producer, RebalanceListener, SubscriptionPattern, TopicPartition
 from equipoise.wire.errors import KafkaError
 from proving.members.child import Member, serve
 from proving.members.security import with_token
@@ -44,7 +44,9 @@ def join(member: Member) -> None:
 
 def subscribe(consumer: Consumer, member: Member) -> None:
     """The broker's regexes match whole names."""
-    pattern = member.pattern and member.pattern + (".*" if member.speaks_consumer else "")
+    pattern: str | SubscriptionPattern | None = member.pattern
+    if pattern is not None and member.speaks_consumer:
+        pattern = SubscriptionPattern(f"{pattern}.*")
     consumer.subscribe(member.topics or None, Voice(member), pattern=pattern)
 
 

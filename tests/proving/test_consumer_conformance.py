@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
+from equipoise.broker import Broker
 from proving.conformance.consumer.generate import ConsumerDrawing
 from proving.conformance.consumer.scripts import all_scripts
-from proving.conformance.consumer.steps import arrive, beat
+from proving.conformance.consumer.side import RECORDS
+from proving.conformance.consumer.steps import arrive, beat, depart
 from proving.conformance.consumer.values import Claim, Epoch, Held, Parts, Pattern, Topic
+from proving.conformance.listed import CONSUMER
 from proving.conformance.normal import MADE, Names
-from proving.conformance.steps import Id, TopicId
-from proving.conformance.worlds import CONSUMER_SETTINGS
+from proving.conformance.play import play, play_drawn
+from proving.conformance.run import STEPS, run
+from proving.conformance.steps import Id, Script, TopicId
+from proving.conformance.worlds import CONSUMER_SETTINGS, World, our_settings, prepare
 
 T, U = b"t" * 16, b"u" * 16
 SCRIPTS = 300
@@ -68,3 +75,47 @@ def test_a_first_heartbeat_says_everything_and_a_later_one_nothing() -> None:
     assert later.fields["subscribed_topic_names"] is None
     assert later.fields["topic_partitions"] is None
     assert later.fields["member_epoch"] == Epoch("P")
+
+
+# -- one of ours beside itself
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with Broker(settings=our_settings("consumer")) as broker:
+        place = prepare("ours", int(broker.bootstrap_servers.rpartition(":")[2]))
+        yield World("consumer", place, place)
+
+
+@pytest.mark.parametrize("script", [script for script in all_scripts() if script.world == "consumer"][::45], ids=str)
+def test_ours_is_of_one_mind(world: World, script: Script) -> None:
+    played = play(script, world)
+    assert played.different == []
+    assert played.steps == len(script.steps)
+
+
+def test_what_was_written_is_seen_step_by_step(world: World) -> None:
+    played = play(Script("", "", [arrive("a"), beat("a"), depart("a")]), world)
+    types = [[row.split()[0] for row in page.kafka[RECORDS]] for page in played.pages]
+    assert types == [["5", "3", "7", "6", "8"], [], ["8", "7", "5", "3", "6"]]
+
+
+def test_random_scripts_are_repeated_by_their_seed(world: World) -> None:
+    first, second = (play_drawn("5-1", world) for _ in range(2))
+    assert first.different == second.different == []
+    assert list(first.script.steps) == list(second.script.steps)
+
+
+# -- beside Apache Kafka
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", ["1", pytest.param(None, id="new", marks=pytest.mark.soak)])
+def test_kafka_and_ours_answer_alike(kafka: object, capsys: pytest.CaptureFixture[str], seed: str | None) -> None:
+    """`kafka` is asked for only to be skipped, or to fail, where there is none: each world has brokers of its own."""
+    summary = run(os.environ.get("EQUIPOISE_SEED", seed), protocol=CONSUMER)
+    with capsys.disabled():
+        print(f"\n{summary.text()}")
+    assert summary.is_good, summary.text()
+    assert sum(one.steps for one in summary.played if one.is_drawn) >= STEPS

@@ -57,6 +57,14 @@ def test_a_scenario_on_ours() -> None:
     assert [len(share) for share in outcome.notes["shares"]] == [3, 3]
 
 
+def test_a_scenario_of_the_consumer_protocol_on_ours() -> None:
+    clients = ["confluent-kafka, consumer", "equipoise, consumer"]
+    one, other = play_all([EquipoiseBroker(SETTINGS)], clients, ["one by one"])
+    assert (one.failure, other.failure) == ("", "")
+    assert one.notes == other.notes
+    assert one.notes["the first never lets go of what it keeps"] is True
+
+
 def test_a_group_on_kfake() -> None:
     """It keeps no __consumer_offsets to be read: no generations there."""
     try:
