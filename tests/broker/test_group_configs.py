@@ -12,10 +12,11 @@ from equipoise.broker import Broker
 from equipoise.coordinator.consumer.settings import GroupSettings
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.security.session import Session
+from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from equipoise.wire.apis.k74_list_config_resources import ListConfigResourcesRequest
 from equipoise.wire.errors import ErrorCode, UsageError
 from tests.broker import test_topic_configs as topics
-from tests.broker.conftest import Connect, Start
+from tests.broker.conftest import Connect, StandingClock, Start, advance
 from tests.broker.rawclient import RawClient
 from tests.broker.test_topic_configs import APPEND, DEFAULT, DELETE, GROUP, SET, STATIC_BROKER
 
@@ -178,6 +179,44 @@ def test_groups_with_configs_are_listed(client: RawClient) -> None:
     assert listed(client, GROUP) == [("g1", GROUP), ("g2", GROUP)]
     assert ("g1", GROUP) in listed(client)
     assert listed(client, topics.BROKER) == [("1", topics.BROKER)]
+
+
+# -- in force
+
+
+def heartbeat(client: RawClient, member_id: str, epoch: int) -> Any:
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id=member_id,
+        member_epoch=epoch,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    return client.call(request, 1)
+
+
+def test_the_next_answer_has_the_interval_of_the_group(client: RawClient) -> None:
+    """Rule A19.3: no epoch moves by it."""
+    first = heartbeat(client, "m", 0)
+    assert (first.member_epoch, first.heartbeat_interval_ms) == (2, 5_000)
+    change(client, (HEARTBEAT, SET, "10000"))
+    second = heartbeat(client, "m", 2)
+    assert (second.error_code, second.member_epoch, second.heartbeat_interval_ms) == (ErrorCode.NONE, 2, 10_000)
+    change(client, (HEARTBEAT, DELETE, None))
+    assert heartbeat(client, "m", 2).heartbeat_interval_ms == 5_000
+
+
+def test_a_session_lasts_as_long_as_the_group_says(start: Start, connect: Connect) -> None:
+    clock = StandingClock()
+    broker = start(WIDER, clock=clock)
+    client = connect(broker)
+    change(client, (SESSION, SET, "6000"))
+    assert heartbeat(client, "m", 0).member_epoch == 2
+    advance(broker, clock, 5_999)
+    assert heartbeat(client, "m", 2).error_code == ErrorCode.NONE
+    advance(broker, clock, 6_000)
+    assert heartbeat(client, "m", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 # -- kept
