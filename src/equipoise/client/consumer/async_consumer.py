@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -187,14 +188,14 @@ class AsyncConsumer(BaseConsumer):
         with self._alone():
             await self._leave(self.config.default_api_timeout_ms / 1000, self._engine.unsubscribe)
 
-    async def close(self, timeout: float = 30.0) -> None:
-        """Commits if enable.auto.commit is set, calls the listener, leaves the group (a static member stays), and
-        ends."""
+    async def close(self, timeout: float = 30.0, *, leave: bool | None = None) -> None:
+        """Commits if enable.auto.commit is set, calls the listener, leaves the group, and ends. A static member stays
+        unless `leave` is True; with False any member goes without a word (KIP-1092)."""
         if self._is_closed:
             return
         with self._alone():
             try:
-                await self._leave(timeout, self._engine.leave)
+                await self._leave(timeout, partial(self._engine.leave, leave))
             finally:
                 self._is_closed = True
                 await self._engine.close()

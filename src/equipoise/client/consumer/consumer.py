@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from equipoise.client.consumer.base import (
@@ -177,14 +178,14 @@ class Consumer(BaseConsumer):
         with self._alone():
             self._leave(self.config.default_api_timeout_ms / 1000, self._engine.unsubscribe)
 
-    def close(self, timeout: float = 30.0) -> None:
-        """Commits if enable.auto.commit is set, calls the listener, leaves the group (a static member stays), and
-        ends."""
+    def close(self, timeout: float = 30.0, *, leave: bool | None = None) -> None:
+        """Commits if enable.auto.commit is set, calls the listener, leaves the group, and ends. A static member stays
+        unless `leave` is True; with False any member goes without a word (KIP-1092)."""
         if self._is_closed:
             return
         with self._alone():
             try:
-                self._leave(timeout, self._engine.leave)
+                self._leave(timeout, partial(self._engine.leave, leave))
             finally:
                 self._is_closed = True
                 self._thread.run(self._engine.close())
