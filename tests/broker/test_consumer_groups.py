@@ -51,7 +51,7 @@ def describe(client: RawClient) -> DescribedConsumerGroup:
 
 def test_two_members_share_a_topic_without_a_stop() -> None:
     """The trace of rule A8: states are read between the steps."""
-    with Broker(INTERVAL_0, topics={"t": 6}) as broker, RawClient(broker.bootstrap_servers) as client:
+    with Broker(INTERVAL_0, topics={"t": 6}, strict=True) as broker, RawClient(broker.bootstrap_servers) as client:
         first = join(client, "m1", "t")
         assert (first.error_code, first.member_id, first.member_epoch) == (ErrorCode.NONE, "m1", 2)
         assert (partitions(first), first.heartbeat_interval_ms) == ([0, 1, 2, 3, 4, 5], 5_000)

@@ -55,7 +55,7 @@ class World:
 
     def topics(self, *names: str, gone: tuple[str, ...] = (), partitions: int = 2) -> None:
         image = self.shard.image.with_changes([TopicImage(topic_id(one), one, partitions) for one in names], gone)
-        self.shard.metadata_changed(image, [*names, *gone])
+        self.shard.metadata_changed(image, [*names, *gone], self.now)
 
     def heartbeat(self, member_id: str = "m1", epoch: int | None = None, **fields: Any) -> Any:
         """Epoch None: the one that the member has."""
@@ -319,7 +319,7 @@ def test_a_loaded_group_resolves_anew_at_its_first_heartbeat(world: World) -> No
     world.shard = Shard(world.config, lambda: "", lambda now: WallTime(now + WALL))
     for record in world.log:
         world.shard.apply(record, world.now)
-    world.shard.metadata_changed(image, image.topics)
+    world.shard.metadata_changed(image, image.topics, world.now)
     world.shard.activate(world.now)
     epoch = world.group.group_epoch
     world.heartbeat()

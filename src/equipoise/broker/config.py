@@ -243,6 +243,16 @@ class BrokerConfig:
     group_rebalance_debounce_ms: int = setting(
         0, "A rebalance of a Stable group takes at least this long, so that a burst of joins costs one.", 0, INT_MAX
     )
+    group_consumer_assignment_timer: bool = setting(
+        True,
+        "Whether the next target of a `consumer` group is computed as soon as it may; false: with the next heartbeat.",
+    )
+    group_consumer_heartbeat_interval_reconciling_ms: int = setting(
+        250,
+        "Heartbeat interval of a member that waits for partitions of others, at least 100; 0: as at other times.",
+        0,
+        INT_MAX,
+    )
     group_heartbeat_hold_max_ms: int = setting(
         5_000, "Longest hold of a heartbeat, for clients that can bear it; 0: the broker holds none.", 0, INT_MAX
     )
@@ -279,6 +289,8 @@ _STRICT: dict[str, Any] = {
     "group_lost_connection_grace_ms": 0,
     "group_rebalance_debounce_ms": 0,
     "group_heartbeat_hold_max_ms": 0,
+    "group_consumer_assignment_timer": False,
+    "group_consumer_heartbeat_interval_reconciling_ms": 0,
 }
 
 _LIMITED = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")  # of `consumer` groups

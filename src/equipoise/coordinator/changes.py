@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.coordinator.classic.group import Group
+from equipoise.coordinator.consumer.epochs import arm_target_timer
 from equipoise.coordinator.consumer.group import ConsumerGroup
-from equipoise.coordinator.consumer.replay import Replaced, apply, restore
+from equipoise.coordinator.consumer.holds import wake
+from equipoise.coordinator.consumer.replay import Part, Replaced, apply, restore
 from equipoise.coordinator.consumer.timers import arm_missing
 from equipoise.coordinator.outcomes import Answered, Outcome
 from equipoise.coordinator.step import Caller, Step, Write
@@ -83,6 +85,7 @@ class Changes:
         """The records go to the log; `outcome` follows when they are durable."""
         if self.records:
             self._begin(step, outcome)
+            wake(self._shard, self, step)
 
     def answer(self, step: Step, caller: Caller, response: Message) -> None:
         """Answers when all that the answer may rest on is durable. Rules A5.11 and A21.3."""
@@ -90,6 +93,22 @@ class Changes:
             self._begin(step, Answered(caller, response))
         else:
             step.reply(caller, response)
+        wake(self._shard, self, step)
+
+    @property
+    def has_new_target(self) -> bool:
+        """Whether a target was computed."""
+        return any(isinstance(one, Replaced) and one.part is Part.TARGET_EPOCH for one in self._undo)
+
+    @property
+    def has_freed(self) -> bool:
+        """Whether partitions have become free."""
+        group = self._shard.consumer_groups.get(self.group_id)
+        if group is None:
+            return False
+        before = (one.value for one in self._undo if isinstance(one, Replaced) and one.part is Part.MEMBER)
+        held = {partition for one in before if one is not None for partition in (*one.assigned, *one.revoking)}
+        return not held <= group.owners.keys()
 
     def _begin(self, step: Step, outcome: Outcome | None) -> None:
         shard, name = self._shard, self.group_id
@@ -131,6 +150,7 @@ def _fail_from(shard: Shard, failed: Early, error: ErrorCode, now: int) -> None:
             shard.voided[early.number] = error
     if (group := shard.consumer_groups.get(failed.group_id)) is not None:
         arm_missing(shard, group, now)
+        arm_target_timer(shard, group, now)
 
 
 def is_void(shard: Shard, write: Write) -> bool:

@@ -33,6 +33,8 @@ class GroupConfig:
     group_consumer_assignment_interval_ms: int = 1_000
     group_consumer_regex_refresh_interval_ms: int = 600_000
 
+    group_consumer_assignment_timer: bool = True
+    group_consumer_heartbeat_interval_reconciling_ms: int = 250
     strict: bool = False  # whether answers must be Kafka's also where ours spare clients an error
 
     @property

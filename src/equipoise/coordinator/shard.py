@@ -11,18 +11,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum, auto
 
 from equipoise.coordinator import admin
-from equipoise.coordinator.changes import end_write
+from equipoise.coordinator.changes import Changes, end_write
 from equipoise.coordinator.classic import heartbeat, join, leave, lost_connections, sync
 from equipoise.coordinator.classic.group import ClassicGroupMember, Group, load_group
 from equipoise.coordinator.classic.rebalance import Rebalancer
 from equipoise.coordinator.classic.replies import join_error, sync_error
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import GroupConfig
-from equipoise.coordinator.consumer import guests, replay
+from equipoise.coordinator.consumer import guests, holds, replay
 from equipoise.coordinator.consumer.expiry import on_timer
-from equipoise.coordinator.consumer.group import ConsumerGroup
-from equipoise.coordinator.consumer.heartbeat import consumer_group_heartbeat
-from equipoise.coordinator.consumer.member import short_id
+from equipoise.coordinator.consumer.group import ConsumerGroup, Presence
+from equipoise.coordinator.consumer.heartbeat import consumer_group_heartbeat, quiet_interval
 from equipoise.coordinator.consumer.offsets import check_fetch
 from equipoise.coordinator.consumer.regexes import regexes_resolved
 from equipoise.coordinator.consumer.settings import GroupSettings, broker_settings
@@ -198,6 +197,9 @@ class Shard:
             for member in group.members.values():
                 self.rebalancer.release(group, member, UNLOADED, step)
             group.transition(State.DEAD, self.wall_time(now))
+        for consumer_group in self.consumer_groups.values():
+            for member_id in list(consumer_group.held):
+                holds.refuse(self, consumer_group, member_id, step, error=ErrorCode.NOT_COORDINATOR)
         self.groups.clear()
         self.consumer_groups.clear()
         self.timers.clear()
@@ -355,10 +357,12 @@ class Shard:
         self.rebalancer.keep_alive(member, now)
         return True
 
-    def consumer_group_heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: int) -> Step:
+    def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: int, hold_ms: int = 0
+    ) -> Step:
         """Rule A3. Kafka: GroupCoordinatorService.consumerGroupHeartbeat."""
         step = Step(now)
-        consumer_group_heartbeat(self, request, caller, step)
+        consumer_group_heartbeat(self, request, caller, step, hold_ms=hold_ms)
         return step
 
     def regexes_resolved(self, asked: Resolve, found: Mapping[str, Collection[str]], now: int) -> Step:
@@ -367,12 +371,36 @@ class Shard:
         regexes_resolved(self, asked, found, step)
         return step
 
+    def quiet_interval(
+        self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str, now: int
+    ) -> int | None:
+        """The short way for a ConsumerGroupHeartbeat that changes nothing, as `is_well` for a Heartbeat."""
+        if self.status is not _ACTIVE:
+            return None
+        return quiet_interval(self, request, (client_id, client_host), now)
+
+    def presence_of(self, group_id: str, member_id: str) -> Presence | None:
+        """What the log does not have of a member of a `consumer` group; None: there is no such member."""
+        group = self.consumer_groups.get(group_id)
+        return group.presence_of(member_id) if group is not None and member_id in group.members else None
+
+    def is_held(self, group_id: str, member_id: str) -> bool:
+        """Whether a heartbeat of the member of a `consumer` group waits."""
+        group = self.consumer_groups.get(group_id)
+        return group is not None and member_id in group.held
+
+    def changes(self, group_id: str) -> Changes:
+        """Changes to a `consumer` group, for one input."""
+        return Changes(self, group_id)
+
     def release_heartbeat(self, group_id: str, member_id: str, now: int) -> Step:
         """The client has something else to say, or to hear: its held heartbeat is answered "all is well"."""
         step = Step(now)
         group = self.groups.get(group_id)
         if group is not None:
             self._release_heartbeat(group, member_id, step)
+        elif (consumer_group := self.consumer_groups.get(group_id)) is not None:
+            holds.release(self, consumer_group, member_id, step)
         return step
 
     def leave_group(self, request: LeaveGroupRequest, caller: Caller, now: int) -> Step:
@@ -474,16 +502,20 @@ class Shard:
         """The settings of a `consumer` group: its own, or the broker's. Rule A19.3."""
         return self.own_settings.get(group_id) or broker_settings(self.config)
 
-    def metadata_changed(self, image: MetadataImage, names: Iterable[str]) -> None:
+    def metadata_changed(self, image: MetadataImage, names: Iterable[str], now: int) -> Step:
         """Topics were created, deleted or changed. Groups that read them look at the new image with their next
         heartbeat. Rules A13.1 and A13.2. Kafka: GroupMetadataManager.onMetadataUpdate.
         """
+        step = Step(now)
         before, self.image, changed = self.image, image, list(names)
         if any(name in image.topics and name not in before.topics for name in changed):
             self.new_topics_version = image.version
         for group in self.consumer_groups.values():
             if any(map(group.is_subscribed_to, changed)):
                 group.refreshed_at_epoch = None
+                if self.config.group_consumer_assignment_timer and self.status is _ACTIVE:
+                    self.timers.arm(group.timer(TimerKind.TARGET), now)
+        return step
 
     def find_member(self, group_id: str, member_id: str) -> ClassicGroupMember | None:
         """The member, if group and member exist."""
@@ -496,8 +528,8 @@ class Shard:
         return group
 
     def new_id(self) -> str:
-        """The id of a member of a `consumer` group: nothing but a random part, short."""
-        return short_id(self._new_id())
+        """A random id."""
+        return self._new_id()
 
     def new_member_id(self, prefix: str) -> str:
         """A prefix that people can read, and a random part. Rule 2.2.13."""

@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterable, Mapping
 
 from equipoise.assignors import Cluster
 from equipoise.member import (
-    AnyMember,
     Callback,
     Commit,
+    FencedInstanceIdError,
+    Member,
+    MemberConfig,
+    MemberState,
     OffsetAndMetadata,
     Step,
-    SubscriptionPattern,
     TopicPartition,
 )
 from equipoise.member.partitions import Owned
-from equipoise.member.subscription import TopicPattern
 from equipoise.simulate.clock import Clock
 from equipoise.simulate.network import Connection
 from equipoise.simulate.observer import Observer
@@ -35,14 +36,14 @@ class Consumer:
     def __init__(
         self,
         name: str,
-        member: AnyMember,
+        config: MemberConfig,
         *,
         clock: Clock,
         connection: Connection,
         observers: Iterable[Observer] = (),
     ) -> None:
         self.name = name
-        self.member = member
+        self.member = Member(config)
         self.connection = connection
         self.polls = True
         self.records = 0  # that each poll returns
@@ -55,7 +56,7 @@ class Consumer:
         self._clock = clock
         self._observers = observers
         self._frozen_until = 0
-        self._missed: list[Callable[[AnyMember], Step]] = []
+        self._missed: list[Callable[[Member], Step]] = []
         self._tick_at: int | None = None
         connection.on_reply, connection.on_failure = self._on_reply, self._on_failure
 
@@ -73,8 +74,9 @@ class Consumer:
 
     @property
     def is_settled(self) -> bool:
-        """It has its share, with nothing left to be told, and is after no other."""
-        return self.member.is_settled
+        """Stable, with nothing left to be told and no wish to join."""
+        member = self.member
+        return member.state is MemberState.STABLE and not member.callbacks and not member.joining.is_wanted
 
     @property
     def is_frozen(self) -> bool:
@@ -83,10 +85,9 @@ class Consumer:
 
     # -- the application
 
-    def subscribe(self, *topics: str, pattern: str | None = None, regex: str | None = None) -> Consumer:
-        """By names, by a pattern, or by a pattern for the broker to match."""
-        compiled: TopicPattern | None = None if pattern is None else re.compile(pattern)
-        compiled = compiled if regex is None else SubscriptionPattern(regex)
+    def subscribe(self, *topics: str, pattern: str | None = None) -> Consumer:
+        """By names or by a pattern."""
+        compiled = None if pattern is None else re.compile(pattern)
         self.do(lambda member: member.subscribe(topics, compiled, self._clock.now))
         return self
 
@@ -111,7 +112,7 @@ class Consumer:
         self.do(lambda member: member.enforce_rebalance(reason, self._clock.now))
 
     def close(self, *, leave: bool | None = None) -> None:
-        """Gives back all partitions and leaves; `leave` as for `AnyMember.close`."""
+        """Gives back all partitions and leaves; `leave` as for `Member.close`."""
         self.do(lambda member: member.close(self._clock.now, leave=leave))
 
     def poll(self) -> None:
@@ -138,7 +139,7 @@ class Consumer:
 
     # -- running the member
 
-    def do(self, act: Callable[[AnyMember], Step]) -> None:
+    def do(self, act: Callable[[Member], Step]) -> None:
         """One input for the member. The application polls after it, unless it is busy."""
         if self.is_frozen:
             self._missed.append(act)
@@ -158,7 +159,7 @@ class Consumer:
             self.failures.append(failure)
             for observer in self._observers:
                 observer.raised(self.name, failure)
-            self.polls = not self.member.is_finished
+            self.polls = not isinstance(failure, FencedInstanceIdError)
         self.member.poll_ends(self._clock.now, records=self.records)
 
     def _run_listener(self, callback: Callback) -> None:
@@ -173,7 +174,7 @@ class Consumer:
         else:
             self._send(self._leave_callback(self.member))
 
-    def _leave_callback(self, member: AnyMember) -> Step:
+    def _leave_callback(self, member: Member) -> Step:
         self.is_in_callback = False
         return member.callback_done(self._clock.now)
 
@@ -188,7 +189,7 @@ class Consumer:
             self._tick_at = None
             self.do(self._on_time)
 
-    def _on_time(self, member: AnyMember) -> Step:
+    def _on_time(self, member: Member) -> Step:
         """After a tick nothing is left to be done now, or there would be another at once, and so on for ever."""
         now = self._clock.now
         step, deadline = member.tick(now), member.next_deadline()

@@ -15,15 +15,26 @@ the answer, and is held no more.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from equipoise.broker.config import BrokerConfig
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
+from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 if TYPE_CHECKING:
     from equipoise.broker.groups.shards import GroupShard
     from equipoise.broker.net.connection import Call
     from equipoise.coordinator.classic.group import ClassicGroupMember
+    from equipoise.coordinator.consumer.group import Presence
+
+_Request = HeartbeatRequest | ConsumerGroupHeartbeatRequest
+
+
+class Noted(Protocol):
+    """A member, of either protocol, and what the broker notes of it."""
+
+    notes: object
+
 
 PATIENT_CLIENTS = frozenset({"confluent-kafka-python", "librdkafka", "kafka-python", "apache-kafka-java", "equipoise"})
 _AIOKAFKA = re.compile(r"aiokafka-\d+\.\d+")  # its client id
@@ -54,7 +65,7 @@ class HeartbeatIntervals:
     def limit(self, member: ClassicGroupMember, longest: int, now: int, *, is_own: bool, is_sent_past: bool) -> int:
         """How long this heartbeat may be held, 0: not at all. `is_sent_past`: it has ended the hold of the last."""
         last, self._last_heartbeat = self._last_heartbeat, now
-        if self.was_cut_off or self._blocked >= _BLOCKED_TIMES:
+        if not self.bears_holds:
             return 0
         limit = 0
         if last is None or self._learn(now - last, is_sent_past):
@@ -65,6 +76,11 @@ class HeartbeatIntervals:
         limit = min(limit, longest)
         self._held_ms = limit if limit >= _SHORTEST_MS else 0
         return self._held_ms
+
+    @property
+    def bears_holds(self) -> bool:
+        """Whether the client has shown no sign that it waits for the answer."""
+        return not self.was_cut_off and self._blocked < _BLOCKED_TIMES
 
     def _learn(self, gap: int, is_sent_past: bool) -> bool:
         """False: the interval must be looked at again, with a heartbeat that is answered at once.
@@ -108,7 +124,7 @@ class HeldHeartbeat:
     def __init__(self) -> None:
         self.is_patient = False
         self._software = ""
-        self._held: tuple[GroupShard, HeartbeatRequest, HeartbeatIntervals, Call] | None = None
+        self._held: tuple[GroupShard, _Request, HeartbeatIntervals, Call] | None = None
         self._is_sent_past = False
         self._ran_out_at = 0
 
@@ -131,12 +147,23 @@ class HeldHeartbeat:
         is_own = self._software == _OWN
         return intervals_of(member).limit(member, longest, now, is_own=is_own, is_sent_past=is_sent_past)
 
+    def limit_of_consumer(self, config: BrokerConfig, presence: Presence, interval_ms: int, *, is_static: bool) -> int:
+        """The same for a member of a `consumer` group, to whom the broker tells the interval. Rule A23.6."""
+        if not self.is_patient or not intervals_of(presence).bears_holds:
+            return 0
+        longest = min(config.group_heartbeat_hold_max_ms, interval_ms * 9 // 10)
+        if self._software in _HASTY_CLIENTS:
+            longest = min(longest, _HASTY_LIMIT_MS)
+        if is_static:
+            longest = min(longest, _STATIC_LIMIT_MS)
+        return longest if longest >= _SHORTEST_MS else 0
+
     @property
     def is_held(self) -> bool:
         """Whether a heartbeat was held and nothing has come behind it since."""
         return self._held is not None
 
-    def begin(self, shard: GroupShard, request: HeartbeatRequest, member: ClassicGroupMember, call: Call) -> None:
+    def begin(self, shard: GroupShard, request: _Request, member: Noted, call: Call) -> None:
         """The coordinator has kept the heartbeat instead of answering it."""
         self._held = (shard, request, intervals_of(member), call)
 
@@ -166,7 +193,7 @@ class HeldHeartbeat:
             shard.run(shard.core.release_heartbeat(request.group_id, request.member_id, now))
 
 
-def intervals_of(member: ClassicGroupMember) -> HeartbeatIntervals:
+def intervals_of(member: Noted) -> HeartbeatIntervals:
     """What is known of a member; it begins with nothing."""
     if member.notes is None:
         member.notes = HeartbeatIntervals()

@@ -6,25 +6,48 @@ the most frequent request of groups.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
 from equipoise.coordinator.shard import Shard
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
+from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
+if TYPE_CHECKING:
+    from equipoise.broker.net.connection import Call
+
+HeartbeatOfEither = HeartbeatRequest | ConsumerGroupHeartbeatRequest
 _CORRELATION_ID = slice(4, 8)  # in a frame behind its size
 
 
 class RepeatedHeartbeat:
     """A heartbeat that found all well, in a connection whose heartbeats are not held; and its answer."""
 
-    __slots__ = ("_core", "_head", "_request", "_rest", "_size", "_tail")
+    __slots__ = ("_head", "_is_well", "_rest", "_size", "_tail")
 
-    def __init__(self, core: Shard, request: HeartbeatRequest, frame: bytes, reply: bytes) -> None:
-        self._core = core
-        self._request = request
+    def __init__(self, is_well: Callable[[int], bool], frame: bytes, reply: bytes) -> None:
+        self._is_well = is_well
         self._head, self._tail = frame[: _CORRELATION_ID.start], frame[_CORRELATION_ID.stop :]
         self._size, self._rest = reply[:4], reply[8:]
 
     def answer(self, frame: bytes | bytearray, now: int) -> bytes | None:
         """The reply, if this is the same heartbeat and all is still well."""
-        if frame[8:] != self._tail or frame[:4] != self._head or not self._core.is_well(self._request, now):
+        if frame[8:] != self._tail or frame[:4] != self._head or not self._is_well(now):
             return None
         return self._size + frame[_CORRELATION_ID] + self._rest
+
+
+def repeated(core: Shard, request: HeartbeatOfEither, call: Call, frame: bytes) -> RepeatedHeartbeat:
+    """A heartbeat that was answered at once, by the frame that it came in and the answer of its call."""
+    assert call.pieces
+    if isinstance(request, HeartbeatRequest):
+        return RepeatedHeartbeat(partial(core.is_well, request), frame, call.pieces[0])
+    interval_ms = core.settings_of(request.group_id).heartbeat_interval_ms
+    client = call.client_id, call.connection.client_host
+
+    def is_well(now: int) -> bool:
+        """The epoch of the answer stands in the request; the interval may be configured anew."""
+        return core.quiet_interval(request, *client, now) == interval_ms
+
+    return RepeatedHeartbeat(is_well, frame, call.pieces[0])

@@ -34,6 +34,7 @@ from equipoise.coordinator.placement import partition_for
 from equipoise.coordinator.shard import Shard, Status
 from equipoise.coordinator.step import Caller, Step, Write
 from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
+from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.offsets_records import GroupMetadataValue, encode_key, encode_value
 from equipoise.wire.records.batch import HEADER_SIZE, iter_headers, read_header
@@ -160,7 +161,7 @@ class GroupShard:
             with _collecting_later():
                 step = self.core.tick(now)
             for caller, response in step.replies:
-                if isinstance(response, HeartbeatResponse):
+                if isinstance(response, HeartbeatResponse | ConsumerGroupHeartbeatResponse):
                     caller.token.connection.held_heartbeat.ran_out(now)
             self.run(step)
 
@@ -383,7 +384,7 @@ class GroupCoordinator:
         ]
         self.image = self.image.with_changes(put, changed.keys() - {one.name for one in found})
         for shard in self._shards:
-            shard.core.metadata_changed(self.image, changed)
+            shard.run(shard.core.metadata_changed(self.image, changed, self._server.clock.now()))
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
         """Offsets of the topic go, also those that are just being written."""

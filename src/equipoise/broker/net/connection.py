@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from equipoise.broker.groups.carriers import Carried
 from equipoise.broker.groups.held_heartbeats import HeldHeartbeat
-from equipoise.broker.groups.repeated_heartbeat import RepeatedHeartbeat
+from equipoise.broker.groups.repeated_heartbeat import HeartbeatOfEither, RepeatedHeartbeat, repeated
 from equipoise.broker.net.memory_pool import FREE_ROOM
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.net.throttling import Usage
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from equipoise.broker.handlers import Route
     from equipoise.broker.net.listeners import Listener
     from equipoise.broker.server import Server
-    from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
     from equipoise.wire.schema import Message
 
 log = logging.getLogger(__name__)
@@ -48,7 +47,8 @@ _SMALL_PIECE = 4096  # cheaper to copy than to send as a buffer of its own
 _MAX_GROWTH = 1 << 20  # of a frame's buffer at a time: zeros take time, too
 _UNKNOWN = Session()
 _PRODUCE = 0
-_HEARTBEAT = 12
+_HEARTBEAT, _CONSUMER_GROUP_HEARTBEAT = 12, 68
+_HEARTBEATS = frozenset({_HEARTBEAT, _CONSUMER_GROUP_HEARTBEAT})
 _OF_CROWDS = (b"\0\x0b", b"\0\x0d", b"\0\x0e")  # JoinGroup, LeaveGroup, SyncGroup: thousands may come together
 _WORTH_COUNTING_S = 0.00001  # more than a heartbeat takes
 
@@ -439,7 +439,7 @@ class Connection(asyncio.BufferedProtocol):
             api_key, version, correlation_id, client_id, pos = decode_request_header(frame)
             route = self.server.route(api_key, version)
             if self.held_heartbeat.is_held:
-                self.held_heartbeat.interrupt(api_key == _HEARTBEAT, now)
+                self.held_heartbeat.interrupt(api_key in _HEARTBEATS, now)
             call = Call(self, route, correlation_id, client_id or "")
             call.now = now
             if api_key != _PRODUCE:
@@ -453,7 +453,7 @@ class Connection(asyncio.BufferedProtocol):
                 call.pieces = call._encode(response)
             elif call.usage is not None:
                 call.usage.pause()
-            if api_key == _HEARTBEAT:
+            if api_key in _HEARTBEATS:
                 self.repeated_heartbeat = self._repeatable(request, frame, call, response)
         except ProtocolError as error:
             self.refuse(str(error))
@@ -464,15 +464,14 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _repeatable(
-        self, request: HeartbeatRequest, frame: bytes | bytearray, call: Call, response: Message | bytes | None
+        self, request: HeartbeatOfEither, frame: bytes | bytearray, call: Call, response: Message | bytes | None
     ) -> RepeatedHeartbeat | None:
         if not isinstance(response, bytes) or self.held_heartbeat.is_patient or not self.server.allows_all:
             return None
         if call.usage is not None:
             return None
-        assert call.pieces
         core = self.server.group_coordinator.shard_of(request.group_id).core
-        return RepeatedHeartbeat(core, request, bytes(frame), call.pieces[0])
+        return repeated(core, request, call, bytes(frame))
 
     def _settle(self, call: Call) -> None:
         if not self._calls and call.pieces is not None:

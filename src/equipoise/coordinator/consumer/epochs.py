@@ -20,6 +20,7 @@ from equipoise.coordinator.consumer.timers import update_rebalance_timer
 from equipoise.coordinator.metadata import Partitions
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import Step
+from equipoise.coordinator.timers import TimerKind
 
 if TYPE_CHECKING:
     from equipoise.coordinator.changes import Changes
@@ -45,6 +46,28 @@ def refresh(shard: Shard, changes: Changes, cause: Cause | None, step: Step) -> 
     if group.has_old_metadata:
         changes.put(old_metadata_tombstone(group.group_id))
     group.refreshed_at_epoch = group.group_epoch
+    arm_target_timer(shard, group, step.now)
+
+
+def arm_target_timer(shard: Shard, group: ConsumerGroup, now: int) -> None:
+    """The next target comes when its time has come, and not with somebody's next heartbeat: an addition.
+
+    Rule A11.
+    """
+    if shard.config.group_consumer_assignment_timer and group.group_epoch > group.target_epoch:
+        shard.timers.arm(group.timer(TimerKind.TARGET), now + target_due(shard, group, now))
+
+
+def on_target_timer(shard: Shard, changes: Changes, step: Step) -> None:
+    """Topics are looked at, and the target is computed, without a heartbeat. Raises what the assignor raises."""
+    group = changes.group
+    if not group.members:
+        return
+    if group.must_refresh:
+        refresh(shard, changes, None, step)
+    update_target(shard, changes, step)
+    if group.group_epoch > group.target_epoch:
+        shard.timers.arm(group.timer(TimerKind.TARGET), step.now + max(1, target_due(shard, group, step.now)))
 
 
 def update_target(shard: Shard, changes: Changes, step: Step) -> None:
@@ -65,6 +88,7 @@ def update_target(shard: Shard, changes: Changes, step: Step) -> None:
         if group.targets.get(member_id) != target:
             changes.put(target_record(group.group_id, member_id, target))
     changes.put(target_epoch_record(group.group_id, group.group_epoch, shard.wall_time(step.now)))
+    shard.timers.cancel(group.timer(TimerKind.TARGET))
 
 
 def target_due(shard: Shard, group: ConsumerGroup, now: int) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.changes import Changes
+from equipoise.coordinator.consumer.epochs import on_target_timer
 from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.consumer.holds import release
 from equipoise.coordinator.consumer.removal import Leaver, remove_members
 from equipoise.coordinator.reasons import Departure
 from equipoise.coordinator.step import Step
@@ -22,6 +24,10 @@ def on_timer(shard: Shard, group: ConsumerGroup, key: TimerKey, step: Step) -> N
             _on_session(shard, group, key.member_id, step)
         case TimerKind.REBALANCE:
             _on_rebalance(shard, group, key.member_id, step)
+        case TimerKind.TARGET:
+            _on_target(shard, group, step)
+        case TimerKind.HOLD:
+            release(shard, group, key.member_id, step)
 
 
 def _on_session(shard: Shard, group: ConsumerGroup, member_id: str, step: Step) -> None:
@@ -47,6 +53,16 @@ def _on_rebalance(shard: Shard, group: ConsumerGroup, member_id: str, step: Step
     member = group.members.get(member_id)
     if member is not None and group.presence_of(member_id).rebalance_epoch == member.member_epoch:
         expire(shard, group, Leaver(member, Departure.REVOCATION_EXPIRED, member.rebalance_timeout_ms), step)
+
+
+def _on_target(shard: Shard, group: ConsumerGroup, step: Step) -> None:
+    """If the assignor fails, the next heartbeat tries again, and its sender hears of it."""
+    changes = Changes(shard, group.group_id)
+    try:
+        on_target_timer(shard, changes, step)
+    except Exception:  # noqa: BLE001  an assignor may be anybody's code
+        changes.roll_back()
+    changes.write(step, None)
 
 
 def expire(shard: Shard, group: ConsumerGroup, leaver: Leaver, step: Step) -> None:

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from equipoise.coordinator.consumer.member import LEFT_EPOCH, ConsumerGroupMember
 from equipoise.coordinator.consumer.states import GroupState, MemberState
 from equipoise.coordinator.journal import Journal
 from equipoise.coordinator.metadata import NO_PARTITIONS, Partitions, TopicPartition
-from equipoise.coordinator.step import Caller
 from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE
 from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.coordinator.consumer.holds import Held
 
 INITIAL_EPOCH = 1  # of a new group and of its target. Rule A4.2
 
@@ -80,7 +82,7 @@ class ConsumerGroup:
     refreshed_at_epoch: int | None = field(default=None, compare=False)  # None: look at the topics again. Rule A13.4
     presence: dict[str, Presence] = field(default_factory=dict, compare=False)
     resolution: Resolution = field(default_factory=lambda: NEVER_RESOLVED, compare=False)
-    held: dict[str, Caller] = field(default_factory=dict, compare=False)  # heartbeats, by member id
+    held: dict[str, Held] = field(default_factory=dict, compare=False)  # heartbeats, by member id
     journal: Journal = field(init=False, compare=False)
     _unsettled: int | None = field(default=None, compare=False)  # members; None: to be counted
 

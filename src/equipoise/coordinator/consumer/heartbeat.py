@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 from equipoise.coordinator.changes import Changes
 from equipoise.coordinator.consumer.epochs import advance_member, preferred_assignor, refresh, update_target
 from equipoise.coordinator.consumer.group import ConsumerGroup
-from equipoise.coordinator.consumer.member import LEFT_EPOCH, STATIC_LEFT_EPOCH, Assigned, ConsumerGroupMember
-from equipoise.coordinator.consumer.records import by_topic, member_record
+from equipoise.coordinator.consumer.holds import Held, forget, hold, may_hold
+from equipoise.coordinator.consumer.member import LEFT_EPOCH, STATIC_LEFT_EPOCH, ConsumerGroupMember
+from equipoise.coordinator.consumer.records import member_record
 from equipoise.coordinator.consumer.regexes import RegexChange, maybe_resolve, update_regex
 from equipoise.coordinator.consumer.removal import Leaver, remove_members
+from equipoise.coordinator.consumer.replies import heartbeat_answer, heartbeat_error
+from equipoise.coordinator.consumer.states import MemberState
 from equipoise.coordinator.consumer.static import check_released, leave_for_a_while, replace_member
 from equipoise.coordinator.consumer.timers import keep_alive
 from equipoise.coordinator.consumer.validation import check_request
@@ -22,8 +25,6 @@ from equipoise.coordinator.step import Caller, Step
 from equipoise.wire.apis.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    HeartbeatAssignment,
-    HeartbeatTopicPartitions,
 )
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.offsets_records import CoordinatorRecord, GroupMetadataKey
@@ -32,28 +33,70 @@ if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
 
 
-def consumer_group_heartbeat(shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller, step: Step) -> None:
+def consumer_group_heartbeat(
+    shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller, step: Step, *, hold_ms: int = 0
+) -> None:
     """One heartbeat, answered when what it rests on is durable. If it is refused, nothing has happened.
 
-    Rules A3 and A5.11. Kafka: GroupCoordinatorService.consumerGroupHeartbeat.
+    One that has nothing to tell may wait for `hold_ms`, an addition. Rules A3, A5.11 and A23.6.
+    Kafka: GroupCoordinatorService.consumerGroupHeartbeat.
     """
     beat = _Heartbeat(shard, request, caller, step)
     try:
         check_request(request, caller.version, shard.config)
         if shard.unavailable is not ErrorCode.NONE:
             raise KafkaError(shard.unavailable)
-        response = beat.leave() if request.member_epoch < 0 else beat.run()
+        is_leaving = request.member_epoch < 0
+        response = beat.leave() if is_leaving else beat.run()
     except KafkaError as error:
         beat.roll_back()
         step.note_fenced(error.code, request.group_id, caller.who(request.member_id, request.instance_id), "Heartbeat")
         step.reply(caller, heartbeat_error(error.code, error.message))
         return
-    beat.changes.answer(step, caller, response)
+    if hold_ms > 0 and not is_leaving and beat.is_quiet(response):
+        member_id, until = request.member_id, step.now + hold_ms
+        hold(shard, beat.changes, member_id, Held(caller, owned_partitions(request)), until=until)
+        beat.changes.write(step, None)
+    else:
+        beat.changes.answer(step, caller, response)
 
 
-def heartbeat_error(error: ErrorCode, message: str = "") -> ConsumerGroupHeartbeatResponse:
-    """An error has no member id, no epoch and no interval. Rule A2."""
-    return ConsumerGroupHeartbeatResponse(error_code=error, error_message=message or None)
+def quiet_interval(
+    shard: Shard, request: ConsumerGroupHeartbeatRequest, client: tuple[str, str], now: int
+) -> int | None:
+    """The short way for a heartbeat that changes nothing: of a settled member of a settled group, without news.
+
+    Its sign of life is noted; the answer is its own epoch and this interval. None: it must go the whole way. Rule A5.
+    """
+    group = shard.consumer_groups.get(request.group_id)
+    if group is None or group.must_refresh or group.regexes or group.group_epoch != group.target_epoch:
+        return None
+    member = group.members.get(request.member_id)
+    if (
+        member is None
+        or not request.member_epoch == member.member_epoch == group.target_epoch
+        or member.state is not MemberState.STABLE
+        or member.classic is not None
+        or (member.client_id, member.client_host) != client
+        or not _says_nothing(request, member)
+        or request.group_id in shard.unwritten_groups
+        or request.member_id in group.held
+    ):
+        return None
+    keep_alive(shard, group, request.member_id, now)
+    return shard.settings_of(request.group_id).heartbeat_interval_ms
+
+
+def _says_nothing(request: ConsumerGroupHeartbeatRequest, member: ConsumerGroupMember) -> bool:
+    return (
+        request.topic_partitions is None
+        and request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.server_assignor is None
+        and request.rebalance_timeout_ms == -1
+        and (request.rack_id is None or request.rack_id == member.rack_id)
+        and (request.instance_id is None or request.instance_id == member.instance_id)
+    )
 
 
 class _Heartbeat:
@@ -82,6 +125,7 @@ class _Heartbeat:
         group = self.find_group()
         self.check_room(group)
         member_id = self.request.member_id or self.shard.new_id()
+        self.end_hold(group, member_id)
         before = self.find_member(group, member_id)
         subscription_changed = self.update_member(group, before)
         if self.cause is not None or group.must_refresh:
@@ -98,6 +142,12 @@ class _Heartbeat:
         keep_alive(self.shard, group, member_id, self.step.now)
         maybe_resolve(self.shard, group, self.caller, self.step)
         return self.answer(before, after)
+
+    def end_hold(self, group: ConsumerGroup, member_id: str) -> None:
+        """The member speaks again: what it said before is answered, as it would have been then."""
+        held, member = forget(self.shard, group, member_id), group.members.get(member_id)
+        if held is not None and member is not None:
+            self.step.reply(held.caller, heartbeat_answer(self.shard, group, member, tells=False))
 
     # -- the group
 
@@ -154,7 +204,7 @@ class _Heartbeat:
         if holder == member_id and not member.is_away and member.classic is None:
             return member
         self._trigger = Trigger.STATIC_MEMBER_REPLACED
-        return replace_member(self.changes, member, member_id, self.step)
+        return replace_member(self.shard, self.changes, member, self.step, member_id=member_id)
 
     def new_member(self, member_id: str) -> ConsumerGroupMember:
         """Nobody has this id. Rule A4."""
@@ -244,13 +294,13 @@ class _Heartbeat:
         has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
         is_full = request.rebalance_timeout_ms != -1 and has_subscription and request.topic_partitions is not None
         tells = request.member_epoch == 0 or is_full or after.assigned != before.assigned
-        return ConsumerGroupHeartbeatResponse(
-            error_code=ErrorCode.NONE,
-            member_id=after.member_id,
-            member_epoch=after.member_epoch,
-            heartbeat_interval_ms=self.shard.settings_of(request.group_id).heartbeat_interval_ms,
-            assignment=assignment_of(after.assigned) if tells else None,
-        )
+        return heartbeat_answer(self.shard, self.changes.group, after, tells=tells)
+
+    def is_quiet(self, response: ConsumerGroupHeartbeatResponse) -> bool:
+        """Whether the heartbeat may wait for news: it has none now."""
+        if response.assignment is not None or self.request.member_epoch == 0:
+            return False
+        return may_hold(self.shard, self.changes, self.changes.group.members[self.request.member_id])
 
     # -- leaving
 
@@ -260,6 +310,7 @@ class _Heartbeat:
         Kafka: GroupMetadataManager.consumerGroupLeave.
         """
         group, request = self.find_group(), self.request
+        self.end_hold(group, request.member_id)
         member = group.check_member(request.member_id, request.instance_id)
         if request.member_epoch == STATIC_LEFT_EPOCH:
             leave_for_a_while(self.changes, member)
@@ -276,9 +327,3 @@ def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | Non
     """What the member says it has; None: it does not say. Rule A2."""
     rows = request.topic_partitions
     return None if rows is None else frozenset((row.topic_id, number) for row in rows for number in row.partitions)
-
-
-def assignment_of(assigned: Assigned) -> HeartbeatAssignment:
-    """What a member may use now, never what it is to give up. Rule A2."""
-    rows = [HeartbeatTopicPartitions(topic_id=topic_id, partitions=rows) for topic_id, rows in by_topic(assigned)]
-    return HeartbeatAssignment(topic_partitions=rows)

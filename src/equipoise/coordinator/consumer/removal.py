@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.coordinator.consumer.epochs import bump
+from equipoise.coordinator.consumer.holds import refuse
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.records import member_tombstones, regex_tombstone, target_epoch_record
 from equipoise.coordinator.consumer.timers import cancel_all
 from equipoise.coordinator.events import MemberLeft
 from equipoise.coordinator.reasons import Cause, Departure, Trigger
 from equipoise.coordinator.step import Step
+from equipoise.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from equipoise.coordinator.changes import Changes
@@ -51,6 +53,7 @@ def remove_members(shard: Shard, changes: Changes, leavers: Sequence[Leaver], st
     for leaver in leavers:
         member_id = leaver.member.member_id
         _note(shard, changes, leaver, step)
+        refuse(shard, group, member_id, step, error=ErrorCode.UNKNOWN_MEMBER_ID)
         changes.put(*member_tombstones(group.group_id, member_id))
         cancel_all(shard, group, member_id)
     gone = {leaver.member.subscribed_topic_regex for leaver in leavers} - {"", *group.regexes}

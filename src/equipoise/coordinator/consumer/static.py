@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.consumer.holds import refuse
 from equipoise.coordinator.consumer.member import NOTHING, STATIC_LEFT_EPOCH, ConsumerGroupMember
 from equipoise.coordinator.consumer.records import current_record, member_record, member_tombstones, target_record
 from equipoise.coordinator.events import MemberLeft
@@ -17,6 +18,7 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from equipoise.coordinator.changes import Changes
+    from equipoise.coordinator.shard import Shard
 
 
 def check_released(group: ConsumerGroup, holder: ConsumerGroupMember, member_id: str, *, strict: bool) -> None:
@@ -35,7 +37,9 @@ def check_released(group: ConsumerGroup, holder: ConsumerGroupMember, member_id:
     )
 
 
-def replace_member(changes: Changes, old: ConsumerGroupMember, member_id: str, step: Step) -> ConsumerGroupMember:
+def replace_member(
+    shard: Shard, changes: Changes, old: ConsumerGroupMember, step: Step, *, member_id: str
+) -> ConsumerGroupMember:
     """The successor has what its predecessor had, without a gap, and its target. Old timers fire into nothing.
 
     Rules A10.3 and A9.2. Kafka: GroupMetadataManager.replaceMember.
@@ -43,6 +47,7 @@ def replace_member(changes: Changes, old: ConsumerGroupMember, member_id: str, s
     group = changes.group
     group_id, target, presence = group.group_id, group.target_of(old.member_id), group.presence.get(old.member_id)
     new = old._replace(member_id=member_id, member_epoch=0, previous_member_epoch=0)
+    refuse(shard, group, old.member_id, step, error=ErrorCode.FENCED_INSTANCE_ID)
     changes.put(*member_tombstones(group_id, old.member_id))
     changes.put(member_record(group_id, new), target_record(group_id, member_id, target), current_record(group_id, new))
     silent = 0 if presence is None else step.now - presence.last_seen

@@ -1,0 +1,142 @@
+"""Rules A23.6 and A23.8: heartbeats that have nothing to tell wait until there is something."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from equipoise.coordinator.consumer.states import MemberState
+from equipoise.wire.errors import ErrorCode
+from tests.consumer_groups.stage import Member, Stage, settle
+
+HOLD = 4_500
+TIMER = {"group_consumer_assignment_timer": True}
+
+
+def settled(*names: str, **topics: int) -> tuple[Stage, list[Member]]:
+    stage = Stage(TIMER, **(topics or {"t": 6}))
+    members = [stage.member(name) for name in names]
+    for member in members:
+        member.join("t")
+    settle(stage, *members)
+    return stage, members
+
+
+def held(member: Member, **fields: Any) -> int:
+    """The token of a heartbeat that waits."""
+    assert member.beat(hold_ms=HOLD, **fields) is None
+    assert member.stage.shard.is_held("g", member.member_id)
+    return member.stage.last_token
+
+
+def answer(member: Member, token: int) -> Any:
+    """What the heartbeat was answered, which the member takes; None: it waits still."""
+    found: Any = member.stage.replies.get(token)
+    if found is not None:
+        member.take(found)
+    return found
+
+
+def test_a_held_heartbeat_is_answered_when_its_time_is_over() -> None:
+    stage, (a,) = settled("a")
+    token, written = held(a), len(stage.log)
+    stage.advance(HOLD - 1)
+    assert answer(a, token) is None
+    stage.advance(1)
+    said = answer(a, token)
+    assert (said.error_code, said.member_epoch, said.assignment, len(stage.log)) == (0, 2, None, written)
+    assert not stage.shard.is_held("g", "a")
+
+
+def test_a_join_costs_round_trips_and_not_intervals() -> None:
+    """Who has to give up is told at once, says so at once, and who waits for it has it at once. No time passes."""
+    stage, (a,) = settled("a")
+    token, began = held(a), stage.now
+    b = stage.member("b")
+    b.join("t")
+    answer(a, token)
+    assert (len(a.partitions), a.known.state) == (3, MemberState.UNREVOKED_PARTITIONS)
+    token = held(b)
+    a.ack()
+    answer(b, token)
+    assert (b.partitions | a.partitions, stage.now, stage.state) == (set(range(6)), began, "Stable")
+
+
+def test_who_has_something_to_give_up_is_never_held() -> None:
+    stage, (a,) = settled("a")
+    b = stage.member("b")
+    b.join("t")
+    assert a.beat(hold_ms=HOLD) is not None
+    assert a.beat(hold_ms=HOLD) is not None
+
+
+def test_who_is_not_concerned_is_left_alone() -> None:
+    stage, (a, b) = settled("a", "b", t=4, u=2)
+    tokens, epochs = [held(a), held(b)], stage.epochs
+    stage.member("c").join("u")
+    assert stage.epochs == (epochs[0] + 1, epochs[1] + 1)
+    assert (stage.group.target_of("a"), stage.group.target_of("b")) == (a.wanted, b.wanted)
+    assert [stage.replies.get(token) for token in tokens] == [None, None]
+
+
+def test_a_leave_and_new_partitions_wake_whoever_gains() -> None:
+    """Rule A11: by the target timer, without a heartbeat of anybody."""
+    stage, (a, b) = settled("a", "b")
+    token = held(a)
+    b.leave()
+    stage.advance(1_000)
+    answer(a, token)
+    assert a.partitions == set(range(6))
+    token = held(a)
+    stage.set_topics(t=8)
+    stage.advance(1)
+    answer(a, token)
+    assert a.partitions == set(range(8))
+
+
+def test_a_member_that_speaks_again_ends_its_hold() -> None:
+    stage, (a,) = settled("a")
+    token = held(a)
+    assert a.beat().error_code == ErrorCode.NONE
+    assert answer(a, token).member_epoch == 2
+    token = held(a)
+    stage.run(stage.shard.release_heartbeat("g", "a", stage.now))
+    assert answer(a, token).member_epoch == 2
+
+
+def test_who_leaves_or_is_removed_or_unloaded_hears_it() -> None:
+    """Rules A11.1 and A21.5."""
+    stage, (a, b) = settled("a", "b")
+    token = held(a)
+    a.leave()
+    assert answer(a, token).error_code == ErrorCode.NONE
+    settle(stage, b)
+    token = held(b)
+    group = stage.group
+    stage.shard.timers.arm(group.presence_of("b").timer, stage.now)
+    stage.advance(0)
+    assert answer(b, token).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    b.join("t")
+    token = held(b)
+    stage.run(stage.shard.close(stage.now))
+    assert answer(b, token).error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_change_of_the_subscription_is_answered_at_once() -> None:
+    _, (a,) = settled("a", t=2, u=2)
+    assert a.send(subscribed_topic_names=["t", "u"], hold_ms=HOLD) is not None
+
+
+def test_a_hold_in_a_group_that_cannot_be_written_ends_well() -> None:
+    """The newcomer's join fails; who was woken by it is answered with the same error, and goes on as before."""
+    stage, (a,) = settled("a")
+    token = held(a)
+    stage.holds_writes = True
+    b = stage.member("b")
+    assert b.join("t") is None
+    joined = stage.last_token
+    stage.fail(writes=2)
+    for one in (token, joined):
+        assert answer(a, one).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (set(stage.group.members), a.known.state) == ({"a"}, MemberState.STABLE)
+    stage.holds_writes = False
+    assert a.beat().error_code == ErrorCode.NONE
