@@ -12,6 +12,7 @@ from proving.conformance.steps import (
     AddPartitions,
     DropTopic,
     MakeTopic,
+    Pause,
     Persist,
     Script,
     Step,
@@ -168,6 +169,7 @@ _RESOLVED: Table = {
     "v0 cannot say it": [arrive("a", v=0, subscribed_topic_regex="t"), beat("a"), look()],
     "a matched topic is deleted": [
         MakeTopic("x"),
+        Pause(1000),  # what Kafka's coordinator has not heard of matches nothing, for 10 s
         arrive("a", subscribed_topic_regex=Pattern("x{own}")),
         UntilEpoch(2),
         beat("a"),

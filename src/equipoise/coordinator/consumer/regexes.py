@@ -16,7 +16,7 @@ from equipoise.coordinator.consumer.epochs import refresh
 from equipoise.coordinator.consumer.group import ConsumerGroup, Resolution, ResolvedRegex
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.records import regex_record, regex_tombstone
-from equipoise.coordinator.consumer.regex import InvalidRegularExpression, compile_regex
+from equipoise.coordinator.consumer.regex import InvalidRegularExpression, parse
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import Caller, Resolve, Step
 from equipoise.wire.errors import ErrorCode, KafkaError
@@ -106,7 +106,7 @@ def _topics(group: ConsumerGroup, regex: str) -> frozenset[str]:
 
 def _check(regex: str) -> None:
     try:
-        compile_regex(regex)
+        parse(regex)
     except InvalidRegularExpression as error:
         message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}."
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from equipoise.coordinator.consumer.regex.dfa import DFA
 from equipoise.coordinator.consumer.regex.parse import InvalidRegularExpression, parse
 
-__all__ = ["DFA", "InvalidRegularExpression", "compile_regex"]
+__all__ = ["DFA", "InvalidRegularExpression", "compile_regex", "parse"]
 
 
 def compile_regex(pattern: str) -> DFA:

@@ -6,6 +6,7 @@ change what a match captures, not whether a name matches: they are read and forg
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 
 MOST_REPEATS = 1_000
 MOST_NODES = 10_000  # that repetition may make; alternatives and literals cost two for each character of the pattern
-DEEPEST = 250  # parentheses inside each other; each level copies the nodes within
+DEEPEST = 100  # parentheses inside each other; each level copies the nodes within
 LONGEST_PATTERN = 32_767  # bytes: the pattern is part of the key of its record
 _MOST_DIGITS = 8
 _ANY_CHARACTER = classes.ASCII
@@ -23,6 +24,11 @@ _HEX = "0123456789abcdefABCDEF"
 _OCTAL = "01234567"
 _CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _LOOKS = {"A": Look.BEGIN, "b": Look.BOUNDARY, "B": Look.NO_BOUNDARY, "z": Look.END}
+_PLAIN = re.compile("[A-Za-z0-9_-]+")
+_PLAIN_NODES = {
+    fold: {one: nfa.characters(classes.mask(one), fold=fold)[0] for one in map(chr, range(128)) if _PLAIN.match(one)}
+    for fold in (False, True)
+}
 _REPEATS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 
@@ -71,6 +77,10 @@ class _Parser:
         repeated_at = -1
         while self._place < len(self._pattern):
             start = self._place
+            if (plain := _PLAIN.match(self._pattern, start)) is not None:
+                self._read_plain(plain[0])
+                repeated_at = -1
+                continue
             repeats = self._repeat_operator()
             if repeats is None:
                 self._read_item()
@@ -108,6 +118,14 @@ class _Parser:
         return found
 
     # -- items
+
+    def _read_plain(self, text: str) -> None:
+        """Most of a pattern is letters, which mean themselves. The last one may be repeated."""
+        self._place += len(text)
+        nodes = [_PLAIN_NODES[self._fold][character] for character in text]
+        if len(nodes) > 1:
+            self._add(nodes[:-1])
+        self._add(nodes[-1:])
 
     def _read_item(self) -> None:
         start = self._place
