@@ -46,6 +46,7 @@ class Member:
         self._introduce()
         self._epoch = _JOIN
         self._topic_id = b""
+        self.is_in = False
         self.held: Held = frozenset()
         self.due: float | None = None
 
@@ -53,18 +54,18 @@ class Member:
         """As a client that bears it if its heartbeats are held."""
         request = ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version="4.3.1")
         self._socket.sendall(framed(encode_request_header(18, 3, 0, self._member_id), request.encode(3)))
-        while self._frame() is None:
+        while not select.select([self.fileno], [], [], PATIENCE)[0] or self._frame() is None:
             pass
 
     def close(self) -> None:
         self._socket.close()
 
     def join(self) -> None:
-        self._epoch, self.held = _JOIN, frozenset()
+        self._epoch, self.held, self.is_in = _JOIN, frozenset(), True
         self._send(rebalance_timeout_ms=_REBALANCE_MS, subscribed_topic_names=[self._topic], topic_partitions=[])
 
     def leave(self) -> None:
-        self._epoch = _LEAVE
+        self._epoch, self.is_in = _LEAVE, False
         self._send()
 
     def beat(self) -> None:
@@ -149,9 +150,13 @@ class Crowd:
         return made
 
     @property
-    def is_whole(self) -> bool:
-        """Whether every partition is held; the broker gives none to two members, which `check` looks at."""
-        return self.held == self._count
+    def is_settled(self) -> bool:
+        """Whether every partition is held, and every member has its share. The broker gives no partition to two
+        members, which `check` looks at."""
+        if self.held != self._count:
+            return False
+        shares = [len(member.held) for member in self._by_fileno.values() if member.is_in]
+        return max(shares) - min(shares) <= 1
 
     def check(self) -> None:
         held = sorted(partition for member in self._by_fileno.values() for partition in member.held)

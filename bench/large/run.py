@@ -24,7 +24,8 @@ _REST = 7.0  # seconds: longer than a heartbeat interval
 NOTES = (
     "All members join at the same time, on a connection each, with the broker's default settings. They confirm at once "
     "and otherwise send a heartbeat in each interval that the broker names. Converge: from the first heartbeat until "
-    "every partition is held by one member, and the group is calm. Join and leave: one member more, one member less.",
+    "every partition is held by one member, and every member has its share. Join and leave: one member "
+    "more, one member less.",
     "The heartbeats of the p99 are those of other groups, one each millisecond from a process of its own, while the "
     "members join. Memory is what the group adds to the broker's resident memory.",
     "Kafka is measured in the same run, up to the size that the machine bears: it keeps files for every partition.",
@@ -105,7 +106,7 @@ def measure(results: Results, side: str, size: Size) -> None:
             memory, cpu, began = broker.resident_mb(), broker.cpu_seconds(), time.perf_counter()
             for member in members:
                 member.join()
-            crowd.wait(lambda: crowd.is_whole, _PATIENCE)
+            crowd.wait(lambda: crowd.is_settled, _PATIENCE)
             ended = time.perf_counter()
             crowd.check()
         results.add(f"{key}_converge", ended - began)
@@ -115,10 +116,10 @@ def measure(results: Results, side: str, size: Size) -> None:
         _rest(crowd)
         results.add(f"{key}_memory", broker.resident_mb() - memory)
         newcomer.join()
-        results.add(f"{key}_join", crowd.wait(lambda: bool(newcomer.held) and crowd.is_whole, _PATIENCE))
+        results.add(f"{key}_join", crowd.wait(lambda: bool(newcomer.held) and crowd.is_settled, _PATIENCE))
         _rest(crowd)
         newcomer.leave()
-        results.add(f"{key}_leave", crowd.wait(lambda: not newcomer.held and crowd.is_whole, _PATIENCE))
+        results.add(f"{key}_leave", crowd.wait(lambda: not newcomer.held and crowd.is_settled, _PATIENCE))
         crowd.check()
 
 

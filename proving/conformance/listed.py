@@ -204,6 +204,43 @@ LISTED = (
         protocol=CONSUMER,
     ),
     Listed(
+        "a Subscription that cannot be read, in a `consumer` group",
+        "JoinGroup is answered UNKNOWN_SERVER_ERROR (4.3). From 4.4 on it is INCONSISTENT_GROUP_PROTOCOL.",
+        "INCONSISTENT_GROUP_PROTOCOL.",
+        "As Kafka 4.4.",
+        lambda found: found.answered("UNKNOWN_SERVER_ERROR", "INCONSISTENT_GROUP_PROTOCOL"),
+        once=True,
+        protocol=CONSUMER,
+    ),
+    Listed(
+        "classic assignments that overlap",
+        "A classic group in which two members have the same partition is not upgraded: UNKNOWN_SERVER_ERROR.",
+        "It is upgraded.",
+        "The target that is made then gives the partition to one member.",
+        lambda found: found.answered("UNKNOWN_SERVER_ERROR", "NONE"),
+        ends=True,
+        protocol=CONSUMER,
+    ),
+    Listed(
+        "a member of the new protocol during the first join phase of a classic group",
+        "It is answered UNKNOWN_SERVER_ERROR, and the parked JoinGroup of the others REBALANCE_IN_PROGRESS.",
+        "Without `strict`, the group is upgraded. With it, the newcomer is answered UNKNOWN_SERVER_ERROR, and the "
+        "others go on.",
+        "An upgrade should not depend on the moment at which it is tried.",
+        lambda found: found.script.world == "consumer delay",
+        ends=True,
+        protocol=CONSUMER,
+    ),
+    Listed(
+        "all configs of a group",
+        "They are told with those of share and streams groups; without `consumer.assignor.offload.enable` (4.3).",
+        "Those of `consumer` groups.",
+        "There are no share and streams groups here.",
+        lambda found: "DescribeConfigs" in found.key and found.path.endswith(".configs"),
+        once=True,
+        protocol=CONSUMER,
+    ),
+    Listed(
         "SyncGroup while groups are loaded",
         "COORDINATOR_LOAD_IN_PROGRESS.",
         "REBALANCE_IN_PROGRESS.",
@@ -244,9 +281,13 @@ _HEAD = """# Differences from Apache Kafka
 every answer field by field, the parked requests, and each group's state, members and offsets. The table lists all known
 differences. The comparison has them as data. It fails on any other difference, and if one of these no longer occurs.
 
+With `--protocol consumer` the requests are those of `consumer` groups (KIP-848), and of classic members in them. What
+each step writes to `__consumer_offsets` is compared too, record by record.
+
 The comparison leaves out what Kafka leaves to chance: member ids after their prefix, the new leader among several
-members when the leader has gone, the order of lists from hash maps, and the words of error messages. Our additions to
-the timing (`docs/groups.md`) are switched off.
+members when the leader has gone, the order of lists from hash maps, and the words of error messages. Of hashes and
+times in records it compares only whether there is one. Equipoise runs in `strict`: its additions to the timing
+(`docs/groups.md`) are switched off.
 
 | | Kafka | Equipoise | why |
 |---|---|---|---|
