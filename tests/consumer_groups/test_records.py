@@ -10,7 +10,7 @@ from equipoise.coordinator.changes import Changes
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.consumer import records, replay
 from equipoise.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
-from equipoise.coordinator.consumer.member import ClassicMetadata, ConsumerGroupMember
+from equipoise.coordinator.consumer.member import ClassicMetadata, ConsumerGroupMember, short_id
 from equipoise.coordinator.consumer.states import GroupState, MemberState
 from equipoise.coordinator.shard import Shard
 from equipoise.coordinator.step import Step
@@ -136,9 +136,9 @@ def test_a_member_and_a_group_go_with_their_tombstones() -> None:
 
 
 def test_the_tombstones_of_a_group_have_kafkas_order() -> None:
-    """Rule A20.4: 8, 7, 6, 5, 16, 3."""
+    """Rule A20.4: 8, 7, 6, 5, 16, 4, 3."""
     group = shard_of(*WHOLE).consumer_groups["g"]
-    assert [record.key.versions.last for record in records.group_tombstones(group)] == [8, 7, 6, 5, 16, 3]
+    assert [record.key.versions.last for record in records.group_tombstones(group)] == [8, 7, 6, 5, 16, 4, 3]
 
 
 def test_an_old_subscription_record_is_remembered_for_its_tombstone() -> None:
@@ -258,3 +258,10 @@ def test_what_was_durable_stays_when_a_later_write_fails() -> None:
     shard.written(step.writes[0], ErrorCode.NONE, 1)
     shard.written(step.writes[1], ErrorCode.KAFKA_STORAGE_ERROR, 1)
     assert shard.consumer_groups["g"].group_epoch == 3
+
+
+def test_ids_that_are_made_here_are_uuids_in_22_characters() -> None:
+    """Rules A3.5 and A15.5."""
+    assert short_id("00112233-4455-4677-8899-aabbccddeeff") == "ABEiM0RVRneImaq7zN3u_w"
+    assert short_id("f8000000-0000-4000-8000-000000000000") == "_AAAAAAAQACAAAAAAAAAAA"
+    assert short_id("id-1") == "id-1"

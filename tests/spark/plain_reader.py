@@ -1,4 +1,5 @@
-"""A consumer of another make, for tests to kill: `python -m tests.spark.plain_reader SERVERS GROUP SESSION_MS`.
+"""A consumer of another make, for tests to kill: `python -m tests.spark.plain_reader SERVERS GROUP SESSION_MS`; without
+SESSION_MS it has group.protocol=consumer.
 
 It says what it has read, and when that is committed; or lost, if it had to give up partitions without. A line on
 stdin, or its end, makes it leave.
@@ -13,7 +14,7 @@ import threading
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 
-def main(servers: str, group: str, session_ms: str) -> None:
+def main(servers: str, group: str, session_ms: str = "") -> None:
     is_ending = threading.Event()
 
     def listen() -> None:
@@ -27,10 +28,8 @@ def main(servers: str, group: str, session_ms: str) -> None:
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "partition.assignment.strategy": "cooperative-sticky",
-            "session.timeout.ms": int(session_ms),
-            "heartbeat.interval.ms": 300,
             "log_level": 0,
+            **(classic(int(session_ms)) if session_ms else {"group.protocol": "consumer"}),
         }
     )
     consumer.subscribe(["t"], on_revoke=give_up, on_lost=lambda consumer, partitions: say("lost"))
@@ -40,6 +39,14 @@ def main(servers: str, group: str, session_ms: str) -> None:
             say(json.dumps([[one.topic(), one.partition(), one.offset()] for one in found]))
         commit(consumer)
     consumer.close()
+
+
+def classic(session_ms: int) -> dict[str, object]:
+    return {
+        "partition.assignment.strategy": "cooperative-sticky",
+        "session.timeout.ms": session_ms,
+        "heartbeat.interval.ms": 300,
+    }
 
 
 def commit(consumer: Consumer) -> bool:

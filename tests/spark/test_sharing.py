@@ -25,12 +25,25 @@ from tests.spark.streams import PATIENCE_S, Place, committed, departures, member
 
 PARTITIONS = 12
 SESSION_MS = 10_000
+OF_PROTOCOL: dict[str, dict[str, str]] = {
+    "classic": {"kafka__session__timeout__ms": str(SESSION_MS), "kafka__heartbeat__interval__ms": "300"},
+    "consumer": {"kafka__group__protocol": "consumer"},
+}
+CONSUMER_GROUPS = {
+    "group.consumer.min.session.timeout.ms": 1_000,
+    "group.consumer.session.timeout.ms": SESSION_MS,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 300,
+    "group.consumer.min.assignment.interval.ms": 0,
+    "group.consumer.assignment.interval.ms": 0,
+}
 
 
 class Plain:
     """The consumer of another make."""
 
-    def __init__(self, home: Path, servers: str) -> None:
+    def __init__(self, home: Path, servers: str, *session_ms: str) -> None:
+        self._session_ms = session_ms
         self.windows: Counter[Place] = Counter()
         self._home = home
         self._servers = servers
@@ -42,7 +55,7 @@ class Plain:
         self._runs += 1
         with self._log(self._runs).open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.plain_reader", self._servers, "g", str(SESSION_MS)],
+                [sys.executable, "-m", "tests.spark.plain_reader", self._servers, "g", *self._session_ms],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -130,19 +143,14 @@ class Flow:
 
 
 class Sharing:
-    def __init__(self, servers: str, home: Path, seed: int) -> None:
+    def __init__(self, servers: str, home: Path, seed: int, *, protocol: str = "classic") -> None:
         self.random = random.Random(seed)
         self._servers = servers
         with Admin(servers) as admin:
             admin.create_topic("t", PARTITIONS)
-        options = {
-            "startingOffsets": "earliest",
-            "group__id": "g",
-            "kafka__session__timeout__ms": str(SESSION_MS),
-            "kafka__heartbeat__interval__ms": "300",
-        }
+        options = {"startingOffsets": "earliest", "group__id": "g", **OF_PROTOCOL[protocol]}
         self.applications = [Application(home / name, servers, **options) for name in ("a", "b")]
-        self.plain = Plain(home / "plain", servers)
+        self.plain = Plain(home / "plain", servers, *([str(SESSION_MS)] if protocol == "classic" else []))
         self.all: list[Application | Plain] = [*self.applications, self.plain]
         self.flow = Flow(servers)
 
@@ -258,3 +266,24 @@ def test_sharing_on_kafka(tmp_path: Path) -> None:
             run_briefly(shared)
         finally:
             shared.close()
+
+
+@pytest.mark.timeout(1_800)
+def test_sharing_with_the_consumer_protocol(tmp_path: Path) -> None:
+    with EquipoiseBroker(CONSUMER_GROUPS) as broker:
+        share_with_the_consumer_protocol(broker.bootstrap_servers, tmp_path)
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(1_800)
+def test_sharing_with_the_consumer_protocol_on_kafka(tmp_path: Path) -> None:
+    with needed(lambda: KafkaBroker(CONSUMER_GROUPS)) as kafka:
+        share_with_the_consumer_protocol(kafka.bootstrap_servers, tmp_path)
+
+
+def share_with_the_consumer_protocol(servers: str, home: Path) -> None:
+    shared = Sharing(servers, home, seed=5, protocol="consumer")
+    try:
+        run_briefly(shared)
+    finally:
+        shared.close()

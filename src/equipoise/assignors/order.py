@@ -43,10 +43,14 @@ class Subscribers:
 
     def topics_by_classes(self) -> TopicsBySubscribers:
         """Topics by the classes that subscribe to them, in order of topics."""
+        classes_of: dict[str, list[int]] = {topic: [] for topic in self.topics}
+        for number, subscribed in enumerate(self.classes):
+            for topic in subscribed:
+                if topic in classes_of:
+                    classes_of[topic].append(number)
         topics: TopicsBySubscribers = {}
-        for topic in self.topics:
-            key = frozenset(number for number, subscribed in enumerate(self.classes) if topic in subscribed)
-            topics.setdefault(key, []).append(topic)
+        for topic, classes in classes_of.items():
+            topics.setdefault(frozenset(classes), []).append(topic)
         return topics
 
     def positions(self, classes: frozenset[int]) -> list[int]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from equipoise.assignors import mixed, uniform
+from equipoise.assignors import large, mixed, uniform
 from equipoise.assignors.assignor import Cluster, Members, Topic
 from equipoise.assignors.numbering import NOBODY, Flags, Ints, Numbering
 from equipoise.assignors.order import Subscribers, java_order
@@ -35,15 +35,21 @@ class Plan(NamedTuple):
         return dict(zip(order, self.numbering.by_member(owner, len(order)), strict=True))
 
 
-def make_plan(cluster: Cluster, members: Members, memories: dict[str, StickyUserData]) -> Plan:
-    """Plans the best balance first, then most partitions in their owner's rack, then the fewest moves."""
+def make_plan(
+    cluster: Cluster, members: Members, memories: dict[str, StickyUserData], most_pairs: int | None = None
+) -> Plan:
+    """Plans the best balance first, then most partitions in their owner's rack, then the fewest moves. With more pairs
+    of topics and subscriptions than `most_pairs`, it is quick instead (large.py)."""
     subscribers = Subscribers(cluster, members, sorted(members, key=java_order))
     numbering = Numbering.of(cluster, subscribers.topics)
     told = [memories[member_id] for member_id in subscribers.order]
     partitions, claimants = numbering.claims([memory.owned_partitions for memory in told])
     claimed, contested = _settle(numbering, partitions, claimants, [memory.generation_id for memory in told])
     group = mixture(subscribers, numbering, find_places(cluster, members, subscribers))
-    owner = balance(claimed, len(members), numbering, group)
+    if group is not None and most_pairs is not None and np.count_nonzero(group.subscribed) > most_pairs:
+        owner = large.balance(claimed, group)
+    else:
+        owner = balance(claimed, len(members), numbering, group)
     return Plan(subscribers, numbering, claimed, contested, owner)
 
 

@@ -22,6 +22,7 @@ from equipoise.coordinator.consumer import guests, holds, replay
 from equipoise.coordinator.consumer.expiry import on_timer
 from equipoise.coordinator.consumer.group import ConsumerGroup, Presence
 from equipoise.coordinator.consumer.heartbeat import consumer_group_heartbeat, quiet_interval
+from equipoise.coordinator.consumer.member import short_id
 from equipoise.coordinator.consumer.offsets import check_fetch
 from equipoise.coordinator.consumer.regexes import regexes_resolved
 from equipoise.coordinator.consumer.settings import GroupSettings, broker_settings
@@ -528,8 +529,8 @@ class Shard:
         return group
 
     def new_id(self) -> str:
-        """A random id."""
-        return self._new_id()
+        """The id of a member of a `consumer` group: nothing but a random part, short."""
+        return short_id(self._new_id())
 
     def new_member_id(self, prefix: str) -> str:
         """A prefix that people can read, and a random part. Rule 2.2.13."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from typing import Protocol
 
 from equipoise.assignors import Cluster
@@ -36,6 +37,10 @@ class AnyMember(Protocol):
     failure: KafkaError | None  # for the application, at its next poll
 
     # -- what it is
+
+    @property
+    def state(self) -> Enum:
+        """One of the group protocol's states."""
 
     @property
     def member_id(self) -> str:

@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterable, Mapping
 
 from equipoise.assignors import Cluster
 from equipoise.member import (
+    AnyMember,
     Callback,
     Commit,
-    FencedInstanceIdError,
-    Member,
-    MemberConfig,
-    MemberState,
     OffsetAndMetadata,
     Step,
+    SubscriptionPattern,
     TopicPartition,
 )
 from equipoise.member.partitions import Owned
+from equipoise.member.subscription import TopicPattern
 from equipoise.simulate.clock import Clock
 from equipoise.simulate.network import Connection
 from equipoise.simulate.observer import Observer
@@ -36,14 +35,14 @@ class Consumer:
     def __init__(
         self,
         name: str,
-        config: MemberConfig,
+        member: AnyMember,
         *,
         clock: Clock,
         connection: Connection,
         observers: Iterable[Observer] = (),
     ) -> None:
         self.name = name
-        self.member = Member(config)
+        self.member = member
         self.connection = connection
         self.polls = True
         self.records = 0  # that each poll returns
@@ -56,7 +55,7 @@ class Consumer:
         self._clock = clock
         self._observers = observers
         self._frozen_until = 0
-        self._missed: list[Callable[[Member], Step]] = []
+        self._missed: list[Callable[[AnyMember], Step]] = []
         self._tick_at: int | None = None
         connection.on_reply, connection.on_failure = self._on_reply, self._on_failure
 
@@ -74,9 +73,8 @@ class Consumer:
 
     @property
     def is_settled(self) -> bool:
-        """Stable, with nothing left to be told and no wish to join."""
-        member = self.member
-        return member.state is MemberState.STABLE and not member.callbacks and not member.joining.is_wanted
+        """It has its share, with nothing left to be told, and is after no other."""
+        return self.member.is_settled
 
     @property
     def is_frozen(self) -> bool:
@@ -85,9 +83,10 @@ class Consumer:
 
     # -- the application
 
-    def subscribe(self, *topics: str, pattern: str | None = None) -> Consumer:
-        """By names or by a pattern."""
-        compiled = None if pattern is None else re.compile(pattern)
+    def subscribe(self, *topics: str, pattern: str | None = None, regex: str | None = None) -> Consumer:
+        """By names, by a pattern, or by a pattern for the broker to match."""
+        compiled: TopicPattern | None = None if pattern is None else re.compile(pattern)
+        compiled = compiled if regex is None else SubscriptionPattern(regex)
         self.do(lambda member: member.subscribe(topics, compiled, self._clock.now))
         return self
 
@@ -112,7 +111,7 @@ class Consumer:
         self.do(lambda member: member.enforce_rebalance(reason, self._clock.now))
 
     def close(self, *, leave: bool | None = None) -> None:
-        """Gives back all partitions and leaves; `leave` as for `Member.close`."""
+        """Gives back all partitions and leaves; `leave` as for `AnyMember.close`."""
         self.do(lambda member: member.close(self._clock.now, leave=leave))
 
     def poll(self) -> None:
@@ -139,7 +138,7 @@ class Consumer:
 
     # -- running the member
 
-    def do(self, act: Callable[[Member], Step]) -> None:
+    def do(self, act: Callable[[AnyMember], Step]) -> None:
         """One input for the member. The application polls after it, unless it is busy."""
         if self.is_frozen:
             self._missed.append(act)
@@ -159,7 +158,7 @@ class Consumer:
             self.failures.append(failure)
             for observer in self._observers:
                 observer.raised(self.name, failure)
-            self.polls = not isinstance(failure, FencedInstanceIdError)
+            self.polls = not self.member.is_finished
         self.member.poll_ends(self._clock.now, records=self.records)
 
     def _run_listener(self, callback: Callback) -> None:
@@ -174,7 +173,7 @@ class Consumer:
         else:
             self._send(self._leave_callback(self.member))
 
-    def _leave_callback(self, member: Member) -> Step:
+    def _leave_callback(self, member: AnyMember) -> Step:
         self.is_in_callback = False
         return member.callback_done(self._clock.now)
 
@@ -189,7 +188,7 @@ class Consumer:
             self._tick_at = None
             self.do(self._on_time)
 
-    def _on_time(self, member: Member) -> Step:
+    def _on_time(self, member: AnyMember) -> Step:
         """After a tick nothing is left to be done now, or there would be another at once, and so on for ever."""
         now = self._clock.now
         step, deadline = member.tick(now), member.next_deadline()

@@ -13,6 +13,7 @@ from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.consumer.regex import compile_regex
 from equipoise.coordinator.journal import Rebalance
+from equipoise.coordinator.metadata import EMPTY_IMAGE, MetadataImage
 from equipoise.coordinator.shard import Shard
 from equipoise.coordinator.step import Caller, Resolve, Step, WallTime, Write
 from equipoise.simulate.calls import Call
@@ -25,6 +26,7 @@ from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
 from equipoise.wire.apis.k42_delete_groups import DeleteGroupsRequest
 from equipoise.wire.apis.k47_offset_delete import OffsetDeleteRequest
+from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import CoordinatorRecord, decode_record, encode_key, encode_value
 from equipoise.wire.schema import Message
@@ -53,13 +55,16 @@ class Coordinator:
         self._new_id = new_id or self._next_of_client
         self._numbers: Counter[str] = Counter()
         self._client = ""
+        self.image = EMPTY_IMAGE  # of the topics that there are
         self.shard = self._new_shard()
         clock.follow(self)
 
     # -- life
 
     def _new_shard(self) -> Shard:
-        return Shard(self.config, self._new_id, lambda now: WallTime(now + self.wall_ahead_ms))
+        shard = Shard(self.config, self._new_id, lambda now: WallTime(now + self.wall_ahead_ms))
+        shard.metadata_changed(self.image, self.image.topics)
+        return shard
 
     def _next_of_client(self) -> str:
         self._numbers[self._client] += 1
@@ -85,6 +90,11 @@ class Coordinator:
         """The shard goes to another broker. Writes under way stay, to be decided."""
         self.run(self.shard.close(self.clock.now))
 
+    def change_topics(self, image: MetadataImage, names: Iterable[str]) -> None:
+        """Topics of these names were created, or have other partitions, or are gone."""
+        self.image = image
+        self.shard.metadata_changed(image, names)
+
     # -- time
 
     def next_deadline(self) -> int | None:
@@ -109,6 +119,8 @@ class Coordinator:
                 step = shard.sync_group(request, caller, now)
             case HeartbeatRequest() as request:
                 step = shard.heartbeat(request, caller, now, hold_ms)
+            case ConsumerGroupHeartbeatRequest() as request:
+                step = shard.consumer_group_heartbeat(request, caller, now)
             case LeaveGroupRequest() as request:
                 step = shard.leave_group(request, caller, now)
             case OffsetCommitRequest() as request:

@@ -14,6 +14,11 @@ from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest, LeaveGroupRes
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 from equipoise.wire.apis.k42_delete_groups import DeleteGroupsResponse
 from equipoise.wire.apis.k47_offset_delete import OffsetDeleteResponse
+from equipoise.wire.apis.k68_consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatTopicPartitions,
+)
 from equipoise.wire.consumer_protocol import Partitions, decode_assignment, decode_subscription
 from equipoise.wire.errors import ErrorCode, ProtocolError
 from equipoise.wire.offsets_records import CoordinatorRecord, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
@@ -55,9 +60,16 @@ def assignment(raw: bytes) -> str:
 
 def is_routine(message: Message) -> bool:
     """A heartbeat without news."""
-    return isinstance(message, HeartbeatRequest) or (
-        isinstance(message, HeartbeatResponse) and message.error_code == ErrorCode.NONE
-    )
+    match message:
+        case HeartbeatRequest():
+            return True
+        case HeartbeatResponse():
+            return message.error_code == ErrorCode.NONE
+        case ConsumerGroupHeartbeatRequest():
+            return message.member_epoch > 0 and not _asked(message).partition(" ")[2]
+        case ConsumerGroupHeartbeatResponse():
+            return message.error_code == ErrorCode.NONE and message.assignment is None and message.member_epoch >= 0
+    return False
 
 
 # -- requests
@@ -89,6 +101,23 @@ def _(request: JoinGroupRequest) -> str:
 def _(request: SyncGroupRequest) -> str:
     shares = [f"{share.member_id}={assignment(share.assignment)}" for share in request.assignments]
     return f"generation={request.generation_id}" + (f" assign {'; '.join(shares)}" if shares else "")
+
+
+@_asked.register
+def _(request: ConsumerGroupHeartbeatRequest) -> str:
+    parts = [f"epoch={request.member_epoch}"]
+    if request.subscribed_topic_names is not None:
+        parts.append(f"topics={','.join(request.subscribed_topic_names) or '-'}")
+    if request.subscribed_topic_regex:
+        parts.append(f"regex={request.subscribed_topic_regex}")
+    if request.topic_partitions is not None:
+        parts.append(f"owning {_by_id(request.topic_partitions)}")
+    return " ".join(parts)
+
+
+def _by_id(rows: Iterable[HeartbeatTopicPartitions]) -> str:
+    """Ids of simulated topics are their names, filled up."""
+    return partitions((row.topic_id.decode().rstrip("."), number) for row in rows for number in row.partitions)
 
 
 @_asked.register
@@ -159,6 +188,14 @@ def _(response: SyncGroupResponse, request: Message) -> str:
 @reply.register
 def _(response: HeartbeatResponse, request: Message) -> str:
     return code(response.error_code) if response.error_code else "heartbeat ok"
+
+
+@reply.register
+def _(response: ConsumerGroupHeartbeatResponse, request: Message) -> str:
+    if response.error_code:
+        return code(response.error_code)
+    given = "" if response.assignment is None else f" target {_by_id(response.assignment.topic_partitions)}"
+    return f"epoch={response.member_epoch}{given}"
 
 
 @reply.register

@@ -17,8 +17,9 @@ from typing import Any
 from equipoise.assignors import Topic, assignor_named
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.config import GroupConfig
+from equipoise.coordinator.metadata import TopicImage
 from equipoise.coordinator.shard import Shard, Status
-from equipoise.member import MemberConfig
+from equipoise.member import AnyMember, ConsumerMember, Member, MemberConfig
 from equipoise.simulate.calls import Call
 from equipoise.simulate.client import Client
 from equipoise.simulate.clock import Clock
@@ -33,11 +34,13 @@ from equipoise.wire.apis.k11_join_group import JoinGroupRequest
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
+from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.schema import Message
 
 GROUP = "g"
 NOWHERE = 0  # in place of a node id
+_ID_BYTES = 16
 _VERSIONS: Mapping[type[Message], int] = {
     OffsetCommitRequest: 9,
     FindCoordinatorRequest: 4,
@@ -45,7 +48,13 @@ _VERSIONS: Mapping[type[Message], int] = {
     SyncGroupRequest: 5,
     HeartbeatRequest: 4,
     LeaveGroupRequest: 5,
+    ConsumerGroupHeartbeatRequest: 1,
 }
+
+
+def topic_id(name: str) -> bytes:
+    """The id of a topic of this name, in every world."""
+    return name.encode().ljust(_ID_BYTES, b".")[:_ID_BYTES]
 
 
 class World:
@@ -64,14 +73,16 @@ class World:
         self.clock = clock or Clock()
         self.network = network or Network(self.clock)
         self.observers = list(observers)
-        self.topics = dict(topics or {})
+        self.topics: dict[str, int] = {}
         self.coordinator = Coordinator(self.clock, config, observers=self.observers, new_id=new_id)
         self.consumers: dict[str, Consumer] = {}
         self.hold_ms = 0  # how long the coordinator holds heartbeats of consumers, to answer them when there is news
         self.node_id = 1  # of the broker that coordinates, or NOWHERE
+        self._processes = 0
         self._elsewhere = Coordinator(Clock(), config, observers=self.observers)  # on another broker, which has no say
         self._elsewhere.close()
         self.coordinator.activate()
+        self.set_topics(topics or {})
 
     # -- members and clients
 
@@ -94,19 +105,38 @@ class World:
         return Client(self.coordinator, client_id, **settings)
 
     def consumer(self, name: str, *assignors: str, **settings: Any) -> Consumer:
-        """A new process, also if there was one of that name; see `MemberConfig` for its settings."""
+        """A new process with the classic protocol, also if there was one of that name; see `MemberConfig` for its
+        settings."""
         named = tuple(assignor_named(one) for one in assignors or ("range",))
-        config = MemberConfig(**{"group_id": GROUP, "assignors": named, **settings})
+        return self._run(name, Member(MemberConfig(**{"group_id": GROUP, "assignors": named, **settings})))
+
+    def consumer_of_848(self, name: str, **settings: Any) -> Consumer:
+        """A new process with the consumer protocol (KIP-848)."""
+        self._processes += 1
+        member_id = f"{name}-{self._processes}"
+        return self._run(name, ConsumerMember(MemberConfig(**{"group_id": GROUP, **settings}), member_id))
+
+    def _run(self, name: str, member: AnyMember) -> Consumer:
         connection = Connection(self.network, name, self._receive)
         consumer = self.consumers[name] = Consumer(
-            name, config, clock=self.clock, connection=connection, observers=self.observers
+            name, member, clock=self.clock, connection=connection, observers=self.observers
         )
         self.tell_metadata(consumer)
         return consumer
 
+    # -- topics
+
+    def set_topics(self, topics: Mapping[str, int]) -> None:
+        """The topics that there are from now on, with their partitions. Consumers learn of it by `tell_metadata`."""
+        gone = self.topics.keys() - topics.keys()
+        self.topics = dict(topics)
+        images = [TopicImage(topic_id(name), name, count) for name, count in topics.items()]
+        image = self.coordinator.image.with_changes(images, gone)
+        self.coordinator.change_topics(image, [*topics, *gone])
+
     def tell_metadata(self, *consumers: Consumer) -> None:
         """Some consumers, or all, learn of all topics."""
-        metadata = {name: Topic(count) for name, count in self.topics.items()}
+        metadata = {name: Topic(count, topic_id=topic_id(name)) for name, count in self.topics.items()}
         for consumer in consumers or tuple(self.consumers.values()):
             consumer.learn(metadata)
 

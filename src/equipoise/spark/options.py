@@ -9,7 +9,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
@@ -197,17 +197,19 @@ def _consumer(options: Mapping[str, str], group_id: str | None) -> ConsumerConfi
             raise UsageError(f"the option kafka.{name} is not for Spark: {_REFUSED[name]}")
     if group_id is not None:
         settings["group.id"] = group_id
-        # With one that is eager a rebalance would stop all partitions, not only those that move.
-        settings.setdefault("partition.assignment.strategy", "cooperative-sticky")
     if not _FETCH_BYTES & settings.keys():
         # A task reads to the end of its ranges, and each fetch has its cost.
         settings["max.partition.fetch.bytes"] = 4 << 20
     # A query must not create the topic whose name was mistyped.
     settings.setdefault("allow.auto.create.topics", "false")
     try:
-        return ConsumerConfig.parse(settings)
+        config = ConsumerConfig.parse(settings)
     except UsageError as error:
         raise UsageError(f"among the options kafka.*: {error}") from None
+    if "partition.assignment.strategy" in settings:
+        return config
+    # In a classic group an eager assignor would stop all partitions in a rebalance, not only those that move.
+    return replace(config, partition_assignment_strategy=("cooperative-sticky",))
 
 
 def _check_kind_of_query(given: Given, streaming: bool) -> None:

@@ -74,7 +74,7 @@ def _with_an_interval() -> Iterator[Script]:
         beat("b"),
     )
     yield script(
-        "a leave within the interval", arrive("a"), depart("a"), arrive("b"), look(), Pause(1700), beat("b"), look()
+        "a leave within the interval", arrive("a"), arrive("b"), depart("b"), look(), Pause(1700), beat("a"), look()
     )
     yield script(
         "topics change within the interval", arrive("a"), beat("a", "t", "u"), beat("a"), Pause(1700), beat("a"), look()

@@ -43,7 +43,10 @@ def _describe(
     server: Server, request: DescribeConfigsRequest, call: Call, asked: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
-        error_code=ErrorCode.NONE, resource_type=asked.resource_type, resource_name=asked.resource_name
+        error_code=ErrorCode.NONE,
+        error_message="",  # as Kafka: not null
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
     )
     try:
         rows = _rows(server, call, asked)

@@ -15,6 +15,9 @@ from equipoise.wire.consumer_protocol import StickyUserData
 from equipoise.wire.errors import UsageError
 
 Sorted = list[TopicImage]  # the topics of a group
+MOST_PAIRS = (
+    1_000  # of different topics and different subscriptions; beyond, the best balance takes too long for a turn
+)
 _GENERATION = 1  # targets are never older than each other
 
 
@@ -30,7 +33,7 @@ def balance(members: Members, topics: Sorted) -> dict[str, Partitions]:
         member_id: StickyUserData(owned_partitions=member.subscription.owned_partitions, generation_id=_GENERATION)
         for member_id, member in members.items()
     }
-    plan = make_plan(cluster_of(topics), members, memories)
+    plan = make_plan(cluster_of(topics), members, memories, most_pairs=MOST_PAIRS)
     return _by_id(plan.by_member(plan.owner), topics)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from equipoise.coordinator.reasons import Who
 Assigned = Mapping[TopicPartition, int]  # with the epoch at which each was assigned (KIP-1251); never changed in place
 NOTHING: Assigned = {}
 LEFT_EPOCH = -1  # in a request: the member leaves; in a group: its current assignment has a tombstone
+_UUID_LENGTH = 36
 STATIC_LEFT_EPOCH = -2  # a static member has left for a while
 
 
@@ -66,3 +68,14 @@ class ConsumerGroupMember(NamedTuple):
 
 
 _CURRENT = ConsumerGroupMember._fields.index("member_epoch")  # where the current assignment begins
+
+
+def short_id(uuid: str) -> str:
+    """A UUID in 22 characters, the first of which is no dash. What is no UUID stays as it is.
+
+    Rules A3.5 and A15.5. Kafka: Uuid.toString, Uuid.randomUuid.
+    """
+    if len(uuid) != _UUID_LENGTH:
+        return uuid
+    text = urlsafe_b64encode(bytes.fromhex(uuid.replace("-", ""))).rstrip(b"=").decode()
+    return f"_{text[1:]}" if text.startswith("-") else text

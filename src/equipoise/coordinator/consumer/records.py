@@ -136,7 +136,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
-    """A group goes: all 8, all 7, 6, all 5, all 16, 4, 3. Rule A20.4.
+    """A group goes: all 8, all 7, 6, all 5, all 16, 4, 3. Rule A20.4. The 4 is there even if there never was one.
 
     Kafka: ConsumerGroup.createGroupTombstoneRecords.
     """
@@ -151,6 +151,5 @@ def group_tombstones(group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
         yield metadata
     for regex in group.resolved:
         yield regex_tombstone(name, regex)
-    if group.has_old_metadata:
-        yield old_metadata_tombstone(name)
+    yield old_metadata_tombstone(name)
     yield CoordinatorRecord(ConsumerGroupMetadataKey(group_id=name), None)

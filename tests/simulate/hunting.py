@@ -1,0 +1,212 @@
+"""Hunts in worlds of consumer groups: what members and coordinator must never do together.
+
+P1 two applications own a partition only if one of them is out of the group. P2 when changes stop, the group settles.
+P3 an accepted commit is of no partition that another member owns. P4 nobody is fenced without a reason. P5 a group in
+which nothing happens writes nothing. P6 epochs that a client sees do not go down, except to 0.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from equipoise.coordinator.config import GroupConfig
+from equipoise.coordinator.shard import Shard
+from equipoise.member import Callback, Kind, TopicPartition
+from equipoise.member.consumer.member import ConsumerMember
+from equipoise.member.consumer.states import OUT
+from equipoise.member.partitions import Owned
+from equipoise.simulate import Clock, Network, World
+from equipoise.simulate.calls import Call
+from equipoise.simulate.consumer import Consumer
+from equipoise.simulate.observer import Observer
+from equipoise.simulate.world import GROUP, topic_id
+from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from equipoise.wire.apis.k68_consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from equipoise.wire.errors import ErrorCode
+from equipoise.wire.schema import Message
+
+INTERVAL = 500
+SESSION = 6_000
+MAX_POLL = 8_000
+CONFIG = GroupConfig(
+    group_initial_rebalance_delay_ms=0,
+    group_consumer_heartbeat_interval_ms=INTERVAL,
+    group_consumer_session_timeout_ms=SESSION,
+    group_consumer_assignment_interval_ms=0,
+)
+FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
+
+
+class Watch(Observer):
+    """Looks at both sides after every step of the coordinator, and at every message."""
+
+    def __init__(self) -> None:
+        self.world: World | None = None
+        self.fenced: list[str] = []
+        self._epochs: dict[str, int] = {}
+
+    def stepped(self, shard: Shard) -> None:
+        if self.world is not None and shard is self.world.shard:
+            self._check_owners(shard)
+
+    def called_back(self, name: str, callback: Callback) -> None:
+        if self.world is not None and callback.kind is Kind.ASSIGNED:
+            self._check_owners(self.world.shard)
+
+    def _check_owners(self, shard: Shard) -> None:
+        """P1."""
+        assert self.world is not None
+        owners: dict[TopicPartition, str] = {}
+        for name, consumer in self.world.consumers.items():
+            for one in _owned(consumer) if _is_member(shard, consumer) else ():
+                assert one not in owners, f"{one} is owned by {owners[one]} and {name} at {self.world.now}"
+                owners[one] = name
+
+    def answered(self, call: Call) -> None:
+        """P3."""
+        request, response = call.request, call.reply
+        if not isinstance(request, OffsetCommitRequest) or not isinstance(response, OffsetCommitResponse):
+            return
+        assert self.world is not None
+        group = self.world.shard.consumer_groups.get(GROUP)
+        accepted = {
+            (topic_id(topic.name), row.partition_index)
+            for topic in response.topics
+            for row in topic.partitions
+            if row.error_code == ErrorCode.NONE
+        }
+        for member in () if group is None else group.members.values():
+            theirs = {*member.assigned, *member.revoking} & accepted
+            assert member.member_id == request.member_id or not theirs, f"{request.member_id} committed {theirs}"
+
+    def received(self, name: str, request: Message, response: Message) -> None:
+        """P6, and for P4 who was fenced."""
+        if not isinstance(request, ConsumerGroupHeartbeatRequest):
+            return
+        assert isinstance(response, ConsumerGroupHeartbeatResponse)
+        if request.member_epoch == 0:
+            self._epochs.pop(request.member_id, None)
+        if response.error_code in FENCED and request.member_epoch > 0:
+            self.fenced.append(f"{name} at {self.world and self.world.now}: {ErrorCode(response.error_code).name}")
+        elif response.error_code == ErrorCode.NONE and response.member_epoch > 0:
+            before = self._epochs.get(request.member_id, 0)
+            assert response.member_epoch >= before, f"{name}: epoch {response.member_epoch} after {before}"
+            self._epochs[request.member_id] = response.member_epoch
+
+
+def _is_member(shard: Shard, consumer: Consumer) -> bool:
+    """Whether both sides think so. Who was removed and has not heard of it may still think that it owns."""
+    member = consumer.member
+    assert isinstance(member, ConsumerMember)
+    group = shard.consumer_groups.get(GROUP)
+    known = None if group is None else group.members.get(member.member_id)
+    return known is not None and known.member_epoch > 0 and member.state not in OUT
+
+
+def _owned(consumer: Consumer) -> Owned:
+    """Told to the application, and not taken back yet."""
+    member = consumer.member
+    running = 1 if consumer.is_in_callback else 0
+    untold = [one.partitions for one in list(member.callbacks)[running:] if one.kind is Kind.ASSIGNED]
+    return member.assignment.difference(*untold)
+
+
+class Hunt:
+    """A world, and what happens in it by chance. `is_rough`: processes die and stand still, applications are late."""
+
+    def __init__(self, seed: int, *, is_rough: bool) -> None:
+        self.random = Random(seed)
+        self.is_rough = is_rough
+        self.watch = Watch()
+        clock = Clock()
+        network = Network(clock, latency_ms=2, jitter_ms=30, loss=0.02, seed=seed)
+        self.world = World({"t": 6, "u": 3}, config=CONFIG, clock=clock, network=network, observers=[self.watch])
+        self.watch.world = self.world
+        self.names = 0
+
+    def step(self) -> None:
+        """One thing happens, and some time passes."""
+        gentle = [self.join, self.join, self.leave, self.subscribe, self.cut, self.add_partitions, self.commit]
+        rough = [self.kill, self.freeze, self.be_late, self.crash]
+        self.random.choice(gentle + rough if self.is_rough else [*gentle, self.crash])()
+        self.world.advance(self.random.randint(1, 2 * INTERVAL))
+
+    def _any(self) -> Consumer | None:
+        living = [one for one in self.world.consumers.values() if one.is_living]
+        return self.random.choice(living) if living else None
+
+    def join(self) -> None:
+        if len([one for one in self.world.consumers.values() if one.is_living]) >= 6:
+            return
+        self.names += 1
+        instance = f"i{self.names}" if self.random.random() < 0.2 else None
+        consumer = self.world.consumer_of_848(
+            f"c{self.names}", group_instance_id=instance, max_poll_interval_ms=MAX_POLL
+        )
+        consumer.callback_ms = self.random.choice([0, 0, 50, 300])
+        consumer.listener = lambda callback: self._commit_in(consumer, callback)
+        consumer.subscribe(*self.random.choice([("t",), ("t", "u")]))
+
+    def _commit_in(self, consumer: Consumer, callback: Callback) -> None:
+        if callback.kind is Kind.REVOKED and self.random.random() < 0.5:
+            consumer.commit(dict.fromkeys(callback.partitions, self.world.now))
+
+    def leave(self) -> None:
+        if (consumer := self._any()) is not None:
+            consumer.close()
+
+    def subscribe(self) -> None:
+        if (consumer := self._any()) is not None:
+            consumer.subscribe(*self.random.choice([("t",), ("t", "u"), ("u",)]))
+
+    def cut(self) -> None:
+        if (consumer := self._any()) is not None:
+            consumer.connection.cut()
+
+    def commit(self) -> None:
+        consumer = self._any()
+        if consumer is not None and consumer.member.assignment:
+            consumer.commit(dict.fromkeys(consumer.member.readable, self.world.now))
+
+    def add_partitions(self) -> None:
+        if self.world.topics["t"] < 12:
+            self.world.set_topics({**self.world.topics, "t": self.world.topics["t"] + 1})
+            self.world.tell_metadata()
+
+    def crash(self) -> None:
+        self.world.crash(loading_ms=self.random.choice([0, 100]))
+
+    def kill(self) -> None:
+        if (consumer := self._any()) is not None:
+            self.world.kill(consumer.name)
+
+    def freeze(self) -> None:
+        if (consumer := self._any()) is not None:
+            consumer.freeze(self.random.choice([INTERVAL, SESSION + 1_000, 2 * SESSION]))
+
+    def be_late(self) -> None:
+        if (consumer := self._any()) is not None:
+            consumer.polls = False
+            self.world.clock.after(self.random.choice([INTERVAL, MAX_POLL + 1_000]), consumer.poll)
+
+    def settle(self) -> None:
+        """P2, then P5."""
+        self.world.network.loss = 0.0
+        self.subscribe_all()
+        self.world.settle(within_ms=4 * SESSION + 2 * MAX_POLL)
+        self.world.advance(2 * SESSION)
+        size = len(self.world.coordinator.log)
+        self.world.advance(60_000)
+        assert len(self.world.coordinator.log) == size
+        self.world.settle(within_ms=1_000)
+        assert self.world.shard.consumer_groups[GROUP].state_word == "Stable"
+
+    def subscribe_all(self) -> None:
+        """One reader at least, and each topic has one."""
+        self.join()
+        for consumer in self.world.consumers.values():
+            if consumer.is_living:
+                consumer.subscribe("t", "u")

@@ -1,0 +1,63 @@
+"""Members of consumer groups and their coordinator in one world, by chance."""
+
+from __future__ import annotations
+
+import pytest
+
+from equipoise.simulate import World
+from tests.simulate.hunting import CONFIG, INTERVAL, Hunt
+
+
+def test_a_group_shares_and_hands_over() -> None:
+    world = World({"t": 6}, config=CONFIG)
+    a = world.consumer_of_848("a").subscribe("t")
+    world.settle()
+    assert a.partitions == set(range(6))
+    b = world.consumer_of_848("b").subscribe("t")
+    world.advance(10 * INTERVAL)
+    world.settle()
+    assert len(a.partitions) == len(b.partitions) == 3
+    a.close()
+    world.settle()
+    assert b.partitions == set(range(6))
+
+
+def test_a_pattern_is_matched_by_the_coordinator() -> None:
+    world = World({"t1": 2, "u": 2}, config=CONFIG)
+    a = world.consumer_of_848("a").subscribe(regex="t.*")
+    world.advance(20 * INTERVAL)
+    assert {one.topic for one in a.member.readable} == {"t1"}
+    world.set_topics({"t1": 2, "u": 2, "t2": 1})
+    world.tell_metadata()
+    world.advance(60 * INTERVAL)
+    assert {one.topic for one in a.member.readable} == {"t1", "t2"}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_gentle_hunt(seed: int) -> None:
+    """Members come and go, messages are lost, the coordinator crashes: nobody is fenced."""
+    hunt = Hunt(seed, is_rough=False)
+    for _ in range(40):
+        hunt.step()
+    assert hunt.watch.fenced == []
+    hunt.settle()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rough_hunt(seed: int) -> None:
+    """Processes die and stand still, and applications are late, too."""
+    hunt = Hunt(seed, is_rough=True)
+    for _ in range(40):
+        hunt.step()
+    hunt.settle()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("is_rough", [False, True])
+def test_hunts_without_end(is_rough: bool) -> None:
+    for seed in range(1_000, 3_000):
+        hunt = Hunt(seed, is_rough=is_rough)
+        for _ in range(60):
+            hunt.step()
+        assert is_rough or hunt.watch.fenced == []
+        hunt.settle()
