@@ -63,7 +63,7 @@ class Coordinator:
 
     def _new_shard(self) -> Shard:
         shard = Shard(self.config, self._new_id, lambda now: WallTime(now + self.wall_ahead_ms))
-        shard.metadata_changed(self.image, self.image.topics)
+        shard.metadata_changed(self.image, self.image.topics, self.clock.now)
         return shard
 
     def _next_of_client(self) -> str:
@@ -93,7 +93,7 @@ class Coordinator:
     def change_topics(self, image: MetadataImage, names: Iterable[str]) -> None:
         """Topics of these names were created, or have other partitions, or are gone."""
         self.image = image
-        self.shard.metadata_changed(image, names)
+        self.run(self.shard.metadata_changed(image, names, self.clock.now))
 
     # -- time
 
