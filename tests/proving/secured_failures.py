@@ -66,7 +66,7 @@ def _reasons(members: Members) -> list[str]:
 
 
 def kind_of(error: str) -> str:
-    """The error's class or name, without its words."""
-    found = re.match(r"[\w.]+", error)
+    """The error's class or name, without its words. kcat has a name of some words for it."""
+    found = re.match(r"% ERROR: Local: [\w ]+|[\w.]+", error)
     assert found is not None, error
     return found[0]
