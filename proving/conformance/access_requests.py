@@ -46,6 +46,13 @@ from equipoise.wire.apis.k45_alter_partition_reassignments import (
     ReassignableTopic,
 )
 from equipoise.wire.apis.k46_list_partition_reassignments import ListPartitionReassignmentsRequest
+from equipoise.wire.apis.k48_describe_client_quotas import ComponentData, DescribeClientQuotasRequest, EntityData
+from equipoise.wire.apis.k49_alter_client_quotas import AlterClientQuotasEntry, AlterClientQuotasRequest, OpData
+from equipoise.wire.apis.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from equipoise.wire.apis.k51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
 from equipoise.wire.apis.k60_describe_cluster import DescribeClusterRequest
 from equipoise.wire.apis.k74_list_config_resources import ListConfigResourcesRequest
 from equipoise.wire.apis.k75_describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
@@ -308,7 +315,39 @@ _FILTER: dict[str, Any] = {
     "operation": 1,
     "permission_type": 1,
 }
+_QUOTA = OpData(key="producer_byte_rate", value=1e9, remove=False)
+_OF_USERS: list[tuple[str, int, Message]] = [
+    (
+        "DescribeClientQuotas",
+        1,
+        DescribeClientQuotasRequest(
+            components=[ComponentData(entity_type="user", match_type=2, match=None)], strict=False
+        ),
+    ),
+    (
+        "AlterClientQuotas",
+        1,
+        AlterClientQuotasRequest(
+            entries=[
+                AlterClientQuotasEntry(entity=[EntityData(entity_type="user", entity_name=name)], ops=[_QUOTA])
+                for name in ("nobody", "somebody")
+            ],
+            validate_only=True,
+        ),
+    ),
+    ("DescribeUserScramCredentials of all", 0, DescribeUserScramCredentialsRequest(users=None)),
+    ("DescribeUserScramCredentials", 0, DescribeUserScramCredentialsRequest(users=[UserName(name="nobody")])),
+    (
+        "AlterUserScramCredentials",
+        0,
+        AlterUserScramCredentialsRequest(
+            deletions=[ScramCredentialDeletion(name=name, mechanism=1) for name in ("nobody", "somebody")],
+            upsertions=[],
+        ),
+    ),
+]
 _ALONE: list[tuple[str, int, Message]] = [
+    *_OF_USERS,
     ("DeleteGroups", 2, DeleteGroupsRequest(groups_names=["no"])),
     ("DeleteTopics", 6, DeleteTopicsRequest(topics=[DeleteTopicState(name=ABSENT)], timeout_ms=_TIMEOUT_MS)),
     (
