@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import shutil
 import socket
 import ssl
@@ -158,3 +159,35 @@ def test_a_request_behind_a_refused_one_is_not_served_while_replies_wait(
     client.wait_closed()
     eventually(lambda: principals(broker) == [], "the connection is gone")
     assert list(broker.topics) == ["t"]
+
+
+@pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_bytes_of_a_handshake_lead_anywhere(
+    start: Start,
+    connect: Connect,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    loop: Callable[[], asyncio.AbstractEventLoop],
+    seed: int,
+) -> None:
+    """A ClientHello with changed bytes, cut off, or with nonsense behind it: an alert or the end, and no traceback."""
+    monkeypatch.setattr(running, "new_event_loop", loop)
+    broker = start(tls_settings(tmp_path, request_receive_timeout_ms=2000))
+    chance = random.Random(seed)
+    for _ in range(25):
+        client = HandMadeTls(broker, context())
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.tls.do_handshake()
+        data = bytearray(client.unsent())
+        for _ in range(chance.randint(0, 6)):
+            place = chance.randrange(1, len(data))
+            data[place : place + chance.choice((0, 1, 1, 4))] = chance.randbytes(chance.choice((0, 1, 1, 3)))
+        del data[chance.choice((len(data), chance.randrange(1, len(data)))) :]
+        client.socket.sendall(bytes(data) + chance.randbytes(chance.choice((0, 0, 5, 300))))
+        client.socket.shutdown(socket.SHUT_WR)
+        client.wait_closed()
+    eventually(lambda: principals(broker) == [], "nobody is connected")
+    assert connect(broker, tls=context()).call(METADATA).brokers
+    assert [record for record in caplog.records if record.exc_info] == []
