@@ -54,6 +54,8 @@ from equipoise.wire.apis.k51_alter_user_scram_credentials import (
     ScramCredentialDeletion,
 )
 from equipoise.wire.apis.k60_describe_cluster import DescribeClusterRequest
+from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from equipoise.wire.apis.k69_consumer_group_describe import ConsumerGroupDescribeRequest
 from equipoise.wire.apis.k74_list_config_resources import ListConfigResourcesRequest
 from equipoise.wire.apis.k75_describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from equipoise.wire.records.build import Record, build_batch
@@ -181,6 +183,14 @@ def _grow_twice() -> Message:
     return CreatePartitionsRequest(topics=rows, timeout_ms=_TIMEOUT_MS, validate_only=True)
 
 
+def _beat(group: str, *topics: str) -> Message:
+    """Of a member that is not there: whatever is allowed, nobody joins."""
+    names = list(topics) or None
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group, member_id="nobody", member_epoch=7, subscribed_topic_names=names
+    )
+
+
 def _create_twice() -> Message:
     topics = [CreatableTopic(name=ABSENT, num_partitions=count, replication_factor=1) for count in (1, 2)]
     return CreateTopicsRequest(topics=topics, timeout_ms=_TIMEOUT_MS, validate_only=True)
@@ -239,6 +249,7 @@ _OF_TOPICS: Naming = [
     ("CreatePartitions", 3, _grow),
     ("OffsetDelete", 0, _delete_offsets),
     ("DescribeTopicPartitions", 0, lambda topic: DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)])),
+    ("ConsumerGroupHeartbeat of nobody", 1, lambda topic: _beat(GROUP, topic)),
 ]
 _BY_ID: list[tuple[str, int, Callable[[bytes], Message]]] = [
     (
@@ -296,6 +307,12 @@ _OF_GROUPS: Naming = [
     ("OffsetFetch", 5, lambda group: k09.OffsetFetchRequest(group_id=group, topics=None)),
     ("DescribeConfigs", 4, lambda group: _describe_configs(32, group)),
     ("AlterConfigs of a group", 2, lambda group: _alter(32, group)),
+    ("ConsumerGroupHeartbeat of nobody", 1, _beat),
+    (
+        "ConsumerGroupDescribe",
+        1,
+        lambda group: ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=True),
+    ),
 ]
 _INVALID: dict[str, dict[str, Any]] = {
     "no name": {"resource_name": ""},
