@@ -243,6 +243,8 @@ class AccessSide:
                     time.sleep(_LOOK_AGAIN_S)
             except Closed:
                 return CLOSED
+            except TimeoutError:
+                raise EquipoiseError(f"{self.name} has not answered {type(request).__name__} v{version}") from None
         return answer
 
     def close(self) -> None:
