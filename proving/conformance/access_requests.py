@@ -352,7 +352,7 @@ _OF_USERS: list[tuple[str, int, Message]] = [
             validate_only=True,
         ),
     ),
-    ("DescribeUserScramCredentials of all", 0, DescribeUserScramCredentialsRequest(users=None)),
+    # Not of all users: where that is denied, Kafka fails inside and never answers.
     ("DescribeUserScramCredentials", 0, DescribeUserScramCredentialsRequest(users=[UserName(name="nobody")])),
     (
         "AlterUserScramCredentials",

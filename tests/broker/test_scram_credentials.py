@@ -9,7 +9,7 @@ import pytest
 
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.security.session import Session
-from equipoise.wire.apis.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from equipoise.wire.apis.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from equipoise.wire.apis.k51_alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from equipoise.wire.errors import ErrorCode
 from tests.broker.conftest import Connect, Start
@@ -73,6 +73,9 @@ def test_both_need_a_right_on_the_cluster(start: Start, connect: Connect, allowe
     client = connect(start(authorizer=authorizer))
     answer = client.call(ALL)
     assert (answer.error_code, answer.results) == (code(AclOperation.DESCRIBE), [])
+    if allowed is not AclOperation.DESCRIBE:
+        named = client.call(DescribeUserScramCredentialsRequest(users=[UserName(name="alice")]))
+        assert [(row.user, row.error_code) for row in named.results] == [("", code(AclOperation.DESCRIBE))]
     put = [upsertion("alice"), upsertion("alice"), upsertion("bob")]
     assert alter(client, put=put) == (
         [("bob", ErrorCode.NONE), ("alice", ErrorCode.DUPLICATE_RESOURCE)]

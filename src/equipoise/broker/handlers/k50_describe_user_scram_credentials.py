@@ -9,6 +9,7 @@ from equipoise.security.credentials import describe
 from equipoise.wire.apis.k50_describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
 )
 from equipoise.wire.errors import ErrorCode, KafkaError
 
@@ -26,6 +27,16 @@ def handle(
     try:
         server.authorize(call, AclOperation.DESCRIBE, CLUSTER)
     except KafkaError as error:
-        return DescribeUserScramCredentialsResponse(error_code=error.code, error_message=str(error), results=[])
+        return _refused(request, error)
     results = describe(server.security.state, request.users)
     return DescribeUserScramCredentialsResponse(error_code=ErrorCode.NONE, results=results)
+
+
+def _refused(request: DescribeUserScramCredentialsRequest, error: KafkaError) -> DescribeUserScramCredentialsResponse:
+    """With a row for each user that was asked for, and no name in it
+    (DescribeUserScramCredentialsRequest.getErrorResponse). If that is all users, Kafka fails inside and never answers.
+    """
+    code, why = error.code, str(error)
+    row = DescribeUserScramCredentialsResult(user="", error_code=code, error_message=why, credential_infos=[])
+    rows = [row] * len(request.users or ())
+    return DescribeUserScramCredentialsResponse(error_code=code, error_message=why, results=rows)
