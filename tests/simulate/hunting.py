@@ -130,6 +130,7 @@ class Hunt:
     def step(self) -> None:
         """One thing happens, and some time passes."""
         gentle = [self.join, self.join, self.leave, self.subscribe, self.cut, self.add_partitions, self.commit]
+        gentle += [self.restart_a_static_one, self.make_topic_anew]
         rough = [self.kill, self.freeze, self.be_late, self.crash]
         self.random.choice(gentle + rough if self.is_rough else [*gentle, self.crash])()
         self.world.advance(self.random.randint(1, 2 * INTERVAL))
@@ -141,14 +142,40 @@ class Hunt:
     def join(self) -> None:
         if len([one for one in self.world.consumers.values() if one.is_living]) >= 6:
             return
+        self._start(f"i{self.names}" if self.random.random() < 0.2 else None)
+
+    def _start(self, instance: str | None) -> None:
         self.names += 1
-        instance = f"i{self.names}" if self.random.random() < 0.2 else None
         consumer = self.world.consumer_of_848(
             f"c{self.names}", group_instance_id=instance, max_poll_interval_ms=MAX_POLL
         )
         consumer.callback_ms = self.random.choice([0, 0, 50, 300])
         consumer.listener = lambda callback: self._commit_in(consumer, callback)
-        consumer.subscribe(*self.random.choice([("t",), ("t", "u")]))
+        self._subscribe(consumer)
+
+    def _subscribe(self, consumer: Consumer) -> None:
+        topics = self.random.choice([("t",), ("t", "u"), ("u",), None])
+        if topics is None:
+            consumer.subscribe(regex="t|u")
+        else:
+            consumer.subscribe(*topics)
+
+    def restart_a_static_one(self) -> None:
+        """It closes, which keeps its place, and is back under its instance id."""
+        consumer = self._any()
+        if consumer is not None and consumer.member.config.is_static:
+            consumer.close()
+            self.world.advance(self.random.choice([1, 500, 1_000]))
+            if consumer.member.has_left:
+                self._start(consumer.member.config.group_instance_id)
+
+    def make_topic_anew(self) -> None:
+        if self.random.random() < 0.3:
+            topics = dict(self.world.topics)
+            self.world.set_topics({"t": topics["t"]})
+            self.world.advance(self.random.randint(1, 2 * INTERVAL))
+            self.world.set_topics(topics)
+            self.world.tell_metadata()
 
     def _commit_in(self, consumer: Consumer, callback: Callback) -> None:
         if callback.kind is Kind.REVOKED and self.random.random() < 0.5:
@@ -160,7 +187,7 @@ class Hunt:
 
     def subscribe(self) -> None:
         if (consumer := self._any()) is not None:
-            consumer.subscribe(*self.random.choice([("t",), ("t", "u"), ("u",)]))
+            self._subscribe(consumer)
 
     def cut(self) -> None:
         if (consumer := self._any()) is not None:

@@ -219,6 +219,7 @@ class Lone:
         self.beat(1, *numbers, target=[])
         self.poll()
         self.beat(1)
+        self.beat(1)  # the one behind the acknowledgement
         assert self.state is MemberState.STABLE
         self.told.clear()
         return self

@@ -6,7 +6,10 @@ import pytest
 
 from equipoise.member.consumer.states import MemberState
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
-from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from equipoise.wire.apis.k68_consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from equipoise.wire.errors import ErrorCode
 from tests.member.consumer.lone import BACKOFF, INTERVAL, MAX_POLL, ME, Lone, by_id, places
 
@@ -185,6 +188,7 @@ def test_b4_5_a_pattern_that_is_gone_is_said_to_be_gone_in_every_full_request() 
     lone.beat(1, target=[])
     lone.poll()
     lone.beat(1)
+    lone.beat(1)
     lone.subscribe("t")
     assert lone.heartbeat.subscribed_topic_regex == ""
     lone.fail(lone.heartbeat)
@@ -204,6 +208,7 @@ def test_b12_4_a_pattern_of_the_consumer_is_matched_first_and_joins_even_if_noth
     lone.beat(1, target=[])
     lone.poll()
     lone.beat(1)
+    lone.beat(1)
     lone.learn(t=3, x1=2)
     assert lone.heartbeat.subscribed_topic_names == ["x1"]
 
@@ -219,3 +224,37 @@ def test_b2_1_the_member_id_is_one_for_the_life_of_the_consumer() -> None:
     lone.poll()
     asked = [one for one in lone.sent if isinstance(one, ConsumerGroupHeartbeatRequest)]
     assert {one.member_id for one in asked} == {ME}
+
+
+def test_b3_9_behind_the_answer_to_an_acknowledgement_one_leaves_that_can_be_held() -> None:
+    lone = Lone().joining()
+    lone.beat(1, 0)
+    lone.poll()
+    assert lone.heartbeat.topic_partitions is not None
+    lone.beat(1)
+    assert lone.heartbeat.topic_partitions is None
+    lone.beat(1)
+    assert lone.silent
+
+
+def test_b3_10_a_new_subscription_overtakes_the_heartbeat_in_flight_and_says_all() -> None:
+    lone = Lone().stable(0)
+    lone.advance(INTERVAL)
+    held = lone.heartbeat
+    lone.subscribe("t", "u")
+    full = lone.heartbeat
+    assert full is not held
+    assert (full.subscribed_topic_names, full.topic_partitions) == (["t", "u"], by_id(T=(0,)))
+    assert full.rebalance_timeout_ms == MAX_POLL
+    lone.answer(held, ConsumerGroupHeartbeatResponse(error_code=0, member_epoch=9))
+    assert lone.member.member_epoch == 1  # its answer is not waited for
+    lone.beat(2, 0)
+    assert lone.member.member_epoch == 2
+
+
+def test_b3_10_a_join_is_not_overtaken() -> None:
+    lone = Lone().joining()
+    lone.subscribe("u")
+    assert len([one for one in lone.sent if isinstance(one, ConsumerGroupHeartbeatRequest)]) == 1
+    lone.beat(1, 0)
+    assert lone.heartbeat.subscribed_topic_names == ["u"]

@@ -65,7 +65,16 @@ class Heartbeats:
     def is_due(self, now: int) -> bool:
         """Rules B3.3 and B3.4. One at a time: at the interval, and at once if there is news
         (AbstractHeartbeatRequestManager.poll)."""
-        return self.in_flight is None and (now >= self._due or self._has_news())
+        if self.in_flight is not None:
+            return self._must_overtake()
+        return now >= self._due or self._has_news()
+
+    def _must_overtake(self) -> bool:
+        """Rule B3.10. A broker may hold the one in flight for seconds: a new subscription does not wait for that."""
+        sent, subscription = self._sent, self._member.subscription
+        if sent.topics is None or self._member.is_joining or not subscription.is_active:
+            return False
+        return subscription.topics != sent.topics or subscription.regex != sent.regex
 
     def heard(self, interval_ms: int, now: int) -> None:
         """Rule B3.6. Another interval counts from now on; one that is not positive is none
@@ -88,6 +97,12 @@ class Heartbeats:
             return False
         return subscription.topics != sent.topics or subscription.regex != sent.regex or self._must_acknowledge()
 
+    @property
+    def is_acknowledging(self) -> bool:
+        """Rule B5.5. Whether a list of partitions is under way to the coordinator, or is to be sent."""
+        is_under_way = self.in_flight is not None and self.in_flight.topic_partitions is not None
+        return is_under_way or self._member.reconciliation.held != self._sent.held
+
     def _must_acknowledge(self) -> bool:
         """Rules B4.1 and B4.2. What is held has changed. Offsets that on_revoked has committed go first: from then on
         others begin there."""
@@ -99,8 +114,9 @@ class Heartbeats:
         member = self._member
         request = self._new(member.member_epoch)
         if member.is_joining:
-            self.forget()
             request.rack_id = member.config.client_rack
+        if member.is_joining or self.in_flight is not None:
+            self.forget()  # the answer to the one in flight is not waited for: the next one must repeat it
         sent = self._sent
         if sent.rebalance_timeout_ms is None:
             request.rebalance_timeout_ms = sent.rebalance_timeout_ms = member.config.max_poll_interval_ms
@@ -109,7 +125,7 @@ class Heartbeats:
         self._add_subscription(request)
         if self._must_acknowledge():
             sent.held = member.reconciliation.held
-            request.topic_partitions = rows(sent.held.partitions)
+            request.topic_partitions = rows(member.reconciliation.claimed)
         self.in_flight = request
         self._due = now + self.interval_ms
         return request

@@ -375,6 +375,8 @@ class ConsumerMember:
         if response.member_epoch < 0:
             return
         self._adopt(response)
+        if request.topic_partitions is not None and self.state is MemberState.STABLE:
+            self.heartbeats.expedite()  # rule B3.9: one that says nothing can be held until there is news
 
     def _adopt(self, response: ConsumerGroupHeartbeatResponse) -> None:
         """Rule B5.2. Commits go with the new epoch from now on."""

@@ -29,12 +29,13 @@ class Reconciliation:
         self.under_way: LocalAssignment | None = None
         self.has_begun = False  # the application has heard of it
         self._names: dict[bytes, str] = {}  # of topics that are held
+        self._target_ids: frozenset[bytes] = frozenset()  # looked at with every input: there may be many partitions
 
     def reset(self) -> None:
         """Out of the group: nothing is held, and nothing is aimed at."""
         self.held = self.target = NONE
         self.interrupt()
-        self._names = {}
+        self._names, self._target_ids = {}, frozenset()
         self._want_ids()
 
     def interrupt(self) -> None:
@@ -46,11 +47,18 @@ class Reconciliation:
         """Whether the member holds its target (AbstractMembershipManager.targetAssignmentReconciled)."""
         return self.held == self.target
 
+    @property
+    def claimed(self) -> ById:
+        """Rule B4.2. What a heartbeat lists that has to list something: what is held, with what is being given up and
+        what is being taken."""
+        return self.held.partitions if self.under_way is None else self.held.partitions | self.under_way.partitions
+
     def take_target(self, partitions: ById) -> None:
         """Rule B5.3. The whole set that the member may have from now on; an empty one is one too
         (AbstractMembershipManager.processAssignmentReceived)."""
         member = self._member
         self.target = self.target.followed_by(partitions)
+        self._target_ids = frozenset(one.topic_id for one in partitions)
         if not self.is_complete:
             member.transition(MemberState.RECONCILING)
         elif member.state in (MemberState.RECONCILING, MemberState.JOINING):
@@ -79,7 +87,7 @@ class Reconciliation:
     def _want_ids(self) -> None:
         """Rule B12.3. Topics without a name, and with a pattern of the broker's all that are assigned."""
         subscription = self._member.subscription
-        ids = frozenset(one.topic_id for one in self.target.partitions)
+        ids = self._target_ids
         if not subscription.regex:
             ids = frozenset(one for one in ids if subscription.name_of(one) is None)
         subscription.wanted_ids = ids
@@ -87,8 +95,13 @@ class Reconciliation:
     # -- the way
 
     def go_on(self) -> None:
-        """Rules B6.1 to B6.4. Begins, ends or replaces a reconciliation, if it is time for that
-        (AbstractMembershipManager.maybeReconcile)."""
+        """Rules B5.5 and B6.1 to B6.4. Begins, ends or replaces a reconciliation, if it is time for that
+        (AbstractMembershipManager.maybeReconcile).
+
+        None begins before an acknowledgement is answered. To the coordinator a partition that it does not list is
+        given up, also one that the coordinator has given meanwhile: whoever took that would share it with its next
+        owner.
+        """
         self._want_ids()
         member = self._member
         if member.state is not MemberState.RECONCILING or member.is_in_callback:
@@ -99,7 +112,7 @@ class Reconciliation:
             return
         self._drop()
         resolved = self._resolve()
-        if resolved != self.held:
+        if resolved != self.held and not member.heartbeats.is_acknowledging:
             self._begin(resolved)
 
     def _drop(self) -> None:
