@@ -16,23 +16,23 @@ _BEFORE, _AFTER = 0.4, 0.6  # seconds beside the join
 
 
 def draw(seen: Mapping[str, Seen], path: Path) -> None:
-    """All panels have the same scale of time, but each its own length."""
+    """All panels have the same scale of time."""
     import matplotlib as mpl
 
     mpl.use("agg")
     from matplotlib import pyplot
     from matplotlib.patches import Patch
 
-    lengths = [_BEFORE + one.rebalance.whole + _AFTER for one in seen.values()]
+    end = max(one.rebalance.whole for one in seen.values()) + _AFTER
     figure, panels = pyplot.subplots(len(seen), 1, figsize=(11, 10), layout="constrained", sharex=True)
     names = sorted({span.member for one in seen.values() for spans in one.spans.values() for span in spans})
     shown = [name.rpartition("/")[2] for name in names]
     colours = dict(zip(shown, _COLOURS, strict=True))
     for axes, (way, one) in zip(panels, seen.items(), strict=True):
-        _draw_panel(axes, one, colours)
+        _draw_panel(axes, one, colours, end)
         whole, unowned = one.rebalance.whole, one.rebalance.unowned * 1e3
         axes.set_title(f"{way}: {whole:.2f} s until all is settled, {unowned:.0f} ms without owner", fontsize=11)
-    panels[-1].set_xlim(-_BEFORE, max(lengths) - _BEFORE)
+    panels[-1].set_xlim(-_BEFORE, end)
     panels[-1].set_xlabel("seconds since the new member was started")
     handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
@@ -40,8 +40,7 @@ def draw(seen: Mapping[str, Seen], path: Path) -> None:
     pyplot.close(figure)
 
 
-def _draw_panel(axes: Axes, seen: Seen, colours: Mapping[str, str]) -> None:
-    end = seen.rebalance.whole + _AFTER
+def _draw_panel(axes: Axes, seen: Seen, colours: Mapping[str, str], end: float) -> None:
     for line, place in enumerate(sorted(seen.spans)):
         for span in seen.spans[place]:
             start, stop = max(span.start - seen.began, -_BEFORE), min(span.end - seen.began, end)

@@ -93,6 +93,10 @@ def _is_target_epoch_of_nobody(found: Found) -> bool:
     return found.path.endswith("assignment_epoch") and any(row.get("group_state") == "Empty" for row in rows)
 
 
+def _only_kafka_answers(found: Found) -> bool:
+    return found.ours == PARKED and _error_of(found.kafka) == "REBALANCE_IN_PROGRESS"
+
+
 def _changes_its_vote(found: Found) -> bool:
     return found.last is not None and found.last.fields.get("server_assignor") is not None
 
@@ -222,12 +226,12 @@ LISTED = (
         protocol=CONSUMER,
     ),
     Listed(
-        "a member of the new protocol during the first join phase of a classic group",
-        "It is answered UNKNOWN_SERVER_ERROR, and the parked JoinGroup of the others REBALANCE_IN_PROGRESS.",
-        "Without `strict`, the group is upgraded. With it, the newcomer is answered UNKNOWN_SERVER_ERROR, and the "
-        "others go on.",
-        "An upgrade should not depend on the moment at which it is tried.",
-        lambda found: found.script.world == "consumer delay",
+        "an online upgrade that is refused",
+        "A JoinGroup or SyncGroup that is parked in the classic group is answered REBALANCE_IN_PROGRESS, though the "
+        "group stays as it is. In the first join phase of a group every upgrade is refused with UNKNOWN_SERVER_ERROR.",
+        "The others go on. Without `strict`, an upgrade in the first join phase is accepted.",
+        "Who is refused should not disturb the others. An upgrade should not depend on the moment.",
+        _only_kafka_answers,
         ends=True,
         protocol=CONSUMER,
     ),

@@ -49,6 +49,7 @@ class Names:
         self.generations: dict[str, int] = {}
         self.epochs: dict[str, int] = {}  # that members of `consumer` groups were told
         self.held: dict[str, dict[str, list[int]]] = {}
+        self.reads_assignments = False  # or compares them byte by byte
         self.own = f"-{'-'.join(groups.values())}"  # the end of the names of topics that the script makes
 
     def remember(self, other: Names) -> None:
@@ -200,9 +201,12 @@ def _value(api: str, version: int, name: str, value: Any, names: Names) -> Any:
         return names.topic(value)
     if name == "port":
         return "own" if value == names.port else value
-    if isinstance(value, bytes):
-        return _text(value)
-    return value
+    return _of_bytes(name, value, names) if isinstance(value, bytes) else value
+
+
+def _of_bytes(name: str, value: bytes, names: Names) -> Any:
+    is_assignment = name == "member_assignment" and names.reads_assignments
+    return read_assignment(value, names) if is_assignment else _text(value)
 
 
 def _list(api: str, version: int, name: str, values: list[Any], names: Names) -> Any:

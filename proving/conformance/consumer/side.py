@@ -32,6 +32,7 @@ class ConsumerSide(Side):
 
     def __init__(self, world: World, place: Place, groups: Mapping[str, str]) -> None:
         super().__init__(world, place, groups)
+        self.names.reads_assignments = True  # the coordinator writes them, in the order of a hash map
         self._writings = Writings(self._observer, self.names, OFFSETS_PARTITIONS)
         self._written: list[str] = []
         self._kept: Moment = {}
