@@ -16,7 +16,7 @@ from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.holds import wake
 from equipoise.coordinator.consumer.replay import Part, Replaced, apply, restore
 from equipoise.coordinator.consumer.timers import arm_missing
-from equipoise.coordinator.outcomes import Answered, Outcome
+from equipoise.coordinator.outcomes import Answered, GroupDowngraded, Outcome
 from equipoise.coordinator.step import Caller, Step, Write
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import ConsumerGroupMetadataKey, CoordinatorRecord
@@ -48,6 +48,7 @@ class Changes:
         self.group_id = group_id
         self.records: list[CoordinatorRecord] = []
         self._undo: list[Replaced | GroupReplaced] = []
+        self.downgraded: Group | None = None  # the classic group that a `consumer` group has become
 
     @property
     def group(self) -> ConsumerGroup:
@@ -112,6 +113,8 @@ class Changes:
 
     def _begin(self, step: Step, outcome: Outcome | None) -> None:
         shard, name = self._shard, self.group_id
+        if self.downgraded is not None:
+            outcome = GroupDowngraded(self.downgraded, outcome if isinstance(outcome, Answered) else None)
         shard.last_early_write += 1
         write = Write(self.records, outcome, Early(shard.last_early_write, name, tuple(self._undo)))
         shard.unwritten.append(write)
@@ -151,6 +154,8 @@ def _fail_from(shard: Shard, failed: Early, error: ErrorCode, now: int) -> None:
     if (group := shard.consumer_groups.get(failed.group_id)) is not None:
         arm_missing(shard, group, now)
         arm_target_timer(shard, group, now)
+    elif (classic := shard.groups.get(failed.group_id)) is not None:
+        shard.rebalancer.arm_missing(classic, now)
 
 
 def is_void(shard: Shard, write: Write) -> bool:

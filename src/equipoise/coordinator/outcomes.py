@@ -72,4 +72,12 @@ class GroupTombstoned(NamedTuple):
     caller: Caller | None = None
 
 
-Outcome = Answered | GroupCreated | AssignmentWritten | StaticMemberReplaced | OffsetsCommitted | GroupTombstoned
+class GroupDowngraded(NamedTuple):
+    """A `consumer` group that has become this classic group. If that cannot be written, who waits in it is let go."""
+
+    group: Group
+    answer: Answered | None
+
+
+OfAGroup = GroupCreated | AssignmentWritten | StaticMemberReplaced | GroupTombstoned | GroupDowngraded
+Outcome = Answered | OffsetsCommitted | OfAGroup

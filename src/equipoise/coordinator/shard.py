@@ -34,17 +34,18 @@ from equipoise.coordinator.outcomes import (
     Answered,
     AssignmentWritten,
     GroupCreated,
+    GroupDowngraded,
     GroupTombstoned,
     OffsetsCommitted,
     StaticMemberReplaced,
 )
-from equipoise.coordinator.parked import ANSWERED, UNLOADED
+from equipoise.coordinator.parked import ANSWERED, UNLOADED, not_written
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import Caller, Resolve, Step, WallTime, Write, write_error
 from equipoise.coordinator.timers import TimerKey, TimerKind, Timers
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequestTopic, OffsetFetchResponseTopic
-from equipoise.wire.apis.k11_join_group import JoinGroupRequest
+from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
@@ -220,9 +221,10 @@ class Shard:
         match write.outcome:
             case OffsetsCommitted() as outcome:
                 commit.offsets_committed(self, outcome, error, step)
-            case Answered(caller, response):
-                failed = error is not ErrorCode.NONE
-                step.reply(caller, type(response)(error_code=write_error(error)) if failed else response)
+            case Answered() as outcome:
+                _answer(outcome, error, step)
+            case GroupDowngraded() as outcome:
+                self._downgraded(outcome, error, step)
             case GroupCreated() as outcome:
                 join.group_created(self, outcome, error, step)
             case AssignmentWritten():
@@ -232,6 +234,13 @@ class Shard:
             case GroupTombstoned() as outcome:
                 admin.group_tombstoned(self, outcome, error, step)
         return step
+
+    def _downgraded(self, outcome: GroupDowngraded, error: ErrorCode, step: Step) -> None:
+        """If it could not be written, the group is a `consumer` group again, and who waits in the other is let go."""
+        if error is not ErrorCode.NONE:
+            self.rebalancer.release_all(outcome.group, not_written(error), step)
+        if outcome.answer is not None:
+            _answer(outcome.answer, error, step)
 
     # -- time
 
@@ -535,6 +544,15 @@ class Shard:
     def new_member_id(self, prefix: str) -> str:
         """A prefix that people can read, and a random part. Rule 2.2.13."""
         return f"{prefix}-{self._new_id()}"
+
+
+def _answer(outcome: Answered, error: ErrorCode, step: Step) -> None:
+    caller, response = outcome
+    if error is not ErrorCode.NONE:
+        code = write_error(error)
+        is_join = isinstance(response, JoinGroupResponse)
+        response = join_error(caller, code, "") if is_join else type(response)(error_code=code)
+    step.reply(caller, response)
 
 
 def _can_be_member_id(prefix: str) -> bool:

@@ -73,7 +73,7 @@ class Carriers:
         cut_off = []
         for key, notes in carried.members.items():
             notes.connections -= 1
-            if not notes.connections and not carried.by_us:
+            if not notes.connections and not carried.by_us and self.knows(key, notes):
                 cut_off.append(key)
         carried.members = {}
         if cut_off and not self._are_many(now):

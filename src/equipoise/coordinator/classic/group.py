@@ -42,6 +42,14 @@ class InitialDelay(NamedTuple):
     left_ms: int
 
 
+class Former(NamedTuple):
+    """A member that has not rejoined since the group was a `consumer` group: its epoch, at which it may still speak,
+    and what it had (topic ids and partitions). Rule A16.11."""
+
+    generation_id: int
+    held: frozenset[tuple[bytes, int]]
+
+
 class Loss(NamedTuple):
     """A member without a connection, since when. It may have come back."""
 
@@ -62,6 +70,7 @@ class ClassicGroupMember:
     rebalance_timeout_ms: int
     protocols: Protocols
     assignment: bytes = b""
+    former: Former | None = None  # what it was in a `consumer` group, until it rejoins
     is_new: bool = False  # until its first join is answered: then its timer is longer
     last_seen: int = 0
     longest_silence_ms: int = 0  # between two signs of life, while it was not kept waiting: its heartbeat interval
@@ -254,9 +263,11 @@ class Group:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
-    def check_generation(self, generation_id: int) -> None:
-        """A request of another generation is of no more use. Raises KafkaError. Rule 3.5."""
-        if generation_id != self.generation_id:
+    def check_generation(self, generation_id: int, member: ClassicGroupMember | None = None) -> None:
+        """A request of another generation is of no more use, but for a member that has not rejoined since the group
+        was a `consumer` group. Raises KafkaError. Rules 3.5 and A16.11."""
+        former = None if member is None else member.former
+        if generation_id != self.generation_id and (former is None or former.generation_id != generation_id):
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
     @property
@@ -424,7 +435,7 @@ def check_request(
     if group is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     member = group.check_member(request.member_id, request.group_instance_id)
-    group.check_generation(request.generation_id)
+    group.check_generation(request.generation_id, member)
     return group, member
 
 

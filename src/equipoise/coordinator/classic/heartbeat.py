@@ -31,7 +31,7 @@ def heartbeat(shard: Shard, request: HeartbeatRequest, caller: Caller, step: Ste
         step.reply(caller, HeartbeatResponse(error_code=error.code))
         return
     shard.rebalancer.keep_alive(member, step.now)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is State.PREPARING_REBALANCE or request.generation_id != group.generation_id:
         step.reply(caller, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         return
     shard.rebalancer.release_heartbeat(group, member, ANSWERED, step)

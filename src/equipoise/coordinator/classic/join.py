@@ -229,7 +229,7 @@ class Joining:
 
         Rules 2.2.17 and 2.6. Kafka: GroupMetadataManager.classicGroupJoinExistingMember.
         """
-        member.lost_at = None
+        member.lost_at = member.former = None
         is_changed = self.protocols != member.protocols
         is_follower_in_stable = group.state is State.STABLE and member.member_id != group.leader
         if not is_changed and (group.state is State.COMPLETING_REBALANCE or is_follower_in_stable):

@@ -156,7 +156,7 @@ class Rebalancer:
         Rules 2.7 and 7.5.
         """
         member.last_seen = step.now
-        member.lost_at = None
+        member.lost_at = member.former = None
         self.release_heartbeat(group, member, REBALANCE, step)
         self.release_join(group, member, SENT_AGAIN, step)
         group.parked.joins[member.member_id] = caller
@@ -166,6 +166,24 @@ class Rebalancer:
         self.release_join(group, member, release, step)
         self.release_sync(group, member, release, step)
         self.release_heartbeat(group, member, release, step)
+
+    def release_all(self, group: Group, release: Release, step: Step) -> None:
+        """Answers every parked request of a group."""
+        for member in group.members.values():
+            self.release(group, member, release, step)
+
+    def arm_missing(self, group: Group, now: int) -> None:
+        """The group was another one for a while, and is back: timers that have passed meanwhile begin anew.
+
+        Rule A21.4.
+        """
+        for member in group.members.values():
+            if self._timers.deadline(member.timer) is None:
+                self.begin_session(member, now)
+        waits = {State.PREPARING_REBALANCE: TimerKind.JOIN, State.COMPLETING_REBALANCE: TimerKind.SYNC}
+        kind = waits.get(group.state)
+        if kind is not None and self._timers.deadline(group.timer(kind)) is None:
+            self._timers.arm(group.timer(kind), now + group.rebalance_timeout_ms)
 
     def release_join(self, group: Group, member: ClassicGroupMember, release: Release, step: Step) -> bool:
         """Answers a parked JoinGroup: with the generation, or with an error. Whether there was one.

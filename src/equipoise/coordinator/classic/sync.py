@@ -53,7 +53,7 @@ def _check_phase(group: Group, request: SyncGroupRequest) -> None:
     for said, true in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)):
         if said is not None and true is not None and said != true:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is State.PREPARING_REBALANCE or request.generation_id != group.generation_id:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 

@@ -21,10 +21,24 @@ from equipoise.coordinator.metadata import Partitions
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import Step
 from equipoise.coordinator.timers import TimerKind
+from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from equipoise.coordinator.changes import Changes
     from equipoise.coordinator.shard import Shard
+
+
+def check_room(shard: Shard, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+    """`group.consumer.max.size` bounds a group; a known static member takes no further room. Raises KafkaError.
+
+    Rules A3.13 and A15.3. Kafka: GroupMetadataManager.throwIfConsumerGroupIsFull.
+    """
+    limit = shard.config.group_consumer_max_size
+    if len(group.members) < limit or member_id in group.members:
+        return
+    if instance_id is None or instance_id not in group.static_members:
+        message = f"The consumer group has reached its maximum capacity of {limit} members."
+        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
 def bump(shard: Shard, changes: Changes, cause: Cause, step: Step) -> None:

@@ -28,6 +28,10 @@ def on_timer(shard: Shard, group: ConsumerGroup, key: TimerKey, step: Step) -> N
             _on_target(shard, group, step)
         case TimerKind.HOLD:
             release(shard, group, key.member_id, step)
+        case TimerKind.JOIN:
+            _on_guest(shard, group, key.member_id, Departure.JOIN_EXPIRED, step)
+        case TimerKind.SYNC:
+            _on_guest(shard, group, key.member_id, Departure.SYNC_EXPIRED, step)
 
 
 def _on_session(shard: Shard, group: ConsumerGroup, member_id: str, step: Step) -> None:
@@ -53,6 +57,16 @@ def _on_rebalance(shard: Shard, group: ConsumerGroup, member_id: str, step: Step
     member = group.members.get(member_id)
     if member is not None and group.presence_of(member_id).rebalance_epoch == member.member_epoch:
         expire(shard, group, Leaver(member, Departure.REVOCATION_EXPIRED, member.rebalance_timeout_ms), step)
+
+
+def _on_guest(shard: Shard, group: ConsumerGroup, member_id: str, departure: Departure, step: Step) -> None:
+    """A guest has not rejoined, or not asked for its assignment. It may speak the new protocol by now.
+
+    Rule A11. Kafka: GroupMetadataManager.scheduleConsumerGroupJoinTimeoutIfAbsent and scheduleConsumerGroupSyncTimeout.
+    """
+    member = group.members.get(member_id)
+    if member is not None and member.classic is not None:
+        expire(shard, group, Leaver(member, departure, member.rebalance_timeout_ms), step)
 
 
 def _on_target(shard: Shard, group: ConsumerGroup, step: Step) -> None:

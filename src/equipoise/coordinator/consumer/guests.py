@@ -1,6 +1,11 @@
 """Classic requests to a `consumer` group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. Rule A15.
 
-`Shard` sends them here when the group of that name is a `consumer` group.
+A classic member inside a `consumer` group is a guest. The coordinator assigns for it, as for all others; the guest
+hears of a new target by its heartbeat, rejoins, and is answered at once: it has no leader, and nobody waits for it.
+An eager guest gives up everything when it rejoins. A cooperative one says what it has; if it is to give something up
+it gets the smaller assignment at its old generation, gives the rest up, and rejoins by itself.
+
+`Shard` sends requests here when the group of that name is a `consumer` group.
 """
 
 from __future__ import annotations
@@ -10,42 +15,318 @@ from typing import TYPE_CHECKING
 from equipoise.coordinator.changes import Changes
 from equipoise.coordinator.classic.leave import identities, leave_response, leave_row
 from equipoise.coordinator.classic.replies import join_error, sync_error
+from equipoise.coordinator.consumer import migration
+from equipoise.coordinator.consumer.epochs import advance_member, check_room, refresh, update_target
 from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.consumer.guest_data import Claim, assignment_bytes, read_subscription
+from equipoise.coordinator.consumer.member import ClassicMetadata, ConsumerGroupMember
+from equipoise.coordinator.consumer.records import member_record
+from equipoise.coordinator.consumer.regexes import RegexChange, update_regex
 from equipoise.coordinator.consumer.removal import Leaver, remove_members
-from equipoise.coordinator.reasons import Departure
+from equipoise.coordinator.consumer.states import MemberState
+from equipoise.coordinator.consumer.static import replace_member
+from equipoise.coordinator.consumer.timers import arm_join_timer, arm_sync_timer, keep_guest_alive
+from equipoise.coordinator.events import MemberJoined
+from equipoise.coordinator.reasons import Cause, Departure, Trigger
 from equipoise.coordinator.step import Caller, Step
-from equipoise.wire.apis.k11_join_group import JoinGroupRequest
+from equipoise.coordinator.timers import TimerKind
+from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
+from equipoise.wire.apis.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+from equipoise.wire.consumer_protocol import PROTOCOL_TYPE
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
 
+_MEMBER_ID_REQUIRED_FROM = 4
+_REBALANCE_TIMEOUT_FROM = 1
+
+
+# -- JoinGroup
+
 
 def join_group(shard: Shard, request: JoinGroupRequest, caller: Caller, step: Step) -> None:
-    """Classic members are not taken into `consumer` groups yet: the answer of the policy `disabled`. Rule A15.2."""
-    step.reply(caller, join_error(caller, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+    """Answered when its records are durable, never parked. If it is refused, nothing has happened.
+
+    Rules A15.1 to A15.12. Kafka: GroupMetadataManager.classicGroupJoinToConsumerGroup.
+    """
+    if shard.consumer_groups[request.group_id].is_empty:
+        migration.join_empty(shard, request, caller, step)
+        return
+    joining = _Joining(shard, request, caller, step)
+    try:
+        response = joining.run()
+    except KafkaError as error:
+        joining.roll_back()
+        who = caller.who(request.member_id, request.group_instance_id)
+        step.note_fenced(error.code, request.group_id, who, "JoinGroup")
+        step.reply(caller, join_error(caller, error.code, ""))
+        return
+    joining.changes.answer(step, caller, response)
+
+
+class _Joining:
+    """One JoinGroup of a guest on its way."""
+
+    def __init__(self, shard: Shard, request: JoinGroupRequest, caller: Caller, step: Step) -> None:
+        self.shard = shard
+        self.request = request
+        self.caller = caller
+        self.step = step
+        self.changes = Changes(shard, request.group_id)
+        self._noted = len(step.events)
+        self._trigger: Trigger | None = None  # of a member that is new, or the successor of another
+
+    def roll_back(self) -> None:
+        """The request is refused on its way."""
+        self.changes.roll_back()
+        del self.step.events[self._noted :]
+
+    def run(self) -> JoinGroupResponse:
+        """Policy, room, protocols, then the member. Raises KafkaError. Rules A15.2 to A15.5 and A15.12."""
+        request, group = self.request, self.changes.group
+        if migration.policy_of(self.shard.config).is_disabled:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        member_id = request.member_id or self.shard.new_id()
+        check_room(self.shard, group, member_id, request.group_instance_id)
+        self.check_protocols(group)
+        if self.needs_id:
+            return join_error(self.caller, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        epoch = group.group_epoch
+        before = self.find_member(group, member_id)
+        claim = self.read_claim()
+        is_last = request.group_instance_id is not None and migration.all_are_guests(group, {before.member_id})
+        changed = self.update_member(group, before, claim)
+        if is_last and migration.may_downgrade(self.shard, len(group.members)):
+            return self.downgrade(group, before, claim, changed=changed, epoch=epoch)
+        update_target(self.shard, self.changes, self.step)
+        return self.answer(self.reconcile(before.member_id, claim, changed=changed))
+
+    @property
+    def needs_id(self) -> bool:
+        """A client that repeats its first join must not become a member twice (KIP-394). The id is not remembered.
+
+        Rule A15.5.
+        """
+        request = self.request
+        is_new = not request.member_id and request.group_instance_id is None
+        return is_new and self.caller.version >= _MEMBER_ID_REQUIRED_FROM
+
+    def check_protocols(self, group: ConsumerGroup) -> None:
+        """Guests must have a protocol in common, for the day on which they are a classic group again.
+
+        Rule A15.4. Kafka: ConsumerGroup.supportsClassicProtocols.
+        """
+        names = [one.name for one in self.request.protocols]
+        if self.request.protocol_type == PROTOCOL_TYPE and any(
+            group.classic_protocols[name] == group.classic_members for name in names
+        ):
+            return
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+    def read_claim(self) -> Claim:
+        """By its first protocol. Raises KafkaError. Rule A15.8."""
+        metadata = self.request.protocols[0].metadata
+        return read_subscription(bytes(metadata), self.shard.image, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+    # -- the member
+
+    def find_member(self, group: ConsumerGroup, member_id: str) -> ConsumerGroupMember:
+        """Any id is taken from a dynamic member. A static one without an id takes the place of whoever holds it.
+
+        Rules A15.6, A15.7 and A10.4. Kafka: GroupMetadataManager.getOrMaybeSubscribeStaticConsumerGroupMember.
+        """
+        instance_id = self.request.group_instance_id
+        if instance_id is not None and self.request.member_id:
+            return group.check_member(member_id, instance_id)
+        holder = group.static_members.get(instance_id) if instance_id is not None else None
+        if holder is not None:
+            self._trigger = Trigger.STATIC_MEMBER_REPLACED
+            return replace_member(self.changes, group.members[holder], member_id, self.step)
+        known = group.members.get(member_id)
+        if known is not None:
+            return known
+        self._trigger = Trigger.MEMBER_JOINED
+        self.step.note(MemberJoined(group.group_id, self.step.now, self.caller.who(member_id, instance_id)))
+        return ConsumerGroupMember(member_id)
+
+    def update_member(self, group: ConsumerGroup, before: ConsumerGroupMember, claim: Claim) -> bool:
+        """What it says takes effect. Whether its subscription is another one.
+
+        Rules A15.9, A15.10 and A14.9. Kafka: GroupMetadataManager.classicGroupJoinToConsumerGroup.
+        """
+        after = self.updated(before, claim)
+        if after.metadata_differs(before) or before.member_id not in group.members:
+            self.changes.put(member_record(group.group_id, after))
+        names_changed = after.subscribed_topic_names != before.subscribed_topic_names
+        regex = update_regex(self.shard, self.changes, before, self.step)
+        changed = names_changed or regex is not RegexChange.NONE
+        cause = Cause(self._trigger or Trigger.SUBSCRIPTION_CHANGED, after.who, self.request.reason)
+        if changed or group.must_refresh:
+            refresh(self.shard, self.changes, cause if changed else None, self.step)
+        return changed
+
+    def updated(self, member: ConsumerGroupMember, claim: Claim) -> ConsumerGroupMember:
+        """Rule A15.9."""
+        request = self.request
+        protocols = tuple((one.name, bytes(one.metadata)) for one in request.protocols)
+        return member._replace(
+            instance_id=request.group_instance_id if request.group_instance_id is not None else member.instance_id,
+            rack_id=claim.rack_id if claim.rack_id is not None else member.rack_id,
+            client_id=self.caller.client_id,
+            client_host=self.caller.client_host,
+            subscribed_topic_names=claim.topics,
+            subscribed_topic_regex="",
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            classic=ClassicMetadata(request.session_timeout_ms, protocols),
+        )
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The oldest JoinGroup has one timeout for both."""
+        request = self.request
+        return (
+            request.rebalance_timeout_ms
+            if self.caller.version >= _REBALANCE_TIMEOUT_FROM
+            else request.session_timeout_ms
+        )
+
+    def reconcile(self, member_id: str, claim: Claim, *, changed: bool) -> ConsumerGroupMember:
+        """One step towards the target. What a guest does not claim it has given up. Rule A15.10."""
+        return advance_member(
+            self.shard, self.changes, member_id, self.step, owned=claim.owned, subscription_changed=changed
+        )
+
+    # -- the answer
+
+    def answer(self, member: ConsumerGroupMember) -> JoinGroupResponse:
+        """Nobody leads: the coordinator has assigned. Rule A15.11."""
+        group, now = self.changes.group, self.step.now
+        self.shard.timers.cancel(group.timer(TimerKind.JOIN, member.member_id))
+        keep_guest_alive(self.shard, group, member, now)
+        arm_sync_timer(self.shard, group, member, now)
+        return self.response(member.member_id, member.member_epoch)
+
+    def response(self, member_id: str, generation_id: int) -> JoinGroupResponse:
+        """The protocol is the first that it has."""
+        return JoinGroupResponse(
+            error_code=ErrorCode.NONE,
+            generation_id=generation_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=self.request.protocols[0].name,
+            leader="",
+            member_id=member_id,
+        )
+
+    def downgrade(
+        self, group: ConsumerGroup, before: ConsumerGroupMember, claim: Claim, *, changed: bool, epoch: int
+    ) -> JoinGroupResponse:
+        """The last member of the new protocol has a successor of the old one. It needs no rebalance if its target is
+        current. Rules A15.12 and A16.10."""
+        is_stale = group.target_epoch < group.group_epoch
+        member = group.members[before.member_id]
+        if not is_stale:
+            member = self.reconcile(before.member_id, claim, changed=changed)
+        cause = Cause(Trigger.STATIC_MEMBER_REPLACED, member.who, self.request.reason)
+        migration.downgrade(self.shard, self.changes, set(), cause if is_stale else None, self.step, epoch=epoch)
+        return self.response(member.member_id, member.member_epoch)
+
+
+# -- SyncGroup
 
 
 def sync_group(shard: Shard, request: SyncGroupRequest, caller: Caller, step: Step) -> None:
-    """Only for classic members. Rule A15.13. Kafka: GroupMetadataManager.classicGroupSyncToConsumerGroup."""
-    step.reply(caller, sync_error(_refusal(shard, request)))
+    """Answered at once with what the guest has now; what it submits is ignored.
+
+    Rule A15.13. Kafka: GroupMetadataManager.classicGroupSyncToConsumerGroup.
+    """
+    changes = Changes(shard, request.group_id)
+    try:
+        member = _check_guest(changes.group, request)
+        _check_sync(shard, changes.group, member, request, step)
+    except KafkaError as error:
+        step.note_fenced(
+            error.code, request.group_id, caller.who(request.member_id, request.group_instance_id), "SyncGroup"
+        )
+        step.reply(caller, sync_error(error.code))
+        return
+    shard.timers.cancel(changes.group.timer(TimerKind.SYNC, member.member_id))
+    keep_guest_alive(shard, changes.group, member, step.now)
+    response = SyncGroupResponse(
+        error_code=ErrorCode.NONE,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignment=assignment_bytes(member, member.assigned, shard.image),
+    )
+    changes.answer(step, caller, response)
+
+
+def _check_sync(
+    shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember, request: SyncGroupRequest, step: Step
+) -> None:
+    """The protocol must be the one it was told (KIP-559), and its target not overtaken. Raises KafkaError."""
+    assert member.classic is not None
+    first = member.classic.protocols[0][0] if member.classic.protocols else ""
+    for said, true in ((request.protocol_type, PROTOCOL_TYPE), (request.protocol_name, first)):
+        if said is not None and said != true:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.target_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        arm_join_timer(shard, group, member, step.now)
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def _check_guest(group: ConsumerGroup, request: SyncGroupRequest | HeartbeatRequest) -> ConsumerGroupMember:
+    """Only a guest may speak, at its own epoch. Raises KafkaError. Rules A15.13 and A15.14."""
+    member = group.check_member(request.member_id, request.group_instance_id)
+    if member.classic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if request.generation_id != member.member_epoch:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    return member
+
+
+# -- Heartbeat
 
 
 def heartbeat(shard: Shard, request: HeartbeatRequest, caller: Caller, step: Step) -> None:
-    """Only for classic members. Rule A15.14. Kafka: GroupMetadataManager.classicGroupHeartbeatToConsumerGroup."""
-    error = _refusal(shard, request)
-    step.reply(caller, HeartbeatResponse(error_code=error))
+    """A guest is told to rejoin when that brings it further, and goes when it does not do so in time.
 
-
-def _refusal(shard: Shard, request: SyncGroupRequest | HeartbeatRequest) -> ErrorCode:
+    Rule A15.14. Kafka: GroupMetadataManager.classicGroupHeartbeatToConsumerGroup.
+    """
+    changes = Changes(shard, request.group_id)
+    group = changes.group
     try:
-        shard.consumer_groups[request.group_id].check_member(request.member_id, request.group_instance_id)
+        member = _check_guest(group, request)
     except KafkaError as error:
-        return error.code
-    return ErrorCode.UNKNOWN_MEMBER_ID
+        who = caller.who(request.member_id, request.group_instance_id)
+        step.note_fenced(error.code, request.group_id, who, "Heartbeat")
+        step.reply(caller, HeartbeatResponse(error_code=error.code))
+        return
+    keep_guest_alive(shard, group, member, step.now)
+    error_code = ErrorCode.NONE
+    if _must_rejoin(group, member):
+        arm_join_timer(shard, group, member, step.now)
+        error_code = ErrorCode.REBALANCE_IN_PROGRESS
+    changes.answer(step, caller, HeartbeatResponse(error_code=error_code))
+
+
+def _must_rejoin(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
+    """There is a newer target, or something to give up, or all that it waits for is free.
+
+    Compared with the target, not with the group epoch: a group without a target would make guests rejoin in a loop
+    (KAFKA-20272). Rule A15.14. Kafka: ConsumerGroup.waitingOnUnreleasedPartition.
+    """
+    if member.member_epoch < group.target_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+        return True
+    wanted = group.target_of(member.member_id)
+    return member.state is MemberState.UNRELEASED_PARTITIONS and not any(
+        one in group.owners for one in wanted if one not in member.assigned
+    )
+
+
+# -- LeaveGroup
 
 
 def leave_group(shard: Shard, request: LeaveGroupRequest, caller: Caller, step: Step) -> None:

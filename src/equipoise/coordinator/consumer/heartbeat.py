@@ -6,10 +6,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.changes import Changes
-from equipoise.coordinator.consumer.epochs import advance_member, preferred_assignor, refresh, update_target
+from equipoise.coordinator.consumer.epochs import (
+    advance_member,
+    check_room,
+    preferred_assignor,
+    refresh,
+    update_target,
+)
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.holds import Held, forget, hold, may_hold
 from equipoise.coordinator.consumer.member import LEFT_EPOCH, STATIC_LEFT_EPOCH, ConsumerGroupMember
+from equipoise.coordinator.consumer.migration import upgrade
 from equipoise.coordinator.consumer.records import member_record
 from equipoise.coordinator.consumer.regexes import RegexChange, maybe_resolve, update_regex
 from equipoise.coordinator.consumer.removal import Leaver, remove_members
@@ -123,8 +130,8 @@ class _Heartbeat:
         Kafka: GroupMetadataManager.consumerGroupHeartbeat.
         """
         group = self.find_group()
-        self.check_room(group)
         member_id = self.request.member_id or self.shard.new_id()
+        check_room(self.shard, group, member_id, self.request.instance_id)
         self.end_hold(group, member_id)
         before = self.find_member(group, member_id)
         subscription_changed = self.update_member(group, before)
@@ -164,24 +171,12 @@ class _Heartbeat:
             what = f"Consumer group {name} not found." if group is None else f"Group {name} is not a consumer group."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, what)
         if group is not None and not group.is_empty:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} is not a consumer group.")
+            return upgrade(self.shard, self.changes, self.shard.groups[name], self.step)
         made = ConsumerGroup(name)
         self.changes.install(made)
         if group is not None:
             self.changes.note([CoordinatorRecord(GroupMetadataKey(group=name), None)])
         return made
-
-    def check_room(self, group: ConsumerGroup) -> None:
-        """`group.consumer.max.size` bounds a group; a known static member takes no further room.
-
-        Rule A3.13. Kafka: GroupMetadataManager.throwIfConsumerGroupIsFull.
-        """
-        limit = self.shard.config.group_consumer_max_size
-        if len(group.members) < limit or self.request.member_id in group.members:
-            return
-        if self.request.instance_id is None or self.request.instance_id not in group.static_members:
-            message = f"The consumer group has reached its maximum capacity of {limit} members."
-            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
     # -- the member
 

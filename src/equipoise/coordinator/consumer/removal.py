@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from equipoise.coordinator.consumer import migration
 from equipoise.coordinator.consumer.epochs import bump
 from equipoise.coordinator.consumer.holds import refuse
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
@@ -44,6 +45,7 @@ class Leaver(NamedTuple):
 def remove_members(shard: Shard, changes: Changes, leavers: Sequence[Leaver], step: Step) -> None:
     """Takes members out, with one bump for all. The targets of the others stay until the next one is computed.
 
+    If only classic members are left, the group is a classic one again instead (rule A16.9).
     Rules A11, A6.5, A14.8 and A20.3. Kafka: GroupMetadataManager.consumerGroupFenceMembers.
     """
     if not leavers:
@@ -51,13 +53,18 @@ def remove_members(shard: Shard, changes: Changes, leavers: Sequence[Leaver], st
     group = changes.group
     cause = _cause(shard, changes, leavers[0], step)
     for leaver in leavers:
-        member_id = leaver.member.member_id
         _note(shard, changes, leaver, step)
+    gone = [leaver.member.member_id for leaver in leavers]
+    for member_id in gone:
         refuse(shard, group, member_id, step, error=ErrorCode.UNKNOWN_MEMBER_ID)
+    if migration.is_downgrade_due(shard, group, gone):
+        migration.downgrade(shard, changes, gone, cause, step)
+        return
+    for member_id in gone:
         changes.put(*member_tombstones(group.group_id, member_id))
         cancel_all(shard, group, member_id)
-    gone = {leaver.member.subscribed_topic_regex for leaver in leavers} - {"", *group.regexes}
-    for regex in sorted(gone):
+    regexes = {leaver.member.subscribed_topic_regex for leaver in leavers} - {"", *group.regexes}
+    for regex in sorted(regexes):
         changes.put(regex_tombstone(group.group_id, regex))
     bump(shard, changes, cause, step)
     if not group.members:

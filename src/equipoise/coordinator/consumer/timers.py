@@ -26,6 +26,32 @@ def keep_alive(shard: Shard, group: ConsumerGroup, member_id: str, now: int) -> 
     shard.timers.arm(presence.timer, now + shard.settings_of(group.group_id).session_timeout_ms)
 
 
+def keep_guest_alive(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember, now: int) -> None:
+    """A sign of life of a classic member, whose session is its own. Rules A11 and A15.14."""
+    assert member.classic is not None
+    presence = group.presence_of(member.member_id)
+    presence.last_seen = now
+    shard.timers.arm(presence.timer, now + member.classic.session_timeout_ms)
+
+
+def arm_join_timer(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember, now: int) -> None:
+    """A guest was told to rejoin: the first time counts.
+
+    Rule A11. Kafka: GroupMetadataManager.scheduleConsumerGroupJoinTimeoutIfAbsent.
+    """
+    key = group.timer(TimerKind.JOIN, member.member_id)
+    if shard.timers.deadline(key) is None:
+        shard.timers.arm(key, now + max(member.rebalance_timeout_ms, 0))
+
+
+def arm_sync_timer(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember, now: int) -> None:
+    """A guest has joined, and must ask for its assignment.
+
+    Rule A11. Kafka: GroupMetadataManager.scheduleConsumerGroupSyncTimeout.
+    """
+    shard.timers.arm(group.timer(TimerKind.SYNC, member.member_id), now + max(member.rebalance_timeout_ms, 0))
+
+
 def update_rebalance_timer(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember, now: int) -> None:
     """Runs while a member of the new protocol has partitions to give up. Its timeout is the one it has now.
 

@@ -115,7 +115,7 @@ def _validate(
     try:
         member = group.check_member(request.member_id, request.group_instance_id)
         if not _is_last_word(shard, group, generation_id):
-            group.check_generation(generation_id)
+            group.check_generation(generation_id, member)
             if group.state is State.COMPLETING_REBALANCE:
                 raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     except KafkaError as error:
