@@ -26,6 +26,7 @@ CITING = {  # the folders whose rules a table has
     "consumer-subscriptions": ["src/equipoise/coordinator/consumer/regex", "tests/regex"],
     "members": ["src/equipoise/member", "tests/member"],
     "consumer-groups": ["src/equipoise/coordinator", "tests/consumer_groups"],
+    "consumer-guests": ["tests/consumer_guests"],
     "consumer-members": ["src/equipoise/member/consumer", "tests/member/consumer"],
 }
 CONSUMER_GROUPS = re.compile(r"[A-Z]\d+\.\d+")  # the numbers of `consumer` groups, which have their own table

@@ -29,9 +29,9 @@ def on_timer(shard: Shard, group: ConsumerGroup, key: TimerKey, step: Step) -> N
         case TimerKind.HOLD:
             release(shard, group, key.member_id, step)
         case TimerKind.JOIN:
-            _on_guest(shard, group, key.member_id, Departure.JOIN_EXPIRED, step)
+            _on_guest(shard, group, key.member_id, step, departure=Departure.JOIN_EXPIRED)
         case TimerKind.SYNC:
-            _on_guest(shard, group, key.member_id, Departure.SYNC_EXPIRED, step)
+            _on_guest(shard, group, key.member_id, step, departure=Departure.SYNC_EXPIRED)
 
 
 def _on_session(shard: Shard, group: ConsumerGroup, member_id: str, step: Step) -> None:
@@ -59,7 +59,7 @@ def _on_rebalance(shard: Shard, group: ConsumerGroup, member_id: str, step: Step
         expire(shard, group, Leaver(member, Departure.REVOCATION_EXPIRED, member.rebalance_timeout_ms), step)
 
 
-def _on_guest(shard: Shard, group: ConsumerGroup, member_id: str, departure: Departure, step: Step) -> None:
+def _on_guest(shard: Shard, group: ConsumerGroup, member_id: str, step: Step, *, departure: Departure) -> None:
     """A guest has not rejoined, or not asked for its assignment. It may speak the new protocol by now.
 
     Rule A11. Kafka: GroupMetadataManager.scheduleConsumerGroupJoinTimeoutIfAbsent and scheduleConsumerGroupSyncTimeout.

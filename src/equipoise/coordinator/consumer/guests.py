@@ -230,7 +230,8 @@ class _Joining:
         if not is_stale:
             member = self.reconcile(before.member_id, claim, changed=changed)
         cause = Cause(Trigger.STATIC_MEMBER_REPLACED, member.who, self.request.reason)
-        migration.downgrade(self.shard, self.changes, set(), cause if is_stale else None, self.step, epoch=epoch)
+        why = cause if is_stale else None
+        migration.downgrade(self.shard, self.changes, set(), self.step, cause=why, epoch=epoch)
         return self.response(member.member_id, member.member_epoch)
 
 
@@ -245,7 +246,7 @@ def sync_group(shard: Shard, request: SyncGroupRequest, caller: Caller, step: St
     changes = Changes(shard, request.group_id)
     try:
         member = _check_guest(changes.group, request)
-        _check_sync(shard, changes.group, member, request, step)
+        _check_sync(shard, member, request, step)
     except KafkaError as error:
         step.note_fenced(
             error.code, request.group_id, caller.who(request.member_id, request.group_instance_id), "SyncGroup"
@@ -263,11 +264,10 @@ def sync_group(shard: Shard, request: SyncGroupRequest, caller: Caller, step: St
     changes.answer(step, caller, response)
 
 
-def _check_sync(
-    shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember, request: SyncGroupRequest, step: Step
-) -> None:
+def _check_sync(shard: Shard, member: ConsumerGroupMember, request: SyncGroupRequest, step: Step) -> None:
     """The protocol must be the one it was told (KIP-559), and its target not overtaken. Raises KafkaError."""
     assert member.classic is not None
+    group = shard.consumer_groups[request.group_id]
     first = member.classic.protocols[0][0] if member.classic.protocols else ""
     for said, true in ((request.protocol_type, PROTOCOL_TYPE), (request.protocol_name, first)):
         if said is not None and said != true:

@@ -218,9 +218,9 @@ def downgrade(
     shard: Shard,
     changes: Changes,
     leaving: Collection[str],
-    cause: Cause | None,
     step: Step,
     *,
+    cause: Cause | None,
     epoch: int | None = None,
 ) -> None:
     """A `consumer` group in which only guests are left is a classic group. Its generation is the group epoch, each has

@@ -58,7 +58,7 @@ def remove_members(shard: Shard, changes: Changes, leavers: Sequence[Leaver], st
     for member_id in gone:
         refuse(shard, group, member_id, step, error=ErrorCode.UNKNOWN_MEMBER_ID)
     if migration.is_downgrade_due(shard, group, gone):
-        migration.downgrade(shard, changes, gone, cause, step)
+        migration.downgrade(shard, changes, gone, step, cause=cause)
         return
     for member_id in gone:
         changes.put(*member_tombstones(group.group_id, member_id))

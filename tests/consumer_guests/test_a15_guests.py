@@ -9,7 +9,7 @@ from equipoise.coordinator.events import MemberLeft
 from equipoise.coordinator.reasons import Departure
 from equipoise.wire.consumer_protocol import Assignment, encode_assignment
 from equipoise.wire.errors import ErrorCode
-from tests.consumer_groups.mixed import REBALANCE_TIMEOUT, TOPIC_ID, Guest, Mixed, Modern
+from tests.consumer_guests.mixed import REBALANCE_TIMEOUT, TOPIC_ID, Guest, Mixed, Modern
 from tests.spec.context import REBALANCE, SESSION, TOPIC, partitions_in, protocols, subscription
 
 

@@ -11,7 +11,7 @@ from equipoise.wire.apis.k13_leave_group import MemberIdentity
 from equipoise.wire.consumer_protocol import Assignment, encode_assignment
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import CoordinatorRecord, encode_key
-from tests.consumer_groups.mixed import REBALANCE_TIMEOUT, TOPIC_ID, Guest, Mixed, Modern
+from tests.consumer_guests.mixed import REBALANCE_TIMEOUT, TOPIC_ID, Guest, Mixed, Modern
 from tests.spec.context import DELAY, TOPIC, Client, assignment, partitions_in, protocols
 
 POLICIES = ["bidirectional", "upgrade", "downgrade", "disabled"]

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from equipoise.wire.errors import ErrorCode
-from tests.consumer_groups.mixed import Guest, Mixed, Modern
+from tests.consumer_guests.mixed import Guest, Mixed, Modern
 
 PARTITIONS = 7
 STEPS = 120
