@@ -38,7 +38,7 @@ class Mixed(Context):
     def show_topics(self) -> None:
         """The coordinator learns of the topic."""
         image = EMPTY_IMAGE.with_changes([TopicImage(TOPIC_ID, TOPIC, self.partitions)])
-        self.shard.metadata_changed(image, [TOPIC])
+        self.run(self.shard.metadata_changed(image, [TOPIC], self.now))
 
     def add_partitions(self, count: int) -> None:
         self.partitions += count

@@ -144,7 +144,7 @@ class _Joining:
         holder = group.static_members.get(instance_id) if instance_id is not None else None
         if holder is not None:
             self._trigger = Trigger.STATIC_MEMBER_REPLACED
-            return replace_member(self.changes, group.members[holder], member_id, self.step)
+            return replace_member(self.shard, self.changes, group.members[holder], self.step, member_id=member_id)
         known = group.members.get(member_id)
         if known is not None:
             return known
