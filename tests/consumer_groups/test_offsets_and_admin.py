@@ -162,7 +162,7 @@ def test_only_an_empty_group_is_deleted() -> None:
     b.leave()
     written = len(stage.log)
     assert delete_group(stage) == OK
-    assert (stage.types(written), stage.shard.consumer_groups) == (["1t", "6t", "3t"], {})
+    assert (stage.types(written), stage.shard.consumer_groups) == (["1t", "6t", "4t", "3t"], {})
     assert stage.loaded().consumer_groups == {}
 
 
