@@ -135,6 +135,14 @@ def test_a14_3_an_unresolved_regex_matches_nothing(world: World) -> None:
     assert (asked.group_id, asked.regexes, asked.caller.token) == ("g", ("foo.*",), "m1")
 
 
+def test_a_member_with_an_unresolved_regex_comes_again_soon(world: World) -> None:
+    """Rule A23.7: a join by a regular expression need not cost a whole interval."""
+    assert world.heartbeat(subscribed_topic_regex="foo.*").heartbeat_interval_ms == 250
+    world.resolve()
+    world.heartbeat()
+    assert world.heartbeat().heartbeat_interval_ms == 5_000
+
+
 def test_a14_5_the_resolution_bumps_the_epoch(world: World) -> None:
     """Rules A14.5 and A14.7."""
     world.heartbeat(subscribed_topic_regex="foo.*")

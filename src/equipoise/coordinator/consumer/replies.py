@@ -40,13 +40,19 @@ def heartbeat_error(error: ErrorCode, message: str = "") -> ConsumerGroupHeartbe
 
 
 def interval_of(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember) -> int:
-    """When the member is to come again: sooner while it waits for partitions or for a target, an addition.
+    """When the member is to come again: sooner while it waits for partitions, for a target, or for the topics of its
+    regular expression. An addition.
 
     Rule A23.7.
     """
     interval = shard.settings_of(group.group_id).heartbeat_interval_ms
     shorter = shard.config.group_consumer_heartbeat_interval_reconciling_ms
-    is_waiting = member.state is MemberState.UNRELEASED_PARTITIONS or group.group_epoch > group.target_epoch
+    regex = member.subscribed_topic_regex
+    is_waiting = (
+        member.state is MemberState.UNRELEASED_PARTITIONS
+        or group.group_epoch > group.target_epoch
+        or (regex != "" and regex not in group.resolved)
+    )
     return min(interval, max(shorter, _SHORTEST_INTERVAL_MS)) if shorter and is_waiting else interval
 
 
