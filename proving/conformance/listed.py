@@ -93,6 +93,13 @@ def _is_target_epoch_of_nobody(found: Found) -> bool:
     return found.path.endswith("assignment_epoch") and any(row.get("group_state") == "Empty" for row in rows)
 
 
+def _writes_a_target_again(found: Found) -> bool:
+    if found.key != "records" or not isinstance(found.kafka, list):
+        return False
+    more = [row for row in found.kafka if found.kafka.count(row) > found.ours.count(row)]
+    return bool(more) and all(row.startswith("7 ") and row in found.ours for row in more)
+
+
 def _only_kafka_answers(found: Found) -> bool:
     return found.ours == PARKED and _error_of(found.kafka) == "REBALANCE_IN_PROGRESS"
 
@@ -186,6 +193,15 @@ LISTED = (
         "As Kafka 4.4. A restart should not cost a member its place.",
         lambda found: found.answered("GROUP_MAX_SIZE_REACHED", "NONE"),
         ends=True,
+        protocol=CONSUMER,
+    ),
+    Listed(
+        "a static member that returns with other topics",
+        "Its target is written twice if it does not change: for its new member id, and with the new epoch.",
+        "It is written once.",
+        "The second record says nothing new.",
+        _writes_a_target_again,
+        once=True,
         protocol=CONSUMER,
     ),
     Listed(

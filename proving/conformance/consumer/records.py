@@ -62,6 +62,10 @@ class Writings:
         """On another connection."""
         self._line = line
 
+    def remember(self, other: Writings) -> None:
+        """What was written elsewhere, and is no news here."""
+        self._last = dict(other._last)
+
     def read(self) -> list[str]:
         """What was written since it was last asked for."""
         rows = [row for partition in sorted(self._offsets) for row in self._rows(partition)]

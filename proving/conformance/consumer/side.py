@@ -92,6 +92,7 @@ class ConsumerSide(Side):
         other.names.remember(self.names)
         other._sent = self._sent
         other._seen = dict(self._seen)
+        other._writings.remember(self._writings)
         return other
 
     # -- what is seen

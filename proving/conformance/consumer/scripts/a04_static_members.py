@@ -19,6 +19,12 @@ _TABLE: Table = {
     "away and back with the same id": [*_GONE, arrive("P"), beat("P"), beat("Q")],
     "away and back, alone": [arrive("P"), away("P"), look(), _BACK, look()],
     "away and back with other topics": [*_GONE, arrive("P", "u", member_id="x"), beat("Q"), look()],
+    "away and back without a topic that is not there": [
+        arrive("P", "t", "nowhere"),
+        away("P"),
+        arrive("P", "t", member_id="x"),
+        look(),
+    ],
     "away and back with more topics": [*_GONE, arrive("P", "t", "u", member_id="x"), beat("Q"), ack("Q"), look()],
     "away and back without an instance id": [*_GONE, arrive("P", member_id="x", instance=None), beat("Q"), look()],
     "away and back with another rack": [*_GONE, arrive("P", member_id="x", rack_id="r"), look()],
