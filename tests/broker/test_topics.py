@@ -191,11 +191,13 @@ def test_null_asks_for_all_topics_and_an_empty_list_for_none(client: RawClient) 
     assert len(client.call(MetadataRequest(topics=[]), 0).topics) == 2, "in version 0 an empty list is all"
 
 
-def test_topics_are_asked_by_id(client: RawClient) -> None:
+@pytest.mark.parametrize("name", [None, ""])
+def test_topics_are_asked_by_id(client: RawClient, name: str | None) -> None:
+    """With an empty name too, as Java asks for the topics of a pattern that the broker has matched."""
     topic_id = create_topic(client)
     for asked, code in ((topic_id, ErrorCode.NONE), (bytes(range(16)), ErrorCode.UNKNOWN_TOPIC_ID)):
-        request = MetadataRequest(topics=[MetadataRequestTopic(topic_id=asked)], allow_auto_topic_creation=False)
-        (described,) = client.call(request).topics
+        row = MetadataRequestTopic(topic_id=asked, name=name)
+        (described,) = client.call(MetadataRequest(topics=[row], allow_auto_topic_creation=False)).topics
         assert (described.error_code, described.topic_id) == (code, asked)
 
 

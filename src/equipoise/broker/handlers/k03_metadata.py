@@ -103,6 +103,8 @@ class _Asking:
         try:
             if self.call.version < _FIRST_VERSION_WITH_IDS and (asked.name is None or any(asked.topic_id)):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {self.call.version} asks for topics by name")
+            if any(asked.topic_id):
+                asked.name = None  # Java asks for a pattern's topics by their ids, with empty names
             if asked.name is None:
                 topic = self.server.topics.require_id(asked.topic_id)
                 self.server.authorize(self.call, AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic.name))
