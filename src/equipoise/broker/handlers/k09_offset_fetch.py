@@ -6,6 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from equipoise.broker.handlers.groups import loaded_shard
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k09_offset_fetch import (
     OffsetFetchRequest,
@@ -53,11 +54,8 @@ def handle(server: Server, request: OffsetFetchRequest, call: Call) -> None:
 
 
 def _fetch(server: Server, asked: OffsetFetchRequestGroup, call: Call) -> OffsetFetchResponseGroup:
-    shard = server.group_coordinator.shard_of(asked.group_id).core
     try:
-        server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.GROUP, asked.group_id))
-        if shard.unavailable is not ErrorCode.NONE:
-            raise KafkaError(shard.unavailable)
+        shard = loaded_shard(server, call, AclOperation.DESCRIBE, asked.group_id).core
         if call.version >= _FIRST_WITH_MEMBERS:
             shard.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
         topics = _by_name(server, asked.topics, call) if asked.topics is not None else None

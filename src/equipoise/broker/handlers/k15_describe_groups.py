@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from equipoise.broker.handlers.groups import loaded_shard
 from equipoise.coordinator.admin import describe_group
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -31,11 +32,8 @@ def handle(server: Server, request: DescribeGroupsRequest, call: Call) -> Descri
 
 
 def _describe(server: Server, group_id: str, call: Call) -> DescribedGroup:
-    shard = server.group_coordinator.shard_of(group_id).core
     try:
-        server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.GROUP, group_id))
-        if shard.unavailable is not ErrorCode.NONE:
-            raise KafkaError(shard.unavailable)
+        shard = loaded_shard(server, call, AclOperation.DESCRIBE, group_id).core
     except KafkaError as error:
         return DescribedGroup(error_code=error.code, group_id=group_id, group_state="")
     return describe_group(shard, group_id, call.version)

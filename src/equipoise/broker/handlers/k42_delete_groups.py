@@ -6,10 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.collected_reply import CollectedReply
-from equipoise.broker.handlers.groups import caller_of
-from equipoise.security.acls import AclOperation, Resource, ResourceType
+from equipoise.broker.handlers.groups import caller_of, loaded_shard
+from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from equipoise.broker.groups.shards import GroupShard
@@ -35,11 +35,8 @@ def handle(server: Server, request: DeleteGroupsRequest, call: Call) -> DeleteGr
 
 
 def _begin(server: Server, call: Call, token: CollectedReply[DeleteGroupsResponse], name: str) -> None:
-    shard = server.group_coordinator.shard_of(name)
     try:
-        server.authorize(call, AclOperation.DELETE, Resource(ResourceType.GROUP, name))
-        if shard.core.unavailable is not ErrorCode.NONE:
-            raise KafkaError(shard.core.unavailable)
+        shard = loaded_shard(server, call, AclOperation.DELETE, name)
     except KafkaError as error:
         result = DeletableGroupResult(group_id=name, error_code=error.code)
         token.reply(DeleteGroupsResponse(results=[result]))
