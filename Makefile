@@ -5,8 +5,9 @@ STAMP := .venv/.ready
 # Test files run side by side: most of their time is waiting, so there are more workers than cores.
 WORKERS ?= 4
 BESIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-PURE := tests/assignors tests/member tests/property tests/regex tests/simulate tests/spec tests/transcripts tests/wire \
-  tests/zookeeper/protocol tests/test_documents.py tests/test_rules.py tests/test_style.py tests/security
+PURE := tests/assignors tests/consumer_groups tests/member tests/property tests/regex tests/security tests/simulate \
+  tests/spec tests/transcripts tests/wire tests/zookeeper/protocol tests/test_documents.py tests/test_rules.py \
+  tests/test_style.py
 .DEFAULT_GOAL := run
 .PHONY: run test check prove lint format bench soak lock java kafka clean setup
 
@@ -29,7 +30,7 @@ test: $(STAMP)
 
 # What needs no socket and no Spark: the pure cores, the wire, transcripts and documents.
 check: $(STAMP)
-	$(BIN)/python -m pytest -m "not soak and not kafka" -n 2 --dist loadfile $(PURE)
+	EQUIPOISE_QUICK=1 $(BIN)/python -m pytest -m "not soak and not kafka" -n 2 --dist loadfile $(PURE)
 
 # The same questions put to Apache Kafka and to us.
 prove: kafka

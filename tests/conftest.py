@@ -11,11 +11,15 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.effort import examples
+
 # The fixtures of Apache Kafka and of clusters.
 pytest_plugins = ("proving.fixtures",)
 
 # How long an example takes says how busy the machine is.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "untimed", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("untimed")
 
 # Folders whose tests wait longest. They come first, so that short ones fill the gaps at the end of a run.

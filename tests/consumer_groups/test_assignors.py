@@ -28,6 +28,7 @@ from equipoise.wire.consumer_protocol import Assignment
 from equipoise.wire.errors import UsageError
 from tests.assignors.brute_force import optimum
 from tests.assignors.cases import Group
+from tests.effort import examples
 
 
 def topic_id(name: str) -> bytes:
@@ -104,7 +105,7 @@ def fewest_moves(members: Mapping[str, TargetMember], topics: MetadataImage) -> 
     return len(places) - sum(min(have, quota) for have, quota in zip(held, quotas, strict=True))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(equal_groups())
 def test_uniform_is_balanced_with_the_fewest_moves(group: tuple[dict[str, TargetMember], MetadataImage]) -> None:
     """Rule A12.8."""
@@ -115,7 +116,7 @@ def test_uniform_is_balanced_with_the_fewest_moves(group: tuple[dict[str, Target
     assert moves(members, found) == fewest_moves(members, topics)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(equal_groups())
 def test_a_balanced_target_is_returned_unchanged(group: tuple[dict[str, TargetMember], MetadataImage]) -> None:
     """Rule A12.8: KAFKA-18688. The sets are the same objects: nothing is compared, and nothing written."""
@@ -126,7 +127,7 @@ def test_a_balanced_target_is_returned_unchanged(group: tuple[dict[str, TargetMe
     assert all(again[member_id] is found[member_id] for member_id in found)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(equal_groups())
 def test_uniform_moves_as_many_as_the_array_core(group: tuple[dict[str, TargetMember], MetadataImage]) -> None:
     members, topics = group
@@ -203,7 +204,7 @@ def mixed_groups(draw: st.DrawFn) -> tuple[dict[str, TargetMember], MetadataImag
     return {one: member(*sorted(subscribed[one]), target=frozenset(before[one])) for one in owners}, topics
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(mixed_groups())
 def test_different_subscriptions_have_the_best_balance(group: tuple[dict[str, TargetMember], MetadataImage]) -> None:
     """Rule A12.9: no distribution has a smaller sum of squares, and none as small has fewer moves."""
@@ -220,7 +221,7 @@ def test_different_subscriptions_have_the_best_balance(group: tuple[dict[str, Ta
     assert (squares, 0, moves(members, found)) == optimum(case)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(mixed_groups())
 def test_no_single_move_improves_it_and_nothing_moves_again(
     group: tuple[dict[str, TargetMember], MetadataImage],

@@ -24,6 +24,7 @@ from equipoise.member import Callback, Commit, Kind, MemberState, TopicPartition
 from equipoise.member.partitions import Owned
 from equipoise.simulate import Call, Consumer, Observer
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from tests.effort import examples
 from tests.member.town import town
 
 SESSION_MS, HEARTBEAT_MS, MAX_POLL_MS = 10_000, 3_000, 20_000
@@ -315,7 +316,9 @@ _CALM: Any = {
 
 
 def test_members_and_coordinator_whatever_happens() -> None:
-    run_state_machine_as_test(TownMachine, settings=settings(max_examples=300, stateful_step_count=40, **_CALM))
+    run_state_machine_as_test(
+        TownMachine, settings=settings(max_examples=examples(300), stateful_step_count=40, **_CALM)
+    )
 
 
 @pytest.mark.soak

@@ -30,6 +30,7 @@ from equipoise.coordinator.events import StateChanged
 from equipoise.simulate import Call
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.errors import ErrorCode
+from tests.effort import examples
 from tests.property.simulated import PARTITIONS, Simulated, Stage, assign
 from tests.spec.context import Context, assignment, partitions_in, protocols
 
@@ -398,7 +399,9 @@ _CALM: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthC
 
 
 def test_whatever_happens_to_a_group() -> None:
-    run_state_machine_as_test(GroupMachine, settings=settings(max_examples=600, stateful_step_count=40, **_CALM))
+    run_state_machine_as_test(
+        GroupMachine, settings=settings(max_examples=examples(600), stateful_step_count=40, **_CALM)
+    )
 
 
 @pytest.mark.soak

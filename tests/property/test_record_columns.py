@@ -14,6 +14,7 @@ from equipoise.wire.records.batch import Codec
 from equipoise.wire.records.build import Record, build_batch, frame_batch
 from equipoise.wire.records.columns import RecordColumns
 from equipoise.wire.records.read import read_all
+from tests.effort import examples
 from tests.property.test_records_property import header_lists, maybe_bytes, timestamps
 from tests.wire.test_records_odd import columns_as_records
 
@@ -33,7 +34,9 @@ def columns_of(rows: list[Row], *, with_headers: bool) -> RecordColumns:
 
 
 @given(rows_of_records, st.booleans(), st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 def test_columns_make_the_batches_that_the_builder_makes(
     rows: list[Row], with_headers: bool, data: st.DataObject
 ) -> None:

@@ -14,6 +14,7 @@ from equipoise.wire.records.batch import Codec, crc_of, iter_headers, read_heade
 from equipoise.wire.records.build import Record, build_batch
 from equipoise.wire.records.codecs import compress, decompress
 from equipoise.wire.records.read import read_all, read_records
+from tests.effort import examples
 from tests.wire.test_records_odd import columns_as_records, raw_batch
 
 LIMIT = 1 << 16
@@ -51,7 +52,9 @@ def batches(draw: st.DrawFn) -> tuple[bytes, list[Record]]:
 
 
 @given(batches())
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 def test_both_readers_give_what_was_built(case: tuple[bytes, list[Record]]) -> None:
     buf, expected = case
     assert read_all(buf) == expected
@@ -59,7 +62,9 @@ def test_both_readers_give_what_was_built(case: tuple[bytes, list[Record]]) -> N
 
 
 @given(batches(), st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 def test_clipping_is_filtering(case: tuple[bytes, list[Record]], data: st.DataObject) -> None:
     buf, expected = case
     bounds = st.none() | st.sampled_from([r.offset for r in expected]).map(lambda n: n + 1) | st.integers(0, 2**41)
@@ -96,7 +101,7 @@ def damaged(body: bytes, changes: list[tuple[int, bytes, int]]) -> bytes:
 
 
 @given(edits, st.integers(1, 4), st.sampled_from([0, 0, 20]))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 def test_damaged_records_are_refused_or_read_alike_by_both(
     changes: list[tuple[int, bytes, int]], count: int, good: int
 ) -> None:
@@ -110,7 +115,7 @@ def test_damaged_records_are_refused_or_read_alike_by_both(
 
 
 @given(edits, st.sampled_from(Codec))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_damaged_batches_raise_nothing_but_kafka_errors(changes: list[tuple[int, bytes, int]], codec: Codec) -> None:
     buf = bytearray(damaged(bytes(build_batch(SMALL, codec=codec)), changes))
     outcome(lambda b: [validate(b, 0, len(b))], buf)
@@ -125,7 +130,7 @@ def test_damaged_batches_raise_nothing_but_kafka_errors(changes: list[tuple[int,
 @given(st.binary(max_size=300))
 @example(b"\xff" * 200)
 @example(bytes(200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_random_bytes_raise_nothing_but_kafka_errors(data: bytes) -> None:
     outcome(lambda b: [validate(b, 0, len(b))], data)
     assert outcome(columns_as_records, data) == outcome(read_all, data)
@@ -135,7 +140,7 @@ def test_random_bytes_raise_nothing_but_kafka_errors(data: bytes) -> None:
 
 
 @given(st.binary(max_size=400), edits, st.sampled_from(Codec))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_damaged_compression_is_refused_or_within_the_limit(
     data: bytes, changes: list[tuple[int, bytes, int]], codec: Codec
 ) -> None:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.coordinator.timers import K, TimerKey, TimerKind, Timers
+from tests.effort import examples
 
 
 def due(timers: Timers[K], now: int) -> list[K]:
@@ -91,7 +92,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(STEPS)
 def test_as_a_dictionary_would(steps: list[tuple[str, str, int]]) -> None:
     timers, model, now = Timers[str](), dict[str, int](), 0

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from equipoise.wire.errors import KafkaError
 from equipoise.wire.records.lanes import field_starts
+from tests.effort import examples
 
 # Lengths whose varints take one, two and three bytes, null (-1) among them.
 length = st.sampled_from([-1, 0, 1, 5, 63, 64, 100, 8191, 8192, 9000])
@@ -34,7 +35,7 @@ def laid_out(chains: list[list[int]], filler: int) -> tuple[bytes, list[int], li
     return bytes(data) + b"\0", starts, fields
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.lists(run, min_size=1, max_size=4), min_size=1, max_size=3),
     st.sampled_from([1, 30]),
