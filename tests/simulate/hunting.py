@@ -1,12 +1,14 @@
 """Hunts in worlds of consumer groups: what members and coordinator must never do together.
 
 P1 two applications own a partition only if one of them is out of the group. P2 when changes stop, the group settles.
-P3 an accepted commit is of no partition that another member owns. P4 nobody is fenced without a reason. P5 a group in
+P3 an accepted commit is of no partition that another member owns. P4 nobody is fenced without a reason: a
+timer, an administrator, or an epoch that is old because answers were lost. P5 a group in
 which nothing happens writes nothing. P6 epochs that a client sees do not go down, except to 0.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 from equipoise.coordinator.config import GroupConfig
@@ -46,6 +48,7 @@ class Watch(Observer):
     def __init__(self) -> None:
         self.world: World | None = None
         self.fenced: list[str] = []
+        self._failures: Counter[str] = Counter()  # heartbeats in a row without an answer, by name
         self._epochs: dict[str, int] = {}
 
     def stepped(self, shard: Shard) -> None:
@@ -82,6 +85,9 @@ class Watch(Observer):
             theirs = {*member.assigned, *member.revoking} & accepted
             assert member.member_id == request.member_id or not theirs, f"{request.member_id} committed {theirs}"
 
+    def failed(self, name: str, request: Message) -> None:
+        self._failures[name] += isinstance(request, ConsumerGroupHeartbeatRequest)
+
     def received(self, name: str, request: Message, response: Message) -> None:
         """P6, and for P4 who was fenced."""
         if not isinstance(request, ConsumerGroupHeartbeatRequest):
@@ -89,7 +95,8 @@ class Watch(Observer):
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         if request.member_epoch == 0:
             self._epochs.pop(request.member_id, None)
-        if response.error_code in FENCED and request.member_epoch > 0:
+        is_behind = self._failures.pop(name, 0) >= 2  # of two answers that were lost the coordinator forgives one
+        if response.error_code in FENCED and request.member_epoch > 0 and not is_behind:
             self.fenced.append(f"{name} at {self.world and self.world.now}: {ErrorCode(response.error_code).name}")
         elif response.error_code == ErrorCode.NONE and response.member_epoch > 0:
             before = self._epochs.get(request.member_id, 0)

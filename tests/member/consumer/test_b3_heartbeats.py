@@ -167,6 +167,24 @@ def test_b4_2_offsets_committed_in_on_revoked_are_through_before_the_acknowledge
     assert lone.heartbeat.topic_partitions == by_id(T=(0,))
 
 
+def test_b4_2_after_a_failure_a_list_is_sent_while_commits_go_first_and_gives_nothing_up() -> None:
+    lone = Lone().stable(0, 1)
+    lone.advance(INTERVAL)
+    commits = list[object]()
+    lone.beat(1, 0)
+    lone.during("on_revoked", lambda: commits.append(lone.commit(p1=7)))
+    lone.poll()
+    lone.advance(INTERVAL)
+    lone.fail(lone.heartbeat)
+    lone.advance(BACKOFF)
+    lone.find()
+    assert lone.heartbeat.topic_partitions == by_id(T=(0, 1))
+    assert lone.state is MemberState.ACKNOWLEDGING
+    lone.committed()
+    lone.beat(1)
+    assert lone.heartbeat.topic_partitions == by_id(T=(0,))
+
+
 def test_b4_5_topics_are_a_set_and_a_new_subscription_leaves_at_once() -> None:
     lone = Lone().stable(0)
     lone.subscribe("t")
@@ -246,10 +264,12 @@ def test_b3_10_a_new_subscription_overtakes_the_heartbeat_in_flight_and_says_all
     assert full is not held
     assert (full.subscribed_topic_names, full.topic_partitions) == (["t", "u"], by_id(T=(0,)))
     assert full.rebalance_timeout_ms == MAX_POLL
-    lone.answer(held, ConsumerGroupHeartbeatResponse(error_code=0, member_epoch=9))
-    assert lone.member.member_epoch == 1  # its answer is not waited for
-    lone.beat(2, 0)
-    assert lone.member.member_epoch == 2
+    lone.answer(held, ConsumerGroupHeartbeatResponse(error_code=0, member_epoch=2))
+    assert lone.member.member_epoch == 2  # its answer counts, but is not waited for
+    lone.fail(full)
+    lone.advance(BACKOFF)
+    lone.find()
+    assert lone.heartbeat.member_epoch == 2
 
 
 def test_b3_10_a_join_is_not_overtaken() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.member.consumer.assignment import LocalAssignment, rows
+from equipoise.member.consumer.assignment import NONE, LocalAssignment, rows
 from equipoise.member.step import NEVER
 from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -36,6 +36,8 @@ class Heartbeats:
         self._member = member
         self.interval_ms = member.config.heartbeat_interval_ms  # until the coordinator has set one
         self.in_flight: ConsumerGroupHeartbeatRequest | None = None
+        self._overtaken: list[ConsumerGroupHeartbeatRequest] = []
+        self._acknowledged = NONE  # the last that was listed as held
         self._sent = SentFields()
         self._due = NEVER
 
@@ -43,15 +45,26 @@ class Heartbeats:
 
     def begin(self, now: int) -> None:
         """Rule B3.4. The member joins: at once, with all that there is to say."""
-        self.forget()
-        self.in_flight = None
+        self.stop()
+        self._acknowledged = NONE
         self._due = now
 
     def stop(self) -> None:
         """Out of the group there are none (rule B3.1)."""
+        self.give_up()
+        self._due = NEVER
+
+    def give_up(self) -> None:
+        """Rule B3.7. Whatever was under way will not be answered."""
         self.forget()
         self.in_flight = None
-        self._due = NEVER
+        self._overtaken.clear()
+
+    def was_overtaken(self, request: ConsumerGroupHeartbeatRequest) -> bool:
+        """Rule B3.10. Whether the answer is to a heartbeat that another one has overtaken; asked once for each."""
+        before = len(self._overtaken)
+        self._overtaken = [one for one in self._overtaken if one is not request]
+        return len(self._overtaken) < before
 
     def forget(self) -> None:
         """Rule B3.7. The coordinator may not have heard the last one, or another coordinator may answer the next: that
@@ -98,15 +111,20 @@ class Heartbeats:
         return subscription.topics != sent.topics or subscription.regex != sent.regex or self._must_acknowledge()
 
     @property
+    def has_acknowledged(self) -> bool:
+        """Whether the coordinator has been told of what is held."""
+        return self._sent.held == self._member.reconciliation.held
+
+    @property
     def is_acknowledging(self) -> bool:
         """Rule B5.5. Whether a list of partitions is under way to the coordinator, or is to be sent."""
         is_under_way = self.in_flight is not None and self.in_flight.topic_partitions is not None
-        return is_under_way or self._member.reconciliation.held != self._sent.held
+        return is_under_way or not self.has_acknowledged
 
     def _must_acknowledge(self) -> bool:
         """Rules B4.1 and B4.2. What is held has changed. Offsets that on_revoked has committed go first: from then on
         others begin there."""
-        return self._member.reconciliation.held != self._sent.held and not self._member.commits.are_owed
+        return not self.has_acknowledged and not self._member.commits.are_owed
 
     def build(self, now: int) -> ConsumerGroupHeartbeatRequest:
         """Rule B4.4. All of it at a join and after a failure; later only what has changed
@@ -115,20 +133,31 @@ class Heartbeats:
         request = self._new(member.member_epoch)
         if member.is_joining:
             request.rack_id = member.config.client_rack
+        if self.in_flight is not None:
+            self._overtaken.append(self.in_flight)
         if member.is_joining or self.in_flight is not None:
-            self.forget()  # the answer to the one in flight is not waited for: the next one must repeat it
+            self.forget()
         sent = self._sent
         if sent.rebalance_timeout_ms is None:
             request.rebalance_timeout_ms = sent.rebalance_timeout_ms = member.config.max_poll_interval_ms
         if sent.server_assignor is None:
             request.server_assignor = sent.server_assignor = member.config.server_assignor
         self._add_subscription(request)
-        if self._must_acknowledge():
-            sent.held = member.reconciliation.held
-            request.topic_partitions = rows(member.reconciliation.claimed)
+        self._add_partitions(request)
         self.in_flight = request
         self._due = now + self.interval_ms
         return request
+
+    def _add_partitions(self, request: ConsumerGroupHeartbeatRequest) -> None:
+        """Rule B4.2. After a failure an old epoch passes only with a list: while commits go first, it is that of the
+        last acknowledgement, and nothing is given up by it."""
+        sent, reconciliation = self._sent, self._member.reconciliation
+        if self._must_acknowledge():
+            sent.held = self._acknowledged = reconciliation.held
+            request.topic_partitions = rows(reconciliation.claimed)
+        elif sent.held is None:
+            sent.held = self._acknowledged
+            request.topic_partitions = rows(self._acknowledged.partitions | reconciliation.claimed)
 
     def _add_subscription(self, request: ConsumerGroupHeartbeatRequest) -> None:
         """Rule B4.5. A set of topics has no order. A pattern that is gone is said to be gone in every full request:

@@ -347,7 +347,7 @@ class ConsumerMember:
         if not self._may_beat or not self.heartbeats.is_due(now):
             return
         request = self.heartbeats.build(now)
-        if self.state is MemberState.ACKNOWLEDGING and request.topic_partitions is not None:
+        if self.state is MemberState.ACKNOWLEDGING and self.heartbeats.has_acknowledged:
             done = self.reconciliation.is_complete
             self.transition(MemberState.STABLE if done else MemberState.RECONCILING)
             self.reconciliation.go_on()
@@ -362,6 +362,8 @@ class ConsumerMember:
         an epoch of a leave (AbstractMembershipManager.onHeartbeatSuccess)."""
         if request is self._leaving:
             self._leaving = None
+        if self.heartbeats.was_overtaken(request) and response.error_code == ErrorCode.NONE:
+            self._adopt(response)
         if request is not self.heartbeats.in_flight:
             return
         self.heartbeats.in_flight = None
@@ -372,14 +374,14 @@ class ConsumerMember:
         self.coordination.recover()
         self._retries = 0
         self.heartbeats.heard(response.heartbeat_interval_ms, now)
-        if response.member_epoch < 0:
-            return
         self._adopt(response)
         if request.topic_partitions is not None and self.state is MemberState.STABLE:
             self.heartbeats.expedite()  # rule B3.9: one that says nothing can be held until there is news
 
     def _adopt(self, response: ConsumerGroupHeartbeatResponse) -> None:
-        """Rule B5.2. Commits go with the new epoch from now on."""
+        """Rule B5.2. Commits go with the new epoch from now on. A negative one is that of a leave."""
+        if response.member_epoch < 0:
+            return
         stays, self.member_epoch = self.member_epoch == response.member_epoch, response.member_epoch
         if stays:
             self.commits.epoch_stays()
@@ -464,8 +466,7 @@ class ConsumerMember:
 
     def lose_coordinator(self, now: int) -> None:
         """It is elsewhere, or does not answer: the next heartbeat says all, to whoever coordinates then."""
-        self.heartbeats.in_flight = None
-        self.heartbeats.forget()
+        self.heartbeats.give_up()
         self.heartbeats.expedite()
         self.coordination.lose(now)
 
