@@ -14,10 +14,12 @@ from equipoise.coordinator.consumer.regex import compile_regex
 from equipoise.coordinator.metadata import TopicImage
 from equipoise.coordinator.shard import Shard
 from equipoise.coordinator.step import Caller, Resolve, Step, WallTime
+from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from equipoise.wire.apis.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from equipoise.wire.consumer_protocol import Subscription, encode_subscription
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import (
     ConsumerGroupMetadataKey,
@@ -268,6 +270,28 @@ def test_a14_6_new_topics_are_looked_at(world: World) -> None:
     world.heartbeat()
     world.resolve()
     assert world.settle("m1") == {"m1": {"foo-1", "foo-2", "foo-3"}}
+
+
+def test_a_classic_join_asks_too(world: World) -> None:
+    """Rule A14.6."""
+    world.heartbeat(subscribed_topic_regex="foo.*")
+    world.resolve()
+    world.settle("m1")
+    world.now += 2_000
+    world.topics("foo-3")
+    metadata = encode_subscription(Subscription(topics=["bar"]), 1)
+    request = JoinGroupRequest(
+        group_id="g",
+        member_id="guest",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+    )
+    world.run(world.shard.join_group(request, Caller("guest", 9, "c", "/h"), world.now))
+    assert [(one.regexes, one.caller.token) for one in world.asked] == [(("foo.*",), "guest")]
+    world.resolve()
+    assert world.group.resolved["foo.*"].topics == {"foo-1", "foo-2", "foo-3"}
 
 
 def test_a13_1_a_matched_topic_that_is_deleted_is_noticed(world: World) -> None:

@@ -21,7 +21,7 @@ from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.guest_data import Claim, assignment_bytes, read_subscription
 from equipoise.coordinator.consumer.member import ClassicMetadata, ConsumerGroupMember
 from equipoise.coordinator.consumer.records import member_record
-from equipoise.coordinator.consumer.regexes import RegexChange, update_regex
+from equipoise.coordinator.consumer.regexes import RegexChange, maybe_resolve, update_regex
 from equipoise.coordinator.consumer.removal import Leaver, remove_members
 from equipoise.coordinator.consumer.states import MemberState
 from equipoise.coordinator.consumer.static import replace_member
@@ -102,6 +102,7 @@ class _Joining:
         if is_last and migration.may_downgrade(self.shard, len(group.members)):
             return self.downgrade(group, before, claim, changed=changed, epoch=epoch)
         update_target(self.shard, self.changes, self.step)
+        maybe_resolve(self.shard, group, self.caller, self.step)
         return self.answer(self.reconcile(before.member_id, claim, changed=changed))
 
     @property
