@@ -14,6 +14,7 @@ from bench.machine import check_machine, progress
 from bench.results import Results
 from bench.versus.rebalances import Rebalance, measure_rebalance
 from bench.versus.run import create_topic
+from equipoise.broker.config import rows
 from proving.brokers import EquipoiseBroker
 from proving.members.events import Place, Span
 from proving.members.fleet import Fleet, Members, places_of
@@ -38,12 +39,13 @@ class Way(NamedTuple):
     settings: Mapping[str, object]
 
 
-WAYS = {
+_ALL = {
     "eager": Way("range", {"strict": "true"}),
     "cooperative": Way("cooperative-sticky", {"strict": "true"}),
     "incremental": Way("cooperative-sticky", {"group.rebalance.incremental": "cooperative"}),
     "consumer": Way(CONSUMER, {}),
 }
+WAYS = {name: way for name, way in _ALL.items() if way.settings.keys() <= rows().keys()}  # those that are served
 
 
 class Seen(NamedTuple):
