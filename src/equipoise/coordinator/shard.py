@@ -19,6 +19,7 @@ from equipoise.coordinator.classic.replies import join_error, sync_error
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.consumer import guests, holds, replay
+from equipoise.coordinator.consumer import lost_connections as lost_in_consumer_groups
 from equipoise.coordinator.consumer.expiry import on_timer
 from equipoise.coordinator.consumer.group import ConsumerGroup, Presence
 from equipoise.coordinator.consumer.heartbeat import consumer_group_heartbeat, quiet_interval
@@ -429,7 +430,11 @@ class Shard:
     def connection_lost(self, group_id: str, member_id: str, now: int) -> Step:
         """The runner says that a member has no connection left. Rule 7.9."""
         step = Step(now)
-        if self.status is _ACTIVE:
+        if self.status is not _ACTIVE:
+            return step
+        if (group := self.consumer_groups.get(group_id)) is not None:
+            lost_in_consumer_groups.connection_lost(self, group, member_id, step)
+        else:
             lost_connections.connection_lost(self, group_id, member_id, step)
         return step
 
@@ -437,6 +442,8 @@ class Shard:
         """The runner says that many connections have ended since then. Rule 7.9.1."""
         step = Step(now)
         lost_connections.spare_lost(self, since, step)
+        for group in self.consumer_groups.values():
+            lost_in_consumer_groups.spare_lost(self, group, since, now)
         return step
 
     def commit_offsets(
@@ -531,6 +538,10 @@ class Shard:
         """The member, if group and member exist."""
         group = self.groups.get(group_id)
         return group.members.get(member_id) if group is not None else None
+
+    def find_noted(self, group_id: str, member_id: str) -> ClassicGroupMember | Presence | None:
+        """What the runner keeps its notes with, of a member of either kind of group; None: there is no such member."""
+        return self.find_member(group_id, member_id) or self.presence_of(group_id, member_id)
 
     def create_group(self, group_id: str, now: int) -> Group:
         """An Empty group at generation 0. Rule 1.2."""

@@ -17,6 +17,7 @@ from equipoise.coordinator.classic.lost_connections import LOSS_WINDOW_MS
 if TYPE_CHECKING:
     from equipoise.broker.groups.shards import GroupCoordinator
     from equipoise.coordinator.classic.group import ClassicGroupMember
+    from equipoise.coordinator.consumer.group import Presence
 
 _FEW = 3  # connections that end together are no sign of anything
 _ROOM = 64  # members that one connection has carried; beyond it those that are gone are forgotten
@@ -29,14 +30,14 @@ class Carried:
 
     def __init__(self) -> None:
         self.by_us = False  # whether we have ended the connection: that says nothing about the client
-        self.last: ClassicGroupMember | None = None
+        self.last: ClassicGroupMember | Presence | None = None
         self.members: dict[tuple[str, str], HeartbeatIntervals] = {}
         self._room = _ROOM
 
-    def note(self, member: ClassicGroupMember, carriers: Carriers) -> None:
+    def note(self, member: ClassicGroupMember | Presence, carriers: Carriers) -> None:
         """The connection has brought a request of this member."""
         self.last = member
-        key, notes = (member.group_id, member.member_id), intervals_of(member)
+        key, notes = (member.timer.group_id, member.timer.member_id), intervals_of(member)
         if self.members.get(key) is notes:
             return
         if not self.members:
@@ -62,7 +63,7 @@ class Carriers:
 
     def knows(self, key: tuple[str, str], notes: HeartbeatIntervals) -> bool:
         """Whether this is still a member."""
-        member = self._coordinator.shard_of(key[0]).core.find_member(*key)
+        member = self._coordinator.shard_of(key[0]).core.find_noted(*key)
         return member is not None and member.notes is notes
 
     def ended(self, carried: Carried, now: int) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
     from equipoise.coordinator.classic.group import ClassicGroupMember
+    from equipoise.coordinator.consumer.group import Presence
 
 
 def authorize_group(server: Server, call: Call, group_id: str) -> None:
@@ -30,7 +31,7 @@ def loaded_shard(server: Server, call: Call, operation: AclOperation, group_id: 
     return shard
 
 
-def note_carrier(server: Server, call: Call, member: ClassicGroupMember | None) -> None:
+def note_carrier(server: Server, call: Call, member: ClassicGroupMember | Presence | None) -> None:
     """The connection carries this member: if it ends, the member may be gone. Mostly it has carried no other."""
     carried = call.connection.carried
     if member is not None and member is not carried.last:

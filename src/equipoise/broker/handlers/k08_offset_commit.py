@@ -40,7 +40,7 @@ def handle(server: Server, request: OffsetCommitRequest, call: Call) -> OffsetCo
     if not request.topics:
         return OffsetCommitResponse(topics=refused)
     shard = server.group_coordinator.shard_of(request.group_id)
-    note_carrier(server, call, shard.core.find_member(request.group_id, request.member_id))
+    note_carrier(server, call, shard.core.find_noted(request.group_id, request.member_id))
     token = CollectedReply(call, 1, lambda answers: _merged(refused, answers[0])) if refused else call
     caller = caller_of(call, token)
     shard.run(shard.core.commit_offsets(request, topic_ids, caller, call.now))

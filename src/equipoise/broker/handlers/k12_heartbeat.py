@@ -30,7 +30,7 @@ def handle(server: Server, request: HeartbeatRequest, call: Call) -> HeartbeatRe
     shard = server.group_coordinator.shard_of(request.group_id)
     held = call.connection.held_heartbeat
     member = shard.core.find_member(request.group_id, request.member_id)
-    note_carrier(server, call, member)
+    note_carrier(server, call, member or shard.core.presence_of(request.group_id, request.member_id))
     hold_ms = held.limit(server.config, member, call.now)
     if hold_ms == 0 and shard.core.is_well(request, call.now):
         return _all_is_well(call.version)

@@ -25,6 +25,6 @@ def handle(server: Server, request: SyncGroupRequest, call: Call) -> SyncGroupRe
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
     shard = server.group_coordinator.shard_of(request.group_id)
-    note_carrier(server, call, shard.core.find_member(request.group_id, request.member_id))
+    note_carrier(server, call, shard.core.find_noted(request.group_id, request.member_id))
     shard.run(shard.core.sync_group(request, caller_of(call), call.now))
     return None

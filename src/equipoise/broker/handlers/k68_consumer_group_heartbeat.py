@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.handlers.groups import authorize_group, caller_of
+from equipoise.broker.handlers.groups import authorize_group, caller_of, note_carrier
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -38,8 +38,10 @@ def handle(
     if hold_ms == 0:
         interval_ms = core.quiet_interval(request, caller.client_id, caller.client_host, call.now)
         if interval_ms is not None:
+            note_carrier(server, call, core.presence_of(request.group_id, request.member_id))
             return _quiet(request, interval_ms, call.version)
     shard.run(core.consumer_group_heartbeat(request, caller, call.now, hold_ms))
+    note_carrier(server, call, core.presence_of(request.group_id, request.member_id))
     if hold_ms and core.is_held(request.group_id, request.member_id):
         presence = core.presence_of(request.group_id, request.member_id)
         assert presence is not None

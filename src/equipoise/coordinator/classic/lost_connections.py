@@ -10,6 +10,7 @@ proxy; and the last ones, as long as nobody is there to gain by it.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.classic.group import ClassicGroupMember, Group, Loss
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 LOSS_WINDOW_MS = 1_000  # what is lost within so long is lost together
 _USUAL_INTERVAL_MS = 3_000  # heartbeat.interval.ms of every client, unless it is set
-_RECONNECT_MS = 500  # for a client to find the coordinator again when its heartbeat is due
+RECONNECT_MS = 500  # for a client to find the coordinator again when its heartbeat is due
 
 
 def connection_lost(shard: Shard, group_id: str, member_id: str, step: Step) -> None:
@@ -32,24 +33,25 @@ def connection_lost(shard: Shard, group_id: str, member_id: str, step: Step) -> 
     if group is None or member is None or member.is_static or not grace:
         return
     now = step.now
-    _forget_old_losses(group, now)
+    forget_old_losses(group.losses, now)
     group.losses.append(Loss(now, member_id))
-    if _is_shared(group):
+    if are_shared(group.losses, len(group.members)):
         for _, one in group.losses:
             _spare(shard, group.members.get(one))
         return
     member.lost_at = now
-    shard.timers.arm(member.lost_timer, max(now + grace, _next_heartbeat(member) + _RECONNECT_MS))
+    shard.timers.arm(member.lost_timer, max(now + grace, _next_heartbeat(member) + RECONNECT_MS))
 
 
-def _forget_old_losses(group: Group, now: int) -> None:
-    while group.losses and group.losses[0].at <= now - LOSS_WINDOW_MS:
-        group.losses.popleft()
+def forget_old_losses(losses: deque[Loss], now: int) -> None:
+    """Only losses within the window count."""
+    while losses and losses[0].at <= now - LOSS_WINDOW_MS:
+        losses.popleft()
 
 
-def _is_shared(group: Group) -> bool:
+def are_shared(losses: deque[Loss], members: int) -> bool:
     """More than half of the members, and more than one, within the window: no crash of one of them. Rule 7.9.1."""
-    return len(group.losses) > 1 and len(group.losses) * 2 > len(group.members)
+    return len(losses) > 1 and len(losses) * 2 > members
 
 
 def _spare(shard: Shard, member: ClassicGroupMember | None) -> None:
@@ -60,11 +62,15 @@ def _spare(shard: Shard, member: ClassicGroupMember | None) -> None:
 
 
 def _next_heartbeat(member: ClassicGroupMember) -> int:
-    """When it is due at the latest, by the longest silence so far. Nothing is known of a member that has not been
-    silent yet: then by a third of its session, the most that clients are told to set."""
-    third = member.session_timeout_ms // 3
-    known = member.longest_silence_ms
-    return member.last_seen + (min(max(known, _USUAL_INTERVAL_MS), max(third, known)) if known else third)
+    return member.last_seen + longest_interval(member.longest_silence_ms, member.session_timeout_ms)
+
+
+def longest_interval(longest_silence_ms: int, session_timeout_ms: int) -> int:
+    """When a heartbeat is due at the latest after the last sign of life, by the longest silence so far. Nothing is
+    known of a member that has not been silent yet: then a third of its session, the most that clients are told to set.
+    """
+    third, known = session_timeout_ms // 3, longest_silence_ms
+    return min(max(known, _USUAL_INTERVAL_MS), max(third, known)) if known else third
 
 
 def spare_lost(shard: Shard, since: int, step: Step) -> None:

@@ -8,6 +8,7 @@ from equipoise.coordinator.changes import Changes
 from equipoise.coordinator.consumer.epochs import on_target_timer
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.holds import release
+from equipoise.coordinator.consumer.lost_connections import is_gone
 from equipoise.coordinator.consumer.removal import Leaver, remove_members
 from equipoise.coordinator.reasons import Departure
 from equipoise.coordinator.step import Step
@@ -24,6 +25,8 @@ def on_timer(shard: Shard, group: ConsumerGroup, key: TimerKey, step: Step) -> N
             _on_session(shard, group, key.member_id, step)
         case TimerKind.REBALANCE:
             _on_rebalance(shard, group, key.member_id, step)
+        case TimerKind.LOST:
+            _on_lost(shard, group, key.member_id, step)
         case TimerKind.TARGET:
             _on_target(shard, group, step)
         case TimerKind.HOLD:
@@ -57,6 +60,13 @@ def _on_rebalance(shard: Shard, group: ConsumerGroup, member_id: str, step: Step
     member = group.members.get(member_id)
     if member is not None and group.presence_of(member_id).rebalance_epoch == member.member_epoch:
         expire(shard, group, Leaver(member, Departure.REVOCATION_EXPIRED, member.rebalance_timeout_ms), step)
+
+
+def _on_lost(shard: Shard, group: ConsumerGroup, member_id: str, step: Step) -> None:
+    """The member has lost its connection and has not come back: an addition. Rule 7.9."""
+    if is_gone(group, member_id):
+        limit = shard.config.group_lost_connection_grace_ms
+        expire(shard, group, Leaver(group.members[member_id], Departure.CONNECTION_LOST, limit), step)
 
 
 def _on_guest(shard: Shard, group: ConsumerGroup, member_id: str, step: Step, *, departure: Departure) -> None:

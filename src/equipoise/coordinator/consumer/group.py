@@ -6,11 +6,12 @@ records 3, 4 and 6. Only `replay.py` calls them: what is in the log and what is 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from equipoise.coordinator.classic.group import Loss
 from equipoise.coordinator.consumer.member import LEFT_EPOCH, ConsumerGroupMember
 from equipoise.coordinator.consumer.states import GroupState, MemberState
 from equipoise.coordinator.journal import Journal
@@ -50,6 +51,8 @@ class Presence:
 
     timer: TimerKey  # of its session; every heartbeat arms it
     last_seen: int = 0
+    longest_silence_ms: int = 0  # of a classic member: its heartbeat interval
+    lost_at: int | None = None  # since then it has no connection, and has not been heard of
     rebalance_epoch: int = 0  # of the member when its rebalance timer was armed. Rule A11
     notes: object = field(default=None, compare=False)  # kept by the runner of the shard; opaque here
 
@@ -80,6 +83,7 @@ class ConsumerGroup:
     classic_protocols: Counter[str] = field(default_factory=Counter)  # classic members by protocol
     # -- soft: lost on unload
     refreshed_at_epoch: int | None = field(default=None, compare=False)  # None: look at the topics again. Rule A13.4
+    losses: deque[Loss] = field(default_factory=deque, compare=False)  # of connections, lately; the last one stays
     presence: dict[str, Presence] = field(default_factory=dict, compare=False)
     resolution: Resolution = field(default_factory=lambda: NEVER_RESOLVED, compare=False)
     held: dict[str, Held] = field(default_factory=dict, compare=False)  # heartbeats, by member id

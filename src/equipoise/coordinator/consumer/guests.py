@@ -19,6 +19,7 @@ from equipoise.coordinator.consumer import migration
 from equipoise.coordinator.consumer.epochs import advance_member, check_room, refresh, update_target
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.guest_data import Claim, assignment_bytes, read_subscription
+from equipoise.coordinator.consumer.lost_connections import look_again
 from equipoise.coordinator.consumer.member import ClassicMetadata, ConsumerGroupMember
 from equipoise.coordinator.consumer.records import member_record
 from equipoise.coordinator.consumer.regexes import RegexChange, maybe_resolve, update_regex
@@ -150,6 +151,7 @@ class _Joining:
         if known is not None:
             return known
         self._trigger = Trigger.MEMBER_JOINED
+        look_again(self.shard, group, self.step)
         self.step.note(MemberJoined(group.group_id, self.step.now, self.caller.who(member_id, instance_id)))
         return ConsumerGroupMember(member_id)
 

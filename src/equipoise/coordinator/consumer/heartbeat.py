@@ -15,6 +15,7 @@ from equipoise.coordinator.consumer.epochs import (
 )
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.holds import Held, forget, hold, may_hold
+from equipoise.coordinator.consumer.lost_connections import look_again
 from equipoise.coordinator.consumer.member import LEFT_EPOCH, STATIC_LEFT_EPOCH, ConsumerGroupMember
 from equipoise.coordinator.consumer.migration import upgrade
 from equipoise.coordinator.consumer.records import member_record
@@ -207,6 +208,7 @@ class _Heartbeat:
             MemberJoined(self.request.group_id, self.step.now, self.caller.who(member_id, self.request.instance_id))
         )
         self._trigger = Trigger.MEMBER_JOINED
+        look_again(self.shard, self.changes.group, self.step)
         return ConsumerGroupMember(member_id)
 
     def check_epoch(self, member: ConsumerGroupMember) -> None:

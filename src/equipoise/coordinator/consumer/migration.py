@@ -100,6 +100,7 @@ def upgrade(shard: Shard, changes: Changes, classic: Group, step: Step) -> Consu
         shard.rebalancer.release(classic, member, REBALANCE, step)
     for guest in members.values():
         keep_guest_alive(shard, group, group.members[guest.member_id], step.now)
+        group.presence_of(guest.member_id).notes = classic.members[guest.member_id].notes
     return group
 
 
@@ -231,6 +232,8 @@ def downgrade(
     group = changes.group
     classic = _classic_group(shard, group, leaving, step, epoch=epoch)
     changes.note([*group_tombstones(group), classic.record()])
+    for member in classic.members.values():
+        member.notes = group.presence_of(member.member_id).notes
     for member_id in list(group.members):
         cancel_all(shard, group, member_id)
     changes.install(classic)

@@ -27,6 +27,7 @@ _TRIGGERS = {
     Departure.LEFT: Trigger.MEMBER_LEFT,
     Departure.REMOVED: Trigger.MEMBER_REMOVED,
     Departure.SESSION_EXPIRED: Trigger.SESSION_EXPIRED,
+    Departure.CONNECTION_LOST: Trigger.CONNECTION_LOST,
     Departure.REVOCATION_EXPIRED: Trigger.REVOCATION_EXPIRED,
     Departure.JOIN_EXPIRED: Trigger.SESSION_EXPIRED,
     Departure.SYNC_EXPIRED: Trigger.SYNC_EXPIRED,

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from equipoise.coordinator.consumer.group import ConsumerGroup
     from equipoise.coordinator.shard import Shard
 
-_OF_A_MEMBER = (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.JOIN, TimerKind.SYNC, TimerKind.HOLD)
+_OF_A_MEMBER = (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.JOIN, TimerKind.SYNC, TimerKind.HOLD, TimerKind.LOST)
 
 
 def keep_alive(shard: Shard, group: ConsumerGroup, member_id: str, now: int) -> None:
     """A sign of life: a full session from now on. Rule A5.10."""
     presence = group.presence_of(member_id)
     presence.last_seen = now
+    presence.lost_at = None
     shard.timers.arm(presence.timer, now + shard.settings_of(group.group_id).session_timeout_ms)
 
 
@@ -30,7 +31,10 @@ def keep_guest_alive(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMe
     """A sign of life of a classic member, whose session is its own. Rules A11 and A15.14."""
     assert member.classic is not None
     presence = group.presence_of(member.member_id)
+    if presence.last_seen:
+        presence.longest_silence_ms = max(presence.longest_silence_ms, now - presence.last_seen)
     presence.last_seen = now
+    presence.lost_at = None
     shard.timers.arm(presence.timer, now + member.classic.session_timeout_ms)
 
 

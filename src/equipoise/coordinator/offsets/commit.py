@@ -131,6 +131,8 @@ def _validate_in_consumer_group(
         check_commit(group, request, caller.version, topic_ids)
     except KafkaError as error:
         raise _Refused(error.code, None if request.member_id else Refusal.STANDALONE_IN_LIVE_GROUP) from None
+    if request.member_id in group.members:
+        group.presence_of(request.member_id).lost_at = None  # no sign of life for its session, but it is there
 
 
 def _is_last_word(shard: Shard, group: Group, generation_id: int) -> bool:
