@@ -355,3 +355,24 @@ def test_a_refresh_that_could_not_be_written_runs_again() -> None:
     assert (stage.epochs, stage.group.must_refresh) == ((2, 2), True)
     stage.holds_writes = False
     assert (member.beat().member_epoch, member.partitions) == (3, {0, 1, 2, 3})
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_was_never_confirmed_is_asked_back(strict: bool) -> None:
+    """Rule A8.12, an addition: a callback ran while more was given, and the ack of before does not give it up.
+
+    On Kafka the next owner has it at once, and for a round trip both may.
+    """
+    stage = Stage({"strict": strict}, t=2)
+    a = stage.member("a")
+    a.join("t")
+    assert a.partitions == {0, 1}
+    a.send(subscribed_topic_names=[], topic_partitions=[])
+    assert a.known.state is (MemberState.STABLE if strict else MemberState.UNREVOKED_PARTITIONS)
+    assert (a.wanted, len(a.known.revoking)) == (set(), 0 if strict else 2)
+    a.ack()
+    assert (a.known.state, stage.group.owners) == (MemberState.STABLE, {})
+    a.join("t")
+    a.ack()
+    a.send(subscribed_topic_names=[], topic_partitions=[])
+    assert (a.known.state, stage.group.owners) == (MemberState.STABLE, {})

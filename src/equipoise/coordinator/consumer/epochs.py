@@ -17,7 +17,7 @@ from equipoise.coordinator.consumer.records import (
 )
 from equipoise.coordinator.consumer.target import TargetMember, compute_target
 from equipoise.coordinator.consumer.timers import update_rebalance_timer
-from equipoise.coordinator.metadata import Partitions
+from equipoise.coordinator.metadata import NO_PARTITIONS, Partitions
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import Step
 from equipoise.coordinator.timers import TimerKind
@@ -146,6 +146,7 @@ def advance_member(
     *,
     owned: Partitions | None,
     subscription_changed: bool = False,
+    begins_anew: bool = False,
 ) -> ConsumerGroupMember:
     """One step of a member towards its target; what it is afterwards. Rules A5.9 and A8.11. Raises KafkaError.
 
@@ -153,6 +154,7 @@ def advance_member(
     """
     group = changes.group
     member = group.members[member_id]
+    unconfirmed = _confirm(shard, group, member, owned, begins_anew=begins_anew)
     if group.is_settled(member) and not subscription_changed:
         return member
     situation = Situation(
@@ -162,10 +164,25 @@ def advance_member(
         group.owners,
         shard.image.ids_of(group.topics_of(member)),
         subscription_changed,
+        unconfirmed,
     )
     moved = reconcile(member, situation)
     if moved is not member:
+        given = moved.assigned.keys() - member.assigned.keys()
+        group.presence_of(member_id).unconfirmed = frozenset((unconfirmed & moved.assigned.keys()) | given)
         changes.put(current_record(group.group_id, moved))
         moved = group.members[member_id]
         update_rebalance_timer(shard, group, moved, step.now)
     return moved
+
+
+def _confirm(
+    shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember, owned: Partitions | None, *, begins_anew: bool
+) -> Partitions:
+    """What the member was given and has never named. Who begins anew has nothing; a classic member names all it has."""
+    presence = group.presence_of(member.member_id)
+    if begins_anew or member.classic is not None or shard.config.strict:
+        presence.unconfirmed = NO_PARTITIONS
+    elif owned is not None:
+        presence.unconfirmed = presence.unconfirmed - owned
+    return presence.unconfirmed

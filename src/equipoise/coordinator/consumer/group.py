@@ -54,6 +54,7 @@ class Presence:
     longest_silence_ms: int = 0  # of a classic member: its heartbeat interval
     lost_at: int | None = None  # since then it has no connection, and has not been heard of
     rebalance_epoch: int = 0  # of the member when its rebalance timer was armed. Rule A11
+    unconfirmed: Partitions = NO_PARTITIONS  # given to it, and never named by it as its own. Rule A8.12
     notes: object = field(default=None, compare=False)  # kept by the runner of the shard; opaque here
 
 

@@ -146,6 +146,7 @@ class _Heartbeat:
             self.step,
             owned=owned_partitions(self.request),
             subscription_changed=subscription_changed,
+            begins_anew=self.request.member_epoch == 0,
         )
         keep_alive(self.shard, group, member_id, self.step.now)
         maybe_resolve(self.shard, group, self.caller, self.step)

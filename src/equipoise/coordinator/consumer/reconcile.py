@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from equipoise.coordinator.consumer.member import NOTHING, Assigned, ConsumerGroupMember
 from equipoise.coordinator.consumer.states import MEMBER_STEPS, MemberEvent, MemberState, MemberStep
-from equipoise.coordinator.metadata import Partitions, TopicPartition
+from equipoise.coordinator.metadata import NO_PARTITIONS, Partitions, TopicPartition
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 _UNREVOKED, _UNRELEASED = MemberState.UNREVOKED_PARTITIONS, MemberState.UNRELEASED_PARTITIONS
@@ -20,7 +20,8 @@ class Situation(NamedTuple):
     """What a member is reconciled with.
 
     `owned` is what the member says that it has; None: it does not say, and may have all it has to give up. `owners`
-    is who has each partition, of the whole group. `topics` are the ids of its subscription that exist.
+    is who has each partition, of the whole group. `topics` are the ids of its subscription that exist. `unconfirmed` is
+    what was given to the member and what it has never said that it has: it may be about to take it up.
     """
 
     target_epoch: int
@@ -29,10 +30,18 @@ class Situation(NamedTuple):
     owners: Mapping[TopicPartition, str]
     topics: Collection[bytes]
     subscription_changed: bool = False
+    unconfirmed: Partitions = NO_PARTITIONS
 
     def holds(self, partitions: Assigned) -> bool:
-        """Whether the member may still have one of these."""
-        return self.owned is None or not self.owned.isdisjoint(partitions)
+        """Whether the member may still have one of these.
+
+        On Kafka what it does not name it does not have. But it may have named its partitions before it heard of the
+        last ones, while a callback ran: it would take them up and share them with the next owner for a round trip.
+        Such partitions are asked back, an addition. Rule A8.12.
+        """
+        if self.owned is None or not self.owned.isdisjoint(partitions):
+            return True
+        return not self.unconfirmed.isdisjoint(partitions)
 
 
 def reconcile(member: ConsumerGroupMember, situation: Situation) -> ConsumerGroupMember:
