@@ -16,6 +16,7 @@ from equipoise.coordinator.events import (
     MemberJoined,
     MemberLeft,
     StateChanged,
+    TargetReached,
 )
 from equipoise.coordinator.journal import Rebalance, TopicPartition
 from equipoise.coordinator.reasons import Cause, Departure, Refusal, Trigger, Who
@@ -29,6 +30,7 @@ EVENTS: list[Event] = [
     MemberFenced("g", 0, WHO, "Heartbeat"),
     CommitRefused("g", 0, WHO, Refusal.OLD_GENERATION, generation_id=1, group_generation_id=2),
     GroupDeleted("g", 0, True),
+    TargetReached("g", 0, 7, overtaken=False),
 ]
 
 
@@ -131,6 +133,7 @@ def test_every_kind_of_event() -> None:
         "Heartbeat of consumer-3-3f2a9c1e refused, because another member has its group.instance.id i3 now",
         "commit of consumer-3-3f2a9c1e refused, because it is of generation 1, the group is at 2",
         "deleted, because it was empty and none of its offsets was left",
+        "every member has its part of epoch 7",
     ]
     assert words.event(GroupDeleted("g", 0, False)) == "deleted"
 

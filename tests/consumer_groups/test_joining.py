@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from equipoise.coordinator.events import MemberJoined
+from equipoise.coordinator.events import MemberJoined, TargetReached
 from equipoise.coordinator.reasons import Who
 from equipoise.wire.apis.k68_consumer_group_heartbeat import HeartbeatTopicPartitions
 from equipoise.wire.errors import ErrorCode
@@ -114,7 +114,10 @@ def test_the_first_member_gets_all_and_the_records_have_kafkas_order() -> None:
     assert stage.types() == ["5", "3", "7", "6", "8"]
     assert stage.group.metadata_hash != 0
     assert (stage.state, stage.epochs) == ("Stable", (2, 2))
-    assert stage.events == [MemberJoined("g", stage.now, Who("a", "a", "/h"))]
+    assert stage.events == [
+        MemberJoined("g", stage.now, Who("a", "a", "/h")),
+        TargetReached("g", stage.now, 2, overtaken=False),
+    ]
 
 
 def test_a_join_that_is_repeated_is_answered_alike_and_writes_nothing() -> None:

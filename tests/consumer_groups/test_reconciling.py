@@ -131,6 +131,7 @@ def test_dropped_topics_that_are_given_up_already_shrink_the_assignment() -> Non
     stage = Stage({"group_consumer_assignment_interval_ms": 60_000}, t=2, u=2)
     member = stage.member("a")
     member.join("t", "u")
+    member.ack()
     kept = [(stage.id_of("t"), number) for number in range(2)]
     member.send(subscribed_topic_names=["t"], topic_partitions=member.rows(kept))
     assert (member.known.state, set(member.known.assigned), member.known.member_epoch) == (
@@ -248,7 +249,7 @@ def test_silence_ends_a_session_and_commits_are_no_sign_of_life() -> None:
     stage.advance(SESSION - 1)
     assert a.commit(0) == ErrorCode.NONE
     stage.advance(1)
-    assert (stage.state, stage.events[-1]) == (
+    assert (stage.state, stage.events[-2]) == (
         "Empty",
         MemberLeft("g", stage.now, a_who(a), Departure.SESSION_EXPIRED, silent_ms=SESSION, limit_ms=SESSION),
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.classic.group import ClassicGroupMember, Group
+from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.journal import Rebalance
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from equipoise.wire.errors import ProtocolError
@@ -39,8 +40,8 @@ class GroupSnapshot:
     """A group at this moment."""
 
     group_id: str
-    state: str  # as DescribeGroups says it: Empty, PreparingRebalance, CompletingRebalance, Stable
-    generation_id: int
+    state: str  # as DescribeGroups or ConsumerGroupDescribe says it: Empty, Stable, Reconciling ...
+    generation_id: int  # of a `consumer` group: its epoch
     protocol: str | None
     members: list[MemberSnapshot]
     rebalances: list[Rebalance]  # the last hundred, each with its cause, phases and moves; the newest last
@@ -71,12 +72,12 @@ class GroupSnapshots(Mapping[str, GroupSnapshot]):
         until = time.monotonic() + _SETTLING_S
         while not self._broker.call(lambda server: _is_settled(server, group_id)) and time.monotonic() < until:
             time.sleep(_LOOK_AGAIN_S)
-        return self._broker.call(lambda server: _describe(_find(server, group_id)))
+        return self._broker.call(lambda server: _describe(server, _find(server, group_id)))
 
     def __iter__(self) -> Iterator[str]:
         return iter(
             self._broker.call(
-                lambda server: [name for shard in server.group_coordinator.opened for name in shard.groups]
+                lambda server: [one.group_id for shard in server.group_coordinator.opened for one in shard.all_groups()]
             )
         )
 
@@ -100,10 +101,10 @@ class TopicSnapshots(Mapping[str, TopicSnapshot]):
         return sum(1 for _ in self)
 
 
-def _find(server: Server, group_id: str) -> Group:
+def _find(server: Server, group_id: str) -> Group | ConsumerGroup:
     for shard in server.group_coordinator.opened:
-        if group_id in shard.groups:
-            return shard.groups[group_id]
+        if (group := shard.find(group_id)) is not None:
+            return group
     raise KeyError(group_id)
 
 
@@ -111,13 +112,31 @@ def _is_settled(server: Server, group_id: str) -> bool:
     return not _find(server, group_id).journal.has_unsettled
 
 
-def _describe(group: Group) -> GroupSnapshot:
+def _describe(server: Server, group: Group | ConsumerGroup) -> GroupSnapshot:
+    if isinstance(group, ConsumerGroup):
+        return _describe_consumer_group(server, group)
     is_consumers = group.protocol_type == PROTOCOL_TYPE
     members = [_describe_member(member, is_consumers) for member in group.members.values()]
     rebalances = [copy(entry) for entry in group.journal.entries]
     return GroupSnapshot(
         group.group_id, group.state.value, group.generation_id, group.protocol_name, members, rebalances
     )
+
+
+def _describe_consumer_group(server: Server, group: ConsumerGroup) -> GroupSnapshot:
+    name_of = server.group_coordinator.image.name_of
+    members = [
+        MemberSnapshot(
+            member.member_id,
+            member.client_id,
+            member.client_host.lstrip("/"),
+            member.instance_id,
+            frozenset((name_of(topic_id) or "", number) for topic_id, number in member.assigned),
+        )
+        for member in group.members.values()
+    ]
+    rebalances = [copy(entry) for entry in group.journal.entries]
+    return GroupSnapshot(group.group_id, group.state_word, group.group_epoch, None, members, rebalances)
 
 
 def _describe_member(member: ClassicGroupMember, is_consumer: bool) -> MemberSnapshot:

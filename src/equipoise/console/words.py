@@ -20,6 +20,7 @@ from equipoise.coordinator.events import (
     MemberJoined,
     MemberLeft,
     StateChanged,
+    TargetReached,
 )
 from equipoise.coordinator.journal import Rebalance, TopicPartition
 from equipoise.coordinator.reasons import NOBODY, Cause, Departure, Refusal, Trigger, Who
@@ -168,6 +169,8 @@ def event(happened: Event) -> str:
             return f"commit of {name(who)} refused, because {refusal(happened)}"
         case GroupDeleted(expired=expired):
             return "deleted, because it was empty and none of its offsets was left" if expired else "deleted"
+        case TargetReached(epoch=epoch, overtaken=overtaken):
+            return f"epoch {epoch} was overtaken" if overtaken else f"every member has its part of epoch {epoch}"
     raise AssertionError(f"no words for {happened!r}")
 
 

@@ -7,14 +7,16 @@ first, and all fail with the same error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.consumer.epochs import arm_target_timer
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.holds import wake
+from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.replay import Part, Replaced, apply, restore
+from equipoise.coordinator.consumer.story import note
 from equipoise.coordinator.consumer.timers import arm_missing
 from equipoise.coordinator.outcomes import Answered, GroupDowngraded, Outcome
 from equipoise.coordinator.step import Caller, Step, Write
@@ -86,6 +88,7 @@ class Changes:
         """The records go to the log; `outcome` follows when they are durable."""
         if self.records:
             self._begin(step, outcome)
+            note(self._shard, self, step)
             wake(self._shard, self, step)
 
     def answer(self, step: Step, caller: Caller, response: Message) -> None:
@@ -94,7 +97,16 @@ class Changes:
             self._begin(step, Answered(caller, response))
         else:
             step.reply(caller, response)
-        wake(self._shard, self, step)
+        if self.records:
+            note(self._shard, self, step)
+            wake(self._shard, self, step)
+
+    def moved_members(self) -> Iterator[tuple[ConsumerGroupMember, ConsumerGroupMember | None]]:
+        """Members as they were before this input, and as they are now; None: gone."""
+        group = self._shard.consumer_groups.get(self.group_id)
+        for one in self._undo:
+            if isinstance(one, Replaced) and one.part is Part.MEMBER and one.value is not None:
+                yield one.value, None if group is None else group.members.get(one.name)
 
     @property
     def has_new_target(self) -> bool:

@@ -70,3 +70,11 @@ class GroupDeleted(Event):
     """The group is gone from the log: its last offset expired, or an administrator deleted it."""
 
     expired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TargetReached(Event):
+    """Every member of a `consumer` group has what the target gives it, or a newer target has overtaken it."""
+
+    epoch: int
+    overtaken: bool

@@ -117,6 +117,7 @@ class Journal:
     _unsettled: deque[_Facts] = field(default_factory=_kept)
     _dark_since: dict[TopicPartition, int] = field(default_factory=dict)
     _partitions: dict[bytes, Partitions] = field(default_factory=dict)  # of the assignments last read: most stay
+    _ready: deque[Rebalance] = field(default_factory=_kept)  # that came complete, and were not given out yet
 
     # -- facts, noted as they come
 
@@ -207,11 +208,17 @@ class Journal:
         if self._current is not None and self._current.joined_at is None:
             self._current.waited_for, self._current.waited_ms = who, now - self._current.started
 
+    def add(self, entry: Rebalance) -> None:
+        """An entry that is complete: of a `consumer` group, whose coordinator knows who owns what."""
+        self._close(entry, entry.started if entry.ended is None else entry.ended)
+        self._listed += entry.listed
+        self._ready.append(entry)
+
     # -- what they mean, worked out afterwards
 
     def settle(self) -> Rebalance | None:
         """Completes the oldest entry that is not yet complete with what moved and what stood still. None: all are."""
-        if not self._unsettled:
+        if not self.has_unsettled:
             return None
         for _ in self.settling():
             pass
@@ -220,10 +227,15 @@ class Journal:
     @property
     def has_unsettled(self) -> bool:
         """Whether `settle` has something to do."""
-        return bool(self._unsettled)
+        return bool(self._unsettled or self._ready)
 
     def settling(self) -> Iterator[Rebalance | None]:
         """`settle` in small steps, for groups of thousands; the entry comes last. Nothing, if all are complete."""
+        if self._ready:
+            self._settled = self._ready.popleft()
+            self._forget_most(self._settled, is_counted=True)
+            yield self._settled
+            return
         if not self._unsettled:
             return
         facts = self._unsettled.popleft()
@@ -277,9 +289,9 @@ class Journal:
             if since is not None and len(self._dark_since) < COMPARED:
                 self._dark_since.setdefault(partition, since)
 
-    def _forget_most(self, entry: Rebalance) -> None:
+    def _forget_most(self, entry: Rebalance, *, is_counted: bool = False) -> None:
         """The more an entry lists, the fewer older ones are kept."""
-        self._listed += entry.listed
+        self._listed += 0 if is_counted else entry.listed
         while self._listed > COMPARED and len(self.entries) > 1 and self.entries[0] is not entry:
             self._forget(self.entries.popleft())
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from equipoise.broker.net.turns import SLICE_S
 from equipoise.coordinator.classic.states import State
-from equipoise.coordinator.events import Event, StateChanged
+from equipoise.coordinator.events import Event, StateChanged, TargetReached
 from equipoise.coordinator.journal import Journal, Rebalance
 from equipoise.coordinator.shard import Shard
 from equipoise.wire.errors import KafkaError
@@ -82,7 +82,7 @@ class GroupJournal:
             journal, event = self._events.popleft()
             self._add(event.group_id, event_row(event, self._ahead))
             yield
-            if isinstance(event, StateChanged) and journal is not None:
+            if isinstance(event, StateChanged | TargetReached) and journal is not None:
                 yield from self._settle(journal)
 
     def _settle(self, journal: Journal) -> Iterator[None]:

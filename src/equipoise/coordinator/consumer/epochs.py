@@ -15,6 +15,7 @@ from equipoise.coordinator.consumer.records import (
     target_epoch_record,
     target_record,
 )
+from equipoise.coordinator.consumer.story import note_cause
 from equipoise.coordinator.consumer.target import TargetMember, compute_target
 from equipoise.coordinator.consumer.timers import update_rebalance_timer
 from equipoise.coordinator.metadata import NO_PARTITIONS, Partitions
@@ -56,6 +57,7 @@ def refresh(shard: Shard, changes: Changes, cause: Cause | None, step: Step) -> 
     if cause is None and found != group.metadata_hash:
         cause = Cause(Trigger.TOPICS_CHANGED)
     if cause is not None:
+        note_cause(group, cause, step.now)
         changes.put(epoch_record(group.group_id, group.group_epoch + 1, found))
     if group.has_old_metadata:
         changes.put(old_metadata_tombstone(group.group_id))

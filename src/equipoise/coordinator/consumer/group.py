@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from equipoise.coordinator.classic.group import Loss
 from equipoise.coordinator.consumer.member import LEFT_EPOCH, ConsumerGroupMember
 from equipoise.coordinator.consumer.states import GroupState, MemberState
+from equipoise.coordinator.consumer.story import Story
 from equipoise.coordinator.journal import Journal
 from equipoise.coordinator.metadata import NO_PARTITIONS, Partitions, TopicPartition
 from equipoise.coordinator.timers import TimerKey, TimerKind
@@ -88,6 +89,7 @@ class ConsumerGroup:
     presence: dict[str, Presence] = field(default_factory=dict, compare=False)
     resolution: Resolution = field(default_factory=lambda: NEVER_RESOLVED, compare=False)
     held: dict[str, Held] = field(default_factory=dict, compare=False)  # heartbeats, by member id
+    story: Story = field(default_factory=Story, compare=False)
     journal: Journal = field(init=False, compare=False)
     _unsettled: int | None = field(default=None, compare=False)  # members; None: to be counted
 
