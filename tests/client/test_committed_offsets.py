@@ -37,6 +37,10 @@ class ScriptedMembership:
         self.member = self
         self.asked: list[tuple[str | None, int]] = []
         self._errors = list(errors)
+        self.refused = 0
+
+    def act(self, act: Any) -> None:
+        self.refused += 1
 
     async def ask(self, request: Any, coordinator: Node | None, timeout: float) -> OffsetFetchResponse:
         assert isinstance(request, OffsetFetchRequest)
@@ -58,6 +62,7 @@ def test_b11_4_a_stale_epoch_is_tried_again_with_the_newest() -> None:
     membership = ScriptedMembership(ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE)
     assert fetch(membership) == {PLACE: OffsetAndMetadata(7)}
     assert membership.asked == [("me", 1), ("me", 2), ("me", 3)]
+    assert membership.refused == 2  # each time the member asks for its epoch
 
 
 def test_b11_4_what_does_not_pass_is_raised() -> None:

@@ -9,7 +9,7 @@ import pytest
 from equipoise import Broker
 from equipoise.member import Member
 from equipoise.wire.errors import ErrorCode
-from tests.client.consumer_protocol import PATTERNS, SCENARIOS, create, fresh, settled
+from tests.client.consumer_protocol import MIXED, PATTERNS, SCENARIOS, create, fresh, settled
 from tests.client.group_of_readers import readers, until
 from tests.client.test_consumer_protocol_kafka import QUICK
 from tests.client.writing import Reachable
@@ -22,7 +22,7 @@ def quick_broker() -> Iterator[Broker]:
         yield broker
 
 
-@pytest.mark.parametrize("scenario", [*SCENARIOS, *PATTERNS], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *PATTERNS, *MIXED], ids=lambda one: one.__name__)
 def test_the_scenario(scenario: Callable[[Reachable], None], quick_broker: Broker) -> None:
     scenario(quick_broker)
 

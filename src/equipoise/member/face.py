@@ -125,6 +125,9 @@ class AnyMember(Protocol):
     def failed(self, request: Message, now: int) -> Step:
         """No answer: the connection has broken, or the time is up."""
 
+    def epoch_refused(self, now: int) -> Step:
+        """OffsetFetch was refused for the member's epoch."""
+
     def next_deadline(self) -> int | None:
         """When to call `tick`; None: nothing waits for time."""
 

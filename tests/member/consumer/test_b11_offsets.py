@@ -87,6 +87,18 @@ def test_b11_4_offsets_are_asked_for_with_member_id_and_epoch() -> None:
     assert lone.member.offset_fetch_identity == (ME, 1)
 
 
+def test_b11_4_a_member_whose_epoch_is_refused_asks_for_it_past_a_heartbeat_that_is_held() -> None:
+    lone = Lone().stable(0)
+    lone.advance(INTERVAL)
+    held = lone.heartbeat
+    lone.do(lone.member.epoch_refused(lone.now))
+    assert lone.heartbeat is not held
+    assert lone.heartbeat.subscribed_topic_names == ["t"]
+    lone.beat(2, 0)
+    assert lone.member.offset_fetch_identity == (ME, 2)
+    assert lone.asked(ConsumerGroupHeartbeatRequest) is not None  # and goes on
+
+
 def test_b11_5_outside_the_group_a_commit_is_a_standalone_consumers() -> None:
     lone = Lone()
     commit = lone.commit(p0=5)

@@ -60,6 +60,8 @@ class CommittedOffsetFetcher:
             except EquipoiseError as error:
                 if isinstance(error, KafkaError) and error.code not in _PASSING | _OF_MEMBERS:
                     raise
+                if isinstance(error, KafkaError) and error.code in _OF_MEMBERS:
+                    self._membership.act(lambda member, now: member.epoch_refused(now))
             failures += 1
             await asyncio.sleep(self._backoff.pause(failures))
 

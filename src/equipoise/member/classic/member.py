@@ -426,6 +426,10 @@ class Member:
     def expedite_heartbeat(self) -> None:
         """Nothing of a classic group waits for one."""
 
+    def epoch_refused(self, now: int) -> Step:
+        """A classic member has no epoch."""
+        return Step()
+
     def put_out(self, because: CommitFailure, now: int) -> None:
         """Out of its generation. What it owned it may not own any more: `_tell_of_loss`. The member id survives an old
         generation and nothing else (AbstractCoordinator.resetStateAndGeneration)."""

@@ -38,6 +38,7 @@ class Heartbeats:
         self.in_flight: ConsumerGroupHeartbeatRequest | None = None
         self._overtaken: list[ConsumerGroupHeartbeatRequest] = []
         self._acknowledged = NONE  # the last that was listed as held
+        self._is_urgent = False  # does not wait for the one in flight
         self._sent = SentFields()
         self._due = NEVER
 
@@ -75,6 +76,11 @@ class Heartbeats:
         """The next one leaves when it can."""
         self._due = min(self._due, 0)
 
+    def ask_for_epoch(self) -> None:
+        """Rule B11.2. The next one leaves now: its answer has the epoch that the coordinator counts on."""
+        self.expedite()
+        self._is_urgent = True
+
     def is_due(self, now: int) -> bool:
         """Rules B3.3 and B3.4. One at a time: at the interval, and at once if there is news
         (AbstractHeartbeatRequestManager.poll)."""
@@ -83,11 +89,12 @@ class Heartbeats:
         return now >= self._due or self._has_news()
 
     def _must_overtake(self) -> bool:
-        """Rule B3.10. A broker may hold the one in flight for seconds: a new subscription does not wait for that."""
+        """Rule B3.10. A broker may hold the one in flight for seconds: neither a new subscription nor a request that
+        was refused for its epoch waits for that."""
         sent, subscription = self._sent, self._member.subscription
         if sent.topics is None or self._member.is_joining or not subscription.is_active:
             return False
-        return subscription.topics != sent.topics or subscription.regex != sent.regex
+        return self._is_urgent or subscription.topics != sent.topics or subscription.regex != sent.regex
 
     def heard(self, interval_ms: int, now: int) -> None:
         """Rule B3.6. Another interval counts from now on; one that is not positive is none
@@ -145,6 +152,7 @@ class Heartbeats:
         self._add_subscription(request)
         self._add_partitions(request)
         self.in_flight = request
+        self._is_urgent = False
         self._due = now + self.interval_ms
         return request
 

@@ -472,7 +472,12 @@ class ConsumerMember:
 
     def expedite_heartbeat(self) -> None:
         """Its answer says what the coordinator knows."""
-        self.heartbeats.expedite()
+        self.heartbeats.ask_for_epoch()
+
+    def epoch_refused(self, now: int) -> Step:
+        """Rule B11.4. OffsetFetch was refused for its epoch: the coordinator has another, and may hold the answer."""
+        self.expedite_heartbeat()
+        return self._go_on(now)
 
     def want_join(self, reason: str) -> None:
         """REBALANCE_IN_PROGRESS is not an answer to commits of this protocol."""
