@@ -33,7 +33,8 @@ MEMBER = {
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    with Broker({"group.initial.rebalance.delay.ms": 0}) as running:
+    settings = {"group.initial.rebalance.delay.ms": 0, "group.lost.connection.grace.ms": 0}  # a killed driver's session
+    with Broker(settings) as running:
         with Admin(running.bootstrap_servers) as admin:
             admin.create_topic("t", PARTITIONS)
         produce(running, "t", 40, partitions=PARTITIONS)

@@ -113,6 +113,7 @@ def lived() -> Iterator[Lived]:
     settings = {
         "group.min.session.timeout.ms": 500,
         "group.initial.rebalance.delay.ms": 0,
+        "group.lost.connection.grace.ms": 0,  # as on Kafka, bob's session decides
         "offsets.topic.num.partitions": 3,
     }
     with Broker(settings) as broker:
