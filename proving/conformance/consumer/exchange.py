@@ -33,31 +33,40 @@ def scripts() -> list[Script]:
 def from_kafka() -> list[Played]:
     """Our broker goes on with Kafka's files."""
     with ExitStack() as running:
-        data = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-exchange-")), "data")
         kafka = running.enter_context(KafkaBroker(kafka_settings(WORLD)))
         place = prepare(kafka.name, kafka.port)
         halves = first_halves(World(WORLD, place, place))
-        kafka.stop()
-        data.mkdir()
-        adopt_logs(kafka.data / "logs", data)
-        ours = running.enter_context(EquipoiseBroker(our_settings(WORLD), data=data))
-        kafka.start()
-        return _second_halves(halves, kafka, ours)
+        return _second_halves(halves, kafka, _with_files_of(kafka, running))
 
 
 def from_ours() -> list[Played]:
-    """Kafka goes on with our records. They count when it starts."""
+    """Kafka goes on with our records. They count when it starts.
+
+    Both have the topics with the same ids: the hash of a group's topics is made of them.
+    """
     with ExitStack() as running:
-        ours = running.enter_context(EquipoiseBroker(our_settings(WORLD)))
         kafka = running.enter_context(KafkaBroker(kafka_settings(WORLD)))
         prepare(kafka.name, kafka.port)
-        place = prepare(ours.name, ours.port)
+        ours = _with_files_of(kafka, running)
+        await_groups(ours.port)
+        place = find_place(ours.name, ours.port)
         halves = first_halves(World(WORLD, place, place))
         copy_groups(ours, kafka)
         for broker in (ours, kafka):
             broker.stop()
             broker.start()
         return _second_halves(halves, kafka, ours)
+
+
+def _with_files_of(kafka: KafkaBroker, running: ExitStack) -> EquipoiseBroker:
+    """Ours, with the topics and groups of Kafka, which is started again."""
+    data = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-exchange-")), "data")
+    data.mkdir()
+    kafka.stop()
+    adopt_logs(kafka.data / "logs", data)
+    ours = running.enter_context(EquipoiseBroker(our_settings(WORLD), data=data))
+    kafka.start()
+    return ours
 
 
 Half = tuple[Script, ConsumerSide]
