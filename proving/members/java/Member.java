@@ -32,6 +32,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -54,6 +55,7 @@ final class Member implements ConsumerRebalanceListener {
     private final Semaphore mayGoOn = new Semaphore(0);
     private volatile boolean pausing;
     private volatile boolean closing;
+    private boolean owesCommit;
 
     private Member(String bootstrapServers, JsonNode told) {
         this.bootstrapServers = bootstrapServers;
@@ -113,6 +115,9 @@ final class Member implements ConsumerRebalanceListener {
             rows.add(List.of(record.topic(), record.partition(), record.offset()));
         }
         if (rows.isEmpty()) {
+            if (owesCommit) {
+                commit(consumer::commitSync);
+            }
             return;
         }
         say("records", Map.of("rows", rows));
@@ -129,7 +134,10 @@ final class Member implements ConsumerRebalanceListener {
     private void commit(Runnable commit) {
         try {
             commit.run();
+            owesCommit = false;
         } catch (KafkaException error) {
+            // As its documentation says: to be done again behind the next poll.
+            owesCommit = error instanceof RebalanceInProgressException;
             say("refused", Map.of("error", error.getClass().getSimpleName()));
             return;
         }
