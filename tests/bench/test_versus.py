@@ -19,6 +19,7 @@ from bench.versus.figures import (
     OURS,
     PARTITIONS,
     REQUEST_FIGURES,
+    Case,
     Comparison,
     Results,
     Sizes,
@@ -29,7 +30,7 @@ from bench.versus.rebalances import Rebalance, measure_case, measure_rebalance
 from equipoise.wire.errors import UsageError
 from proving.brokers import QUICK_JVM, EquipoiseBroker
 from proving.members.events import Event, Ledger
-from proving.members.hosts import Membership
+from proving.members.hosts import CONSUMER, Membership
 from tests.commands import Command
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the bench reads process clocks of Linux")
@@ -63,16 +64,24 @@ def test_a_run_has_every_figure_of_both_brokers(
     assert document["versions"]["kafka"] in page.read_text()
 
 
-def test_stock_members_are_measured_on_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", [CASES[0], Case("confluent-kafka", "consumer", CONSUMER)], ids=lambda case: case.kind)
+def test_stock_members_are_measured_on_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, case: Case) -> None:
     def in_a_hurry(group: str, topics: tuple[str, ...], assignor: str) -> Membership:
         return Membership(group, topics, assignor=assignor)
 
     monkeypatch.setattr(Membership, "stock", in_a_hurry)
     monkeypatch.setattr(rebalances, "_HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(rebalances, "_CONSUMER_HEARTBEAT_SECONDS", 0.0)
     monkeypatch.setattr(rebalances, "_VICTIM", {"session_ms": 1_000})
-    case = CASES[0]
     results = Results(TINY._replace(cases=(case,)))
-    settings = {"group.initial.rebalance.delay.ms": 100, "group.min.session.timeout.ms": 500}
+    settings = {
+        "group.initial.rebalance.delay.ms": 100,
+        "group.min.session.timeout.ms": 500,
+        "group.consumer.min.session.timeout.ms": 500,
+        "group.consumer.session.timeout.ms": 1_000,
+        "group.consumer.min.heartbeat.interval.ms": 100,
+        "group.consumer.heartbeat.interval.ms": 100,
+    }
     with EquipoiseBroker(settings) as one, EquipoiseBroker(settings) as other:
         for broker in (one, other):
             versus.create_topic(broker, "topic", PARTITIONS)
