@@ -240,7 +240,7 @@ def test_the_rebalance_timeout_is_that_of_the_same_request() -> None:
 
 
 def test_silence_ends_a_session_and_commits_are_no_sign_of_life() -> None:
-    """Rules A5.10, A11 and A17.6."""
+    """Rules A5.10 and A17.6."""
     stage = Stage(t=2)
     a = stage.member("a")
     a.join("t")
