@@ -13,7 +13,8 @@ from tests.attack.meter import Meter
 from tests.crash.served import ServedBroker
 
 P99_HELD_S = 0.05
-SETTINGS = {"group.initial.rebalance.delay.ms": 2000}  # all of the crowd are there when the first generation begins
+# All of the crowd are there when the first generation begins.
+SETTINGS = {"group.initial.rebalance.delay.ms": 2000, "group.initial.rebalance.delay.quiet.ms": 0}
 
 
 @pytest.mark.parametrize("members", [4_000, pytest.param(10_000, marks=pytest.mark.soak)])

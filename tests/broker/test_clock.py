@@ -28,6 +28,7 @@ BY_NAME = 9  # the last version of OffsetCommit in which topics have names
 HOUR = 3_600_000
 SUSPENDED = 700_000  # longer than offsets.retention.check.interval.ms, the next timer of a shard without members
 JUMPS = [-HOUR, SUSPENDED, -10 * 365 * 24 * HOUR, 24 * HOUR]
+WHOLE_DELAY = {"group.initial.rebalance.delay.quiet.ms": 0}
 START = 1_700_000_000_000
 
 
@@ -115,7 +116,7 @@ def commit_stamps(server: Any) -> list[int]:
 @pytest.mark.parametrize("by", [-HOUR, SUSPENDED])
 def test_the_journal_has_wall_times_and_true_lengths(start: Start, connect: Connect, by: int) -> None:
     clock = StandingClock(START)
-    broker = start(clock=clock)
+    broker = start(WHOLE_DELAY, clock=clock)
     client = connect(broker)
     member_id: str = client.call(join()).member_id
     client.send(join(member_id))
@@ -153,7 +154,7 @@ class ShiftedBroker(ServedBroker):
         self._shift = path / "shift"
         self.shift(0)
         environment = os.environ | {"PYTHONPATH": str(path), "CLOCK_SHIFT": str(self._shift)}
-        super().__init__(path / "data", path / "log", env=environment)
+        super().__init__(path / "data", path / "log", WHOLE_DELAY, env=environment)
 
     def shift(self, seconds: int) -> None:
         beside = self._shift.with_suffix(".new")

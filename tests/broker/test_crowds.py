@@ -79,7 +79,9 @@ def test_thousands_that_leave_with_one_request_do_so_in_portions(
         return leave_group(self, request, *rest)
 
     monkeypatch.setattr(Shard, "leave_group", noting)
-    broker = start({**SETTINGS, "group.initial.rebalance.delay.ms": 60_000})
+    broker = start(
+        {**SETTINGS, "group.initial.rebalance.delay.ms": 60_000, "group.initial.rebalance.delay.quiet.ms": 0}
+    )
     client = connect(broker)
     ids = [client.call(join(session_timeout_ms=300_000)).member_id for _ in range(1_100)]
     rows = [MemberIdentity(member_id=one) for one in [*ids, "nobody"]]

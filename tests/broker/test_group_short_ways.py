@@ -113,7 +113,9 @@ def crowd_of(broker: Broker, connect: Connect) -> list[RawClient]:
 
 
 def test_each_member_of_a_crowd_gets_its_answer(start: Start, connect: Connect) -> None:
-    clients = crowd_of(start({"group.initial.rebalance.delay.ms": 1_000}), connect)
+    clients = crowd_of(
+        start({"group.initial.rebalance.delay.ms": 1_000, "group.initial.rebalance.delay.quiet.ms": 0}), connect
+    )
     answers = [client.receive() for client in clients]
     assert {answer.error_code for answer in answers} == {ErrorCode.NONE}
     assert len({answer.member_id for answer in answers}) == CROWD
@@ -121,7 +123,7 @@ def test_each_member_of_a_crowd_gets_its_answer(start: Start, connect: Connect) 
 
 
 def test_a_broker_that_stops_answers_the_whole_crowd(start: Start, connect: Connect) -> None:
-    broker = start({"group.initial.rebalance.delay.ms": 60_000})
+    broker = start({"group.initial.rebalance.delay.ms": 60_000, "group.initial.rebalance.delay.quiet.ms": 0})
     clients = crowd_of(broker, connect)
     eventually(lambda: broker.call(_joined) == CROWD, "all have joined")
     broker.stop()

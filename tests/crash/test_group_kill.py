@@ -177,7 +177,11 @@ def test_preparing_from_empty(broker: Restartable, members: Members) -> None:
     begin(broker, members)
     members.close("first")
     broker.kill()
-    broker.start(group_initial_rebalance_delay_ms=FOREVER, group_initial_rebalance_delay_early=False)
+    broker.start(
+        group_initial_rebalance_delay_ms=FOREVER,
+        group_initial_rebalance_delay_early=False,
+        group_initial_rebalance_delay_quiet_ms=0,
+    )
     members.join("second", CONFLUENT)
     members.join("third", KAFKA_PYTHON)
     members.wait_until("both have joined", lambda: broker.view() == ("PreparingRebalance", 2))

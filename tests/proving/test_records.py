@@ -39,6 +39,7 @@ pytestmark = pytest.mark.kafka
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 1000,
+    "group.initial.rebalance.delay.quiet.ms": 0,  # which Kafka does not know
     "offsets.topic.num.partitions": 3,
     "offsets.retention.check.interval.ms": 300,
 }
@@ -374,7 +375,7 @@ def tools() -> Iterator[Tools]:
 
 
 def test_kafkas_dump_reads_our_segments_of_groups(tools: Tools, tmp_path: Path) -> None:
-    settings = {"group.initial.rebalance.delay.ms": 1000, "offsets.topic.num.partitions": 1}
+    settings = SETTINGS | {"offsets.topic.num.partitions": 1}
     with EquipoiseBroker(settings, data=tmp_path / "data") as ours:
         with Admin(ours.bootstrap_servers) as admin:
             admin.create_topic("orders", 3)

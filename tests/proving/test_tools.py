@@ -25,6 +25,7 @@ pytestmark = pytest.mark.kafka
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 1000,
+    "group.initial.rebalance.delay.quiet.ms": 0,  # which Kafka does not know
     "offsets.topic.num.partitions": 3,
     "log.retention.ms": -1,  # the records below are old
 }
