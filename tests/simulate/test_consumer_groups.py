@@ -52,6 +52,15 @@ def test_rough_hunt(seed: int) -> None:
     hunt.settle()
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_mixed_hunt(seed: int) -> None:
+    """Classic members come into the group, and the group changes its protocol in both directions."""
+    hunt = Hunt(seed, is_rough=False, is_mixed=True)
+    for _ in range(40):
+        hunt.step()
+    hunt.settle()
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("is_rough", [False, True])
 def test_hunts_without_end(is_rough: bool) -> None:
