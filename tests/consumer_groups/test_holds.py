@@ -61,6 +61,22 @@ def test_a_join_costs_round_trips_and_not_intervals() -> None:
     assert (b.partitions | a.partitions, stage.now, stage.state) == (set(range(6)), began, "Stable")
 
 
+def test_who_waits_since_before_the_target_has_it_at_once_too() -> None:
+    """A newcomer is held while the target is still to come. It is behind the target then, and waits all the same."""
+    stage = Stage({**TIMER, "group_consumer_assignment_interval_ms": 1_000}, t=6)
+    a, b = stage.member("a"), stage.member("b")
+    a.join("t")
+    b.join("t")
+    assert stage.state == "Assigning"
+    tokens = [held(a), held(b)]
+    stage.advance(1_000)
+    answer(a, tokens[0])
+    assert (len(a.partitions), stage.replies.get(tokens[1])) == (3, None)
+    a.ack()
+    assert answer(b, tokens[1]) is not None
+    assert (b.partitions | a.partitions, stage.state) == (set(range(6)), "Stable")
+
+
 def test_who_has_something_to_give_up_is_never_held() -> None:
     stage, (a,) = settled("a")
     b = stage.member("b")

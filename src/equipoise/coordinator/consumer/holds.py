@@ -68,7 +68,7 @@ def wake(shard: Shard, changes: Changes, step: Step) -> None:
         member = group.members.get(member_id)
         if member is None or member_id not in group.held:
             continue
-        is_waiting = member.state is MemberState.UNRELEASED_PARTITIONS
+        is_waiting = member.state is MemberState.UNRELEASED_PARTITIONS or member.member_epoch < group.target_epoch
         if (changes.has_new_target or is_waiting) and differs(shard, group, member):
             release(shard, group, member_id, step)
 
