@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from equipoise import Broker
+from equipoise import AsyncConsumer, Broker
 from equipoise.member import Member
 from equipoise.wire.errors import ErrorCode
 from tests.client.consumer_protocol import MIXED, PATTERNS, SCENARIOS, create, fresh, settled
 from tests.client.group_of_readers import readers, until
 from tests.client.test_consumer_protocol_kafka import QUICK
-from tests.client.writing import Reachable
+from tests.client.writing import Reachable, produce
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +63,35 @@ def test_b10_3_a_static_member_that_is_told_to_leave_leaves_for_good(quick_broke
         a.stop()
         a.consumer.close(leave=True)
         settled(b)
+
+
+def test_async_consumers_share_and_hand_over(quick_broker: Broker) -> None:
+    topic, group_id = create(quick_broker), fresh("g")
+    settings = {
+        "bootstrap.servers": quick_broker.bootstrap_servers,
+        "group.id": group_id,
+        "group.protocol": "consumer",
+        "auto.offset.reset": "earliest",
+    }
+    read: list[tuple[int, int]] = []
+
+    async def poll_until(holds: Callable[[], bool], *consumers: AsyncConsumer) -> None:
+        async with asyncio.timeout(60):
+            while not holds():
+                for consumer in consumers:
+                    read.extend((one.partition, one.offset) for one in await consumer.poll(0.02))
+
+    async def main() -> None:
+        async with AsyncConsumer(settings) as a:
+            a.subscribe([topic])
+            await poll_until(lambda: len(a.assignment()) == 6, a)
+            async with AsyncConsumer(settings) as b:
+                b.subscribe([topic])
+                await poll_until(lambda: len(a.assignment()) == len(b.assignment()) == 3, a, b)
+                assert not a.assignment() & b.assignment()
+                await asyncio.to_thread(produce, quick_broker, topic, 60, partitions=6)
+                await poll_until(lambda: len(read) == 60, a, b)
+            await poll_until(lambda: len(a.assignment()) == 6, a)
+        assert len(set(read)) == 60
+
+    asyncio.run(main())
