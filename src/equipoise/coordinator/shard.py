@@ -125,6 +125,7 @@ class Shard:
         self.last_early_write = 0
         self.voided: dict[int, ErrorCode] = {}  # writes by number that fail because an earlier one has failed
         self.rebalancer = Rebalancer(self)
+        self._broker_settings = broker_settings(config)
         self.attach(new_id, wall_time)
 
     def attach(self, new_id: Callable[[], str], wall_time: Callable[[int], WallTime] = _unchanged) -> None:
@@ -138,6 +139,7 @@ class Shard:
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self.rebalancer = Rebalancer(self)
+        self._broker_settings = broker_settings(self.config)
 
     # -- life
 
@@ -517,7 +519,7 @@ class Shard:
 
     def settings_of(self, group_id: str) -> GroupSettings:
         """The settings of a `consumer` group: its own, or the broker's. Rule A19.3."""
-        return self.own_settings.get(group_id) or broker_settings(self.config)
+        return self.own_settings.get(group_id) or self._broker_settings
 
     def metadata_changed(self, image: MetadataImage, names: Iterable[str], now: int) -> Step:
         """Topics were created, deleted or changed. Groups that read them look at the new image with their next

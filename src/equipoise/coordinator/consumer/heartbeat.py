@@ -40,6 +40,8 @@ from equipoise.wire.offsets_records import CoordinatorRecord, GroupMetadataKey
 if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
 
+_STABLE = MemberState.STABLE  # every heartbeat asks for it
+
 
 def consumer_group_heartbeat(
     shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller, step: Step, *, hold_ms: int = 0
@@ -83,7 +85,7 @@ def quiet_interval(
     if (
         member is None
         or not request.member_epoch == member.member_epoch == group.target_epoch
-        or member.state is not MemberState.STABLE
+        or member.state is not _STABLE
         or member.classic is not None
         or (member.client_id, member.client_host) != client
         or not _says_nothing(request, member)
