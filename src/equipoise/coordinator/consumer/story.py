@@ -79,12 +79,12 @@ def _end(shard: Shard, group: ConsumerGroup, step: Step, *, overtaken: bool) -> 
     entry, story.entry = story.entry, None
     assert entry is not None
     entry.ended, entry.overtaken = step.now, overtaken
-    owners = _owners(shard, group)
-    if len(owners) > COMPARED:
-        entry.cut = len(owners)
-    else:
+    if len(group.owners) > COMPARED:
+        entry.cut = len(group.owners)
+    elif not overtaken:  # what moved until then counts with the target that is reached
+        owners = _owners(shard, group)
         _compare(entry, story.owners, owners)
-    story.owners = owners
+        story.owners = owners
     group.journal.add(entry)
     step.note(TargetReached(group.group_id, step.now, entry.generation, overtaken))
 
