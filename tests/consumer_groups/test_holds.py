@@ -77,6 +77,15 @@ def test_who_waits_since_before_the_target_has_it_at_once_too() -> None:
     assert (b.partitions | a.partitions, stage.state) == (set(range(6)), "Stable")
 
 
+def test_a_new_epoch_is_news() -> None:
+    """After an acknowledgement the member is at the target epoch. Its commits and its OffsetFetch need to know."""
+    stage, (a,) = settled("a")
+    b = stage.member("b")
+    b.join("t")
+    assert a.beat(hold_ms=HOLD).member_epoch == 2
+    assert a.ack(hold_ms=HOLD).member_epoch == 3
+
+
 def test_who_has_something_to_give_up_is_never_held() -> None:
     stage, (a,) = settled("a")
     b = stage.member("b")

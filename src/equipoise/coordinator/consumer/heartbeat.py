@@ -297,8 +297,9 @@ class _Heartbeat:
         return heartbeat_answer(self.shard, self.changes.group, after, tells=tells)
 
     def is_quiet(self, response: ConsumerGroupHeartbeatResponse) -> bool:
-        """Whether the heartbeat may wait for news: it has none now."""
-        if response.assignment is not None or self.request.member_epoch == 0:
+        """Whether the heartbeat may wait for news: it has none now. A new epoch is news: the member's commits, and its
+        question for committed offsets, need it."""
+        if response.assignment is not None or response.member_epoch != self.request.member_epoch:
             return False
         return may_hold(self.shard, self.changes, self.changes.group.members[self.request.member_id])
 
