@@ -97,6 +97,7 @@ class Watch(Observer):
         if request.member_epoch == 0:
             self._epochs.pop(request.member_id, None)
         is_behind = self._failures.pop(name, 0) >= 2  # of two answers that were lost the coordinator forgives one
+        is_behind |= request.member_epoch < self._epochs.get(request.member_id, 0)  # it has overtaken another: B3.10
         if response.error_code in FENCED and request.member_epoch > 0 and not is_behind:
             self.fenced.append(f"{name} at {self.world and self.world.now}: {ErrorCode(response.error_code).name}")
         elif response.error_code == ErrorCode.NONE and response.member_epoch > 0:

@@ -272,6 +272,21 @@ def test_b3_10_a_new_subscription_overtakes_the_heartbeat_in_flight_and_says_all
     assert lone.heartbeat.member_epoch == 2
 
 
+def test_b3_10_an_epoch_that_the_overtaken_one_has_made_old_does_not_fence() -> None:
+    lone = Lone().stable(0)
+    lone.advance(INTERVAL)
+    held = lone.heartbeat
+    lone.subscribe("t", "u")
+    full = lone.heartbeat
+    lone.answer(held, ConsumerGroupHeartbeatResponse(error_code=0, member_epoch=3))
+    lone.answer(full, ConsumerGroupHeartbeatResponse(error_code=ErrorCode.FENCED_MEMBER_EPOCH))
+    again = lone.heartbeat
+    assert (again.member_epoch, again.subscribed_topic_names, again.topic_partitions) == (3, ["t", "u"], by_id(T=(0,)))
+    lone.answer(again, ConsumerGroupHeartbeatResponse(error_code=ErrorCode.FENCED_MEMBER_EPOCH))
+    lone.poll()
+    assert lone.heartbeat.member_epoch == 0
+
+
 def test_b3_10_a_join_is_not_overtaken() -> None:
     lone = Lone().joining()
     lone.subscribe("u")

@@ -368,6 +368,10 @@ class ConsumerMember:
             return
         self.heartbeats.in_flight = None
         error = error_of(response.error_code)
+        if error is ErrorCode.FENCED_MEMBER_EPOCH and 0 < request.member_epoch < self.member_epoch:
+            self.heartbeats.forget()  # rule B3.10: the answer to the one it has overtaken brought a newer epoch
+            self.heartbeats.expedite()
+            return
         if error is not ErrorCode.NONE:
             self._judge(error, response.error_message, now)
             return
