@@ -32,7 +32,7 @@ def test_the_play(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     ended = command("demo", "--picture", str(picture))
     assert ended.status == 0, ended
     assert "None is missing." in ended.out
-    assert re.search(r"sent no heartbeat for [\d.]+ s", ended.out)
+    assert re.search(r"lost its connection and did not come back \(silent for [\d.]+ s", ended.out)
     assert f"Who had which partition when: {picture}" in ended.out
     assert picture.read_bytes().startswith(b"\x89PNG")
 
