@@ -88,10 +88,23 @@ def test_a_group_of_the_java_consumer_commits_all_it_has_read(
     assert lags == ["0"] * PARTITIONS
 
 
-def test_the_new_group_protocol_is_refused_in_words_that_tell_what_to_do(tools: Tools, ours: EquipoiseBroker) -> None:
-    asked = ("--topic", "none", "--group", "new", "--command-property", "group.protocol=consumer")
-    output = tools.run("kafka-console-consumer", *asked, "--timeout-ms", "20000", broker=ours)
-    assert "UnsupportedVersionException" in output.stderr
-    assert "Set group.protocol=classic" in output.stderr
-    assert "Processed a total of 0 messages" in output.stderr
-    assert "new" not in tools.run("kafka-consumer-groups", "--list", broker=ours).stdout.split()
+def test_a_group_of_the_new_protocol_reads_all(tools: Tools, ours: EquipoiseBroker) -> None:
+    with Admin(ours.bootstrap_servers) as admin:
+        admin.create_topic("next", PARTITIONS)
+    produce(tools, ours, "next", "none")
+    asked = ("--topic", "next", "--group", "next", "--command-property", "group.protocol=consumer", "--from-beginning")
+    output = tools.run("kafka-console-consumer", *asked, "--max-messages", str(MESSAGES), broker=ours)
+    assert f"Processed a total of {MESSAGES} messages" in output.stderr
+    assert "next" in tools.run("kafka-consumer-groups", "--list", broker=ours).stdout.split()
+
+
+def test_where_the_new_group_protocol_is_off_the_refusal_tells_what_to_do(tools: Tools) -> None:
+    with EquipoiseBroker({"group.coordinator.rebalance.protocols": "classic"}) as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topic("none", PARTITIONS)
+        asked = ("--topic", "none", "--group", "new", "--command-property", "group.protocol=consumer")
+        output = tools.run("kafka-console-consumer", *asked, "--timeout-ms", "20000", broker=broker)
+        assert "UnsupportedVersionException" in output.stderr
+        assert "Set group.protocol=classic" in output.stderr
+        assert "Processed a total of 0 messages" in output.stderr
+        assert "new" not in tools.run("kafka-consumer-groups", "--list", broker=broker).stdout.split()
