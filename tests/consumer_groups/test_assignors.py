@@ -22,7 +22,7 @@ from equipoise.assignors import (
     uniform,
 )
 from equipoise.assignors.numbering import NOBODY, Numbering
-from equipoise.coordinator.consumer.target import RANGE, UNIFORM, TargetMember, Targets, compute_target
+from equipoise.coordinator.consumer.assignment.target import RANGE, UNIFORM, TargetMember, Targets, compute_target
 from equipoise.coordinator.metadata import MetadataImage, Partitions, TopicImage, TopicPartition
 from equipoise.wire.consumer_protocol import Assignment
 from equipoise.wire.errors import UsageError

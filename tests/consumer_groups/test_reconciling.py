@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.coordinator.consumer.reconcile import Situation, reconcile, waits_for
-from equipoise.coordinator.consumer.records import current_record
+from equipoise.coordinator.consumer.assignment.reconcile import Situation, reconcile, waits_for
+from equipoise.coordinator.consumer.records.build import current_record
 from equipoise.coordinator.consumer.states import GROUP_STATES, MEMBER_STEPS, GroupState, MemberEvent, MemberState
 from equipoise.coordinator.events import MemberLeft
 from equipoise.coordinator.reasons import Departure, Who

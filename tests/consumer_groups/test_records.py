@@ -8,9 +8,10 @@ import pytest
 
 from equipoise.coordinator.changes import Changes
 from equipoise.coordinator.config import GroupConfig
-from equipoise.coordinator.consumer import records, replay
 from equipoise.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
 from equipoise.coordinator.consumer.member import ClassicMetadata, ConsumerGroupMember, short_id
+from equipoise.coordinator.consumer.records import build as records
+from equipoise.coordinator.consumer.records import replay
 from equipoise.coordinator.consumer.states import GroupState, MemberState
 from equipoise.coordinator.shard import Shard
 from equipoise.coordinator.step import Step

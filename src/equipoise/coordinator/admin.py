@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.consumer.group import ConsumerGroup
-from equipoise.coordinator.consumer.records import group_tombstones
+from equipoise.coordinator.consumer.records.build import group_tombstones
 from equipoise.coordinator.events import GroupDeleted
 from equipoise.coordinator.offsets.committed import tombstone
 from equipoise.coordinator.outcomes import GroupTombstoned

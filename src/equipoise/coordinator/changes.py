@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.coordinator.classic.group import Group
-from equipoise.coordinator.consumer.epochs import arm_target_timer
+from equipoise.coordinator.consumer.assignment.epochs import arm_target_timer
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.holds import wake
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
-from equipoise.coordinator.consumer.replay import Part, Replaced, apply, restore
+from equipoise.coordinator.consumer.membership.timers import arm_missing
+from equipoise.coordinator.consumer.records.replay import Part, Replaced, apply, restore
 from equipoise.coordinator.consumer.story import note
-from equipoise.coordinator.consumer.timers import arm_missing
 from equipoise.coordinator.outcomes import Answered, GroupDowngraded, Outcome
 from equipoise.coordinator.step import Caller, Step, Write
 from equipoise.wire.errors import ErrorCode

@@ -18,16 +18,18 @@ from equipoise.coordinator.classic.rebalance import Rebalancer
 from equipoise.coordinator.classic.replies import join_error, sync_error
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import GroupConfig
-from equipoise.coordinator.consumer import guests, holds, replay
-from equipoise.coordinator.consumer import lost_connections as lost_in_consumer_groups
-from equipoise.coordinator.consumer.expiry import on_timer
+from equipoise.coordinator.consumer import holds
 from equipoise.coordinator.consumer.group import ConsumerGroup, Presence
+from equipoise.coordinator.consumer.guests import requests as guests
 from equipoise.coordinator.consumer.heartbeat import consumer_group_heartbeat, quiet_interval
 from equipoise.coordinator.consumer.member import short_id
+from equipoise.coordinator.consumer.membership import lost_connections as lost_in_consumer_groups
+from equipoise.coordinator.consumer.membership.expiry import on_timer
+from equipoise.coordinator.consumer.membership.timers import arm_missing
 from equipoise.coordinator.consumer.offsets import check_fetch
+from equipoise.coordinator.consumer.records import replay
 from equipoise.coordinator.consumer.regexes import regexes_resolved
 from equipoise.coordinator.consumer.settings import GroupSettings, broker_settings
-from equipoise.coordinator.consumer.timers import arm_missing
 from equipoise.coordinator.metadata import EMPTY_IMAGE, MetadataImage
 from equipoise.coordinator.offsets import commit, delete, expiry, fetch
 from equipoise.coordinator.offsets.committed import CommittedOffsets

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.consumer.epochs import preferred_assignor
+from equipoise.coordinator.consumer.assignment.epochs import preferred_assignor
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
-from equipoise.coordinator.consumer.records import by_topic
+from equipoise.coordinator.consumer.records.build import by_topic
 from equipoise.coordinator.metadata import MetadataImage, TopicPartition
 from equipoise.wire.apis.k69_consumer_group_describe import (
     DescribedAssignment,

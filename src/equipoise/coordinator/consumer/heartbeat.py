@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.changes import Changes
-from equipoise.coordinator.consumer.epochs import (
+from equipoise.coordinator.consumer.assignment.epochs import (
     advance_member,
     check_room,
     preferred_assignor,
@@ -14,17 +14,17 @@ from equipoise.coordinator.consumer.epochs import (
     update_target,
 )
 from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.consumer.guests.migration import upgrade
 from equipoise.coordinator.consumer.holds import Held, forget, hold, may_hold
-from equipoise.coordinator.consumer.lost_connections import look_again
 from equipoise.coordinator.consumer.member import LEFT_EPOCH, STATIC_LEFT_EPOCH, ConsumerGroupMember
-from equipoise.coordinator.consumer.migration import upgrade
-from equipoise.coordinator.consumer.records import member_record
+from equipoise.coordinator.consumer.membership.lost_connections import look_again
+from equipoise.coordinator.consumer.membership.removal import Leaver, remove_members
+from equipoise.coordinator.consumer.membership.static import check_released, leave_for_a_while, replace_member
+from equipoise.coordinator.consumer.membership.timers import keep_alive
+from equipoise.coordinator.consumer.records.build import member_record
 from equipoise.coordinator.consumer.regexes import RegexChange, maybe_resolve, update_regex
-from equipoise.coordinator.consumer.removal import Leaver, remove_members
 from equipoise.coordinator.consumer.replies import heartbeat_answer, heartbeat_error
 from equipoise.coordinator.consumer.states import MemberState
-from equipoise.coordinator.consumer.static import check_released, leave_for_a_while, replace_member
-from equipoise.coordinator.consumer.timers import keep_alive
 from equipoise.coordinator.consumer.validation import check_request
 from equipoise.coordinator.events import MemberJoined
 from equipoise.coordinator.metadata import Partitions

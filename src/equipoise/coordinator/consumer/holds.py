@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.coordinator.consumer.epochs import advance_member
+from equipoise.coordinator.consumer.assignment.epochs import advance_member
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.replies import heartbeat_answer, heartbeat_error

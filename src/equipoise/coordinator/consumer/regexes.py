@@ -12,10 +12,10 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.changes import Changes
-from equipoise.coordinator.consumer.epochs import refresh
+from equipoise.coordinator.consumer.assignment.epochs import refresh
 from equipoise.coordinator.consumer.group import ConsumerGroup, Resolution, ResolvedRegex
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
-from equipoise.coordinator.consumer.records import regex_record, regex_tombstone
+from equipoise.coordinator.consumer.records.build import regex_record, regex_tombstone
 from equipoise.coordinator.consumer.regex import InvalidRegularExpression, parse
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import Caller, Resolve, Step

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.member import Assigned, ConsumerGroupMember
-from equipoise.coordinator.consumer.records import by_topic
+from equipoise.coordinator.consumer.records.build import by_topic
 from equipoise.coordinator.consumer.states import MemberState
 from equipoise.wire.apis.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from equipoise.assignors import GroupMember, Members, registered_assignor
-from equipoise.coordinator.consumer import by_name, uniform
+from equipoise.coordinator.consumer.assignment import by_name, uniform
 from equipoise.coordinator.metadata import NO_PARTITIONS, MetadataImage, Partitions, TopicImage
 from equipoise.wire.consumer_protocol import Subscription
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
-from equipoise.coordinator.consumer.records import by_topic
+from equipoise.coordinator.consumer.records.build import by_topic
 from equipoise.coordinator.metadata import MetadataImage, Partitions, TopicPartition
 from equipoise.wire.consumer_protocol import Assignment, decode_subscription, encode_assignment
 from equipoise.wire.consumer_protocol import Partitions as NamedPartitions

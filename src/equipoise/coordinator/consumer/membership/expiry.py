@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.changes import Changes
-from equipoise.coordinator.consumer.epochs import on_target_timer
+from equipoise.coordinator.consumer.assignment.epochs import on_target_timer
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.holds import release
-from equipoise.coordinator.consumer.lost_connections import is_gone
-from equipoise.coordinator.consumer.removal import Leaver, remove_members
+from equipoise.coordinator.consumer.membership.lost_connections import is_gone
+from equipoise.coordinator.consumer.membership.removal import Leaver, remove_members
 from equipoise.coordinator.reasons import Departure
 from equipoise.coordinator.step import Step
 from equipoise.coordinator.timers import TimerKey, TimerKind

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 from equipoise.coordinator.changes import Changes
 from equipoise.coordinator.classic.leave import identities, leave_response, leave_row
 from equipoise.coordinator.classic.replies import join_error, sync_error
-from equipoise.coordinator.consumer import migration
-from equipoise.coordinator.consumer.epochs import advance_member, check_room, refresh, update_target
+from equipoise.coordinator.consumer.assignment.epochs import advance_member, check_room, refresh, update_target
 from equipoise.coordinator.consumer.group import ConsumerGroup
-from equipoise.coordinator.consumer.guest_data import Claim, assignment_bytes, read_subscription
-from equipoise.coordinator.consumer.lost_connections import look_again
+from equipoise.coordinator.consumer.guests import migration
+from equipoise.coordinator.consumer.guests.guest_data import Claim, assignment_bytes, read_subscription
 from equipoise.coordinator.consumer.member import ClassicMetadata, ConsumerGroupMember
-from equipoise.coordinator.consumer.records import member_record
+from equipoise.coordinator.consumer.membership.lost_connections import look_again
+from equipoise.coordinator.consumer.membership.removal import Leaver, remove_members
+from equipoise.coordinator.consumer.membership.static import replace_member
+from equipoise.coordinator.consumer.membership.timers import arm_join_timer, arm_sync_timer, keep_guest_alive
+from equipoise.coordinator.consumer.records.build import member_record
 from equipoise.coordinator.consumer.regexes import RegexChange, maybe_resolve, update_regex
-from equipoise.coordinator.consumer.removal import Leaver, remove_members
 from equipoise.coordinator.consumer.states import MemberState
-from equipoise.coordinator.consumer.static import replace_member
-from equipoise.coordinator.consumer.timers import arm_join_timer, arm_sync_timer, keep_guest_alive
 from equipoise.coordinator.events import MemberJoined
 from equipoise.coordinator.reasons import Cause, Departure, Trigger
 from equipoise.coordinator.step import Caller, Step

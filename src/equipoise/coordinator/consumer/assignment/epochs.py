@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from equipoise.coordinator.consumer.assignment.reconcile import Situation, reconcile
+from equipoise.coordinator.consumer.assignment.target import TargetMember, compute_target
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
-from equipoise.coordinator.consumer.reconcile import Situation, reconcile
-from equipoise.coordinator.consumer.records import (
+from equipoise.coordinator.consumer.membership.timers import update_rebalance_timer
+from equipoise.coordinator.consumer.records.build import (
     current_record,
     epoch_record,
     old_metadata_tombstone,
@@ -16,8 +18,6 @@ from equipoise.coordinator.consumer.records import (
     target_record,
 )
 from equipoise.coordinator.consumer.story import note_cause
-from equipoise.coordinator.consumer.target import TargetMember, compute_target
-from equipoise.coordinator.consumer.timers import update_rebalance_timer
 from equipoise.coordinator.metadata import NO_PARTITIONS, Partitions
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import Step

@@ -18,7 +18,7 @@ from equipoise.coordinator.classic.replies import join_error
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.consumer.group import ConsumerGroup
-from equipoise.coordinator.consumer.guest_data import (
+from equipoise.coordinator.consumer.guests.guest_data import (
     Claim,
     encoded_assignment,
     read_subscription,
@@ -26,7 +26,8 @@ from equipoise.coordinator.consumer.guest_data import (
     with_ids,
 )
 from equipoise.coordinator.consumer.member import ClassicMetadata, ConsumerGroupMember
-from equipoise.coordinator.consumer.records import (
+from equipoise.coordinator.consumer.membership.timers import cancel_all, keep_guest_alive
+from equipoise.coordinator.consumer.records.build import (
     current_record,
     epoch_record,
     group_tombstones,
@@ -34,7 +35,6 @@ from equipoise.coordinator.consumer.records import (
     target_epoch_record,
     target_record,
 )
-from equipoise.coordinator.consumer.timers import cancel_all, keep_guest_alive
 from equipoise.coordinator.metadata import MetadataImage, Partitions, TopicPartition
 from equipoise.coordinator.parked import REBALANCE
 from equipoise.coordinator.reasons import Cause

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.coordinator.consumer import migration
-from equipoise.coordinator.consumer.epochs import bump
+from equipoise.coordinator.consumer.assignment.epochs import bump
+from equipoise.coordinator.consumer.guests import migration
 from equipoise.coordinator.consumer.holds import refuse
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
-from equipoise.coordinator.consumer.records import member_tombstones, regex_tombstone, target_epoch_record
-from equipoise.coordinator.consumer.timers import cancel_all
+from equipoise.coordinator.consumer.membership.timers import cancel_all
+from equipoise.coordinator.consumer.records.build import member_tombstones, regex_tombstone, target_epoch_record
 from equipoise.coordinator.events import MemberLeft
 from equipoise.coordinator.reasons import Cause, Departure, Trigger
 from equipoise.coordinator.step import Step

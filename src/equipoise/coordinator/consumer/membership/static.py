@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.holds import refuse
 from equipoise.coordinator.consumer.member import NOTHING, STATIC_LEFT_EPOCH, ConsumerGroupMember
-from equipoise.coordinator.consumer.records import current_record, member_record, member_tombstones, target_record
+from equipoise.coordinator.consumer.records.build import current_record, member_record, member_tombstones, target_record
 from equipoise.coordinator.events import MemberLeft
 from equipoise.coordinator.reasons import Departure
 from equipoise.coordinator.step import Step

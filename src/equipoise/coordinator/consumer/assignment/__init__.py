@@ -1,0 +1,1 @@
+"""Who has which partition: the target of a group, its epochs, and the steps of each member towards its target."""

@@ -1,0 +1,1 @@
+"""Classic members inside `consumer` groups (guests): their requests, their bytes, and groups that change their kind."""

@@ -1,0 +1,1 @@
+"""The records of a `consumer` group: how they are built, and how they take effect."""
