@@ -72,7 +72,7 @@ class _Demo:
         stage.until_shared("a third query starts and joins", 4, f"{QUERIES[2]} joined")
         stage.flow("all four read", _FLOW_S)
         self.kill()
-        taken_over = f"{KILLED} was killed; the others get its partitions when its session ends"
+        taken_over = f"{KILLED} was killed; its connection is lost, and the others get its partitions"
         stage.until_shared(taken_over, 3, "taken over")
         stage.flow("the three that are left read on", _FLOW_S)
         stage.leave()
