@@ -12,9 +12,9 @@ import numpy as np
 from bench.assignors.figures import FULL, QUICK, Results, Row, Size
 from bench.machine import check_packages, progress
 from equipoise.assignors import Cluster, CooperativeStickyAssignor, GroupMember, Members, Topic
-from equipoise.assignors.numbering import NOBODY, Ints, Numbering
 from equipoise.assignors.order import Subscribers
-from equipoise.assignors.plan import balance, mixture
+from equipoise.assignors.sticky_core.numbering import NOBODY, Ints, Numbering
+from equipoise.assignors.sticky_core.plan import balance, mixture
 from equipoise.wire.consumer_protocol import (
     Partitions,
     Subscription,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.assignors import Topic
-from equipoise.assignors.large import fill
-from equipoise.assignors.plan import make_plan
+from equipoise.assignors.sticky_core.large import fill
+from equipoise.assignors.sticky_core.plan import make_plan
 from equipoise.wire.consumer_protocol import Partitions, StickyUserData
 from tests.assignors.brute_force import optimum
 from tests.assignors.cases import Group, check_valid, owners

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from equipoise.assignors.flow import FlowNetwork
-from equipoise.assignors.layers import Demand, Layer, layers
+from equipoise.assignors.sticky_core.flow import FlowNetwork
+from equipoise.assignors.sticky_core.layers import Demand, Layer, layers
 
 
 def found(demand: Demand) -> list[Layer]:

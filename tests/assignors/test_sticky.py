@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from equipoise.assignors import Cluster, CooperativeStickyAssignor, GroupMember, Members, StickyAssignor, Topic, mixed
+from equipoise.assignors import Cluster, CooperativeStickyAssignor, GroupMember, Members, StickyAssignor, Topic
+from equipoise.assignors.sticky_core import mixed
 from equipoise.wire.consumer_protocol import (
     Assignment,
     Partitions,

@@ -62,7 +62,7 @@ def test_a_slip_is_one_line(command: Command, arguments: str, told: str) -> None
     ],
 )
 def test_hosts_that_are_none(command: Command, monkeypatch: pytest.MonkeyPatch, arguments: str, host: str) -> None:
-    monkeypatch.setattr("equipoise.console.zookeeper._SESSION_MS", 300)
+    monkeypatch.setattr("equipoise.console.commands.zookeeper._SESSION_MS", 300)
     check_line(command(*arguments.split(), f"{host}:9092"), "")
 
 
@@ -109,7 +109,7 @@ def test_an_error_of_the_system_is_a_line(command: Command, monkeypatch: pytest.
     def fails(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "/somewhere")
 
-    monkeypatch.setattr("equipoise.console.topics.list_topics", fails)
+    monkeypatch.setattr("equipoise.console.commands.topics.list_topics", fails)
     check_line(command("topics", "list"), "equipoise: /somewhere: Permission denied")
 
 

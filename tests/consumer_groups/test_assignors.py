@@ -19,9 +19,9 @@ from equipoise.assignors import (
     Topic,
     register_assignor,
     registered_assignors,
-    uniform,
 )
-from equipoise.assignors.numbering import NOBODY, Numbering
+from equipoise.assignors.sticky_core import uniform
+from equipoise.assignors.sticky_core.numbering import NOBODY, Numbering
 from equipoise.coordinator.consumer.assignment.target import RANGE, UNIFORM, TargetMember, Targets, compute_target
 from equipoise.coordinator.metadata import MetadataImage, Partitions, TopicImage, TopicPartition
 from equipoise.wire.consumer_protocol import Assignment

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from equipoise.console.history import parse_settings, parse_since
+from equipoise.console.commands.history import parse_settings, parse_since
 from equipoise.spark.history.advice import advise
 from equipoise.spark.history.report import file_name, write_report
 from equipoise.spark.history.schemas import schemas

@@ -22,7 +22,7 @@ class CooperativeStickyAssignor(Assignor):
         self._generation_id = NO_GENERATION
 
     def assign(self, cluster: Cluster, members: Members) -> Assignments:
-        from equipoise.assignors.plan import make_plan  # numpy, for the leader alone
+        from equipoise.assignors.sticky_core.plan import make_plan  # numpy, for the leader alone
 
         plan = make_plan(cluster, members, {name: _memory(member.subscription) for name, member in members.items()})
         return {

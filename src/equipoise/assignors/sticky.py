@@ -26,7 +26,7 @@ class StickyAssignor(Assignor):
         self._remembered: StickyUserData | None = None
 
     def assign(self, cluster: Cluster, members: Members) -> Assignments:
-        from equipoise.assignors.plan import make_plan  # numpy, for the leader alone
+        from equipoise.assignors.sticky_core.plan import make_plan  # numpy, for the leader alone
 
         plan = make_plan(cluster, members, {name: _memory(member.subscription) for name, member in members.items()})
         return {

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.console.acls import acls
-from equipoise.console.check import check
+from equipoise.console.commands.acls import acls
+from equipoise.console.commands.check import check
+from equipoise.console.commands.history import history
+from equipoise.console.commands.run import run as run_command
+from equipoise.console.commands.users import users
+from equipoise.console.commands.zookeeper import registering, zookeeper
 from equipoise.console.edge import log_warnings, run_app
-from equipoise.console.history import history
 from equipoise.console.options import DEFAULT_BROKER, ClusterOptions, Whole, cluster_options, file_option, parse_pairs
-from equipoise.console.run import run as run_command
-from equipoise.console.users import users
-from equipoise.console.zookeeper import registering, zookeeper
 from equipoise.wire.errors import UsageError
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def topics() -> None:
 @cluster_options
 def topics_list(cluster: ClusterOptions) -> None:
     """All topics, with their partitions."""
-    from equipoise.console.topics import list_topics
+    from equipoise.console.commands.topics import list_topics
 
     list_topics(cluster)
 
@@ -141,7 +141,7 @@ def topics_create(
     name: str, partitions: int, replication_factor: int, config: tuple[str, ...], cluster: ClusterOptions
 ) -> None:
     """A new topic."""
-    from equipoise.console.topics import create_topic
+    from equipoise.console.commands.topics import create_topic
 
     create_topic(
         cluster,
@@ -157,7 +157,7 @@ def topics_create(
 @cluster_options
 def topics_describe(name: str, cluster: ClusterOptions) -> None:
     """A topic's configs, and its partitions with their offsets."""
-    from equipoise.console.topics import describe_topic
+    from equipoise.console.commands.topics import describe_topic
 
     describe_topic(cluster, name)
 
@@ -167,7 +167,7 @@ def topics_describe(name: str, cluster: ClusterOptions) -> None:
 @cluster_options
 def topics_delete(names: tuple[str, ...], cluster: ClusterOptions) -> None:
     """Topics and all their records, for good."""
-    from equipoise.console.topics import delete_topics
+    from equipoise.console.commands.topics import delete_topics
 
     delete_topics(cluster, list(names))
 

@@ -27,7 +27,7 @@ def balance(members: Members, topics: Sorted) -> dict[str, Partitions]:
     Kafka's moves one partition at a time and may stop early; ours is never worse (docs/assignors.md). Rule A12.9.
     Kafka: UniformHeterogeneousAssignmentBuilder.build.
     """
-    from equipoise.assignors.plan import make_plan  # numpy, when it is needed
+    from equipoise.assignors.sticky_core.plan import make_plan  # numpy, when it is needed
 
     memories = {
         member_id: StickyUserData(owned_partitions=member.subscription.owned_partitions, generation_id=_GENERATION)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from equipoise.assignors.numbering import NOBODY, Ints, Numbering
+from equipoise.assignors.sticky_core.numbering import NOBODY, Ints, Numbering
 
 
 def balance(owner: Ints, members: int, numbering: Numbering) -> Ints:

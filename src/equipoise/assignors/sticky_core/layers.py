@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from equipoise.assignors.flow import FlowNetwork
+from equipoise.assignors.sticky_core.flow import FlowNetwork
 
 _SOURCE, _SINK = 0, 1
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from equipoise.assignors.mixed import Mixed
-from equipoise.assignors.numbering import NOBODY, Flags, Ints
-from equipoise.assignors.uniform import holdings, places
+from equipoise.assignors.sticky_core.mixed import Mixed
+from equipoise.assignors.sticky_core.numbering import NOBODY, Flags, Ints
+from equipoise.assignors.sticky_core.uniform import holdings, places
 
 _MOST_ROUNDS = 16
 _MOST_WORK = 4_000_000  # subscribers of bundles, over all rounds: some tenths of a second

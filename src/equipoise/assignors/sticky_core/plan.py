@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from equipoise.assignors import large, mixed, uniform
 from equipoise.assignors.assignor import Cluster, Members, Topic
-from equipoise.assignors.numbering import NOBODY, Flags, Ints, Numbering
 from equipoise.assignors.order import Subscribers, java_order
 from equipoise.assignors.racks import is_near, racks_matter
+from equipoise.assignors.sticky_core import large, mixed, uniform
+from equipoise.assignors.sticky_core.numbering import NOBODY, Flags, Ints, Numbering
 from equipoise.wire.consumer_protocol import Partitions, StickyUserData
 
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from equipoise.assignors import uniform
-from equipoise.assignors.flow import FlowNetwork
-from equipoise.assignors.layers import Demand, layers
-from equipoise.assignors.numbering import NOBODY, Flags, Ints, Numbering
-from equipoise.assignors.uniform import holdings
+from equipoise.assignors.sticky_core import uniform
+from equipoise.assignors.sticky_core.flow import FlowNetwork
+from equipoise.assignors.sticky_core.layers import Demand, layers
+from equipoise.assignors.sticky_core.numbering import NOBODY, Flags, Ints, Numbering
+from equipoise.assignors.sticky_core.uniform import holdings
 
 _SMALL = 20_000  # arcs of a network in which each member has its own node
 _SOURCE, _SINK = 0, 1

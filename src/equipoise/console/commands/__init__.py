@@ -1,0 +1,1 @@
+"""The commands of `equipoise` that have options or words of their own."""
