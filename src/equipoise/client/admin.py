@@ -1,4 +1,4 @@
-"""Administration of any Kafka cluster: topics (list, create, grow, describe, delete), users of SCRAM, ACLs.
+"""Administration of any Kafka cluster: topics (list, create, grow, describe, trim, delete), groups, users, ACLs.
 
 Every call fetches fresh metadata, and then asks the broker that is in charge. Nothing here is cached.
 """
@@ -8,21 +8,18 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from equipoise.client.admin_acls import create_request, delete_request, deleted, describe_request, described
+from equipoise.client.admin_connections import metadata_of
+from equipoise.client.admin_groups import GroupAdmin
 from equipoise.client.consumer.config import EARLIEST, LATEST
 from equipoise.client.metadata.list_offsets import list_offsets_request, listed_offsets
-from equipoise.client.metadata.metadata import Metadata, metadata_request, patience_rounds
-from equipoise.client.net.addresses import Address, parse_bootstrap_servers
-from equipoise.client.net.blocking import Connection
-from equipoise.client.net.errors import KafkaConnectionError, error_from, is_final
-from equipoise.client.security.config import SecurityConfig
-from equipoise.client.security.parsing import security_from_keywords
-from equipoise.member.partitions import TopicPartition, listed
+from equipoise.client.metadata.metadata import Metadata
+from equipoise.client.net.errors import error_from
+from equipoise.member.partitions import TopicPartition
 from equipoise.security.acls import Acl, AclFilter, AclOperation
-from equipoise.security.denials import RESOURCE_OF, Action, on_cluster, on_topic
+from equipoise.security.denials import RESOURCE_OF, on_cluster, on_topic
 from equipoise.security.sasl.scram import HASHES, MIN_ITERATIONS, salted_password
 from equipoise.security.state import ScramMechanism
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsResponse
@@ -34,6 +31,12 @@ from equipoise.wire.apis.k19_create_topics import (
     CreateTopicsResponse,
 )
 from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from equipoise.wire.apis.k21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from equipoise.wire.apis.k29_describe_acls import DescribeAclsResponse
 from equipoise.wire.apis.k30_create_acls import CreateAclsResponse
 from equipoise.wire.apis.k31_delete_acls import DeleteAclsResponse
@@ -42,10 +45,17 @@ from equipoise.wire.apis.k32_describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from equipoise.wire.apis.k35_describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from equipoise.wire.apis.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
+)
+from equipoise.wire.apis.k44_incremental_alter_configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
 )
 from equipoise.wire.apis.k50_describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -57,13 +67,15 @@ from equipoise.wire.apis.k51_alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from equipoise.wire.errors import ErrorCode, UsageError
+from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 CREATE, DELETE, ALTER = AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER
+ALTER_CONFIGS = AclOperation.ALTER_CONFIGS
 DESCRIBE, DESCRIBE_CONFIGS = AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS
 BROKER_DEFAULT = -1
 _TOPIC_RESOURCE = 2
 _SET_ON_TOPIC = 1
+_SET, _DELETE = 0, 1  # of a config
 _FIRST_DELETE_WITH_IDS = 6
 _LOOK_AGAIN_S = 0.02
 _SALT_BYTES = 32
@@ -118,39 +130,12 @@ class UserDescription(NamedTuple):
     iterations: dict[str, int]
 
 
-class Admin:
-    """Manages topics, users and ACLs. A refusal of the broker is a KafkaError, with the broker's own words if any.
+class Admin(GroupAdmin):
+    """Manages topics, groups, users and ACLs. A refusal is a KafkaError, in the broker's own words if any.
 
     with Admin("127.0.0.1:9092") as admin:
         admin.create_topic("orders", partitions=6, configs={"retention.ms": "3600000"})
     """
-
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        *,
-        client_id: str = "equipoise",
-        timeout: float = 30.0,
-        security: SecurityConfig | None = None,
-        **settings: object,
-    ) -> None:
-        """`settings`: those of docs/security.md, with underscores for dots, unless `security` has them."""
-        self._security = security or security_from_keywords(bootstrap_servers, **settings)
-        self._client_id = client_id
-        self._timeout = timeout
-        self._open = ExitStack()
-        self._by_address: dict[Address, Connection] = {}
-        self._bootstrap = self._reach(parse_bootstrap_servers(bootstrap_servers))
-
-    def close(self) -> None:
-        """Closes all connections."""
-        self._open.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def cluster(self) -> ClusterDescription:
         """The cluster's id, controller and brokers."""
@@ -226,24 +211,105 @@ class Admin:
         self._check(result.error_code, result.error_message, what, on_topic(DESCRIBE_CONFIGS, name))
         return {row.name: row.value or "" for row in result.configs if row.config_source == _SET_ON_TOPIC}
 
+    def set_configs(self, name: str, configs: Mapping[str, str | None]) -> None:
+        """Changes configs of the topic, and leaves all others as they are. None: back to the broker's default."""
+        rows = [
+            IncrementalAlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
+            for key, value in configs.items()
+        ]
+        resource = IncrementalAlterConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name, configs=rows)
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        (result,) = self._controller().send(request, IncrementalAlterConfigsResponse).responses
+        what = f"the configs of topic {name!r} were not changed"
+        self._check(result.error_code, result.error_message, what, on_topic(ALTER_CONFIGS, name))
+
     def offsets(self, name: str) -> dict[int, PartitionOffsets]:
         """The earliest and latest offset of each partition, from the partition's leader."""
         response, topic = self._find(name)
         for one in topic.partitions:
             self._check(one.error_code, None, f"partition {one.partition_index} of {name!r} has no leader")
-        metadata = _metadata_of(response)
-        found: dict[int, PartitionOffsets] = {}
         partitions = [TopicPartition(name, one.partition_index) for one in topic.partitions]
-        for node_id, mine in metadata.by_leader(partitions).items():
+        metadata = metadata_of(response)
+        earliest, latest = (
+            self._all_listed(self._list_offsets(metadata, dict.fromkeys(partitions, which)))
+            for which in (EARLIEST, LATEST)
+        )
+        return {one.partition: PartitionOffsets(earliest[one], latest[one]) for one in sorted(partitions)}
+
+    def list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
+        """The first offset at each timestamp or later, in one request for each leader. LATEST is the end, EARLIEST the
+        beginning, -1 in the answer: there is none. A partition whose offset cannot be had gets the error: one without
+        a leader hides no other."""
+        topics = sorted({partition.topic for partition in timestamps})
+        return self._list_offsets(metadata_of(self._metadata(topics)), timestamps) if topics else {}
+
+    def _list_offsets(
+        self, metadata: Metadata, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | KafkaError]:
+        found: dict[TopicPartition, int | KafkaError] = {}
+        for node_id, mine in metadata.by_leader(timestamps).items():
             if node_id is None:
-                raise KafkaConnectionError(
-                    f"{self._bootstrap.address} does not know the broker that leads {listed(mine)}; it may be down: "
-                    "try again when it is back"
-                )
+                found |= {one: self._leaderless(metadata, one) for one in mine}
+                continue
             leader = self._connection(metadata.nodes[node_id].address)
-            earliest, latest = (self._list_offsets(leader, mine, which) for which in (EARLIEST, LATEST))
-            found |= {one.partition: PartitionOffsets(earliest[one], latest[one]) for one in mine}
-        return dict(sorted(found.items()))
+            request = list_offsets_request({one: timestamps[one] for one in mine})
+            for partition, row in listed_offsets(leader.send(request, ListOffsetsResponse)):
+                found[partition] = row.offset
+                if row.error_code:
+                    what, action = f"the offsets of {partition} cannot be read", on_topic(DESCRIBE, partition.topic)
+                    found[partition] = error_from(row.error_code, what, action, principal=self._security.principal)
+        return found
+
+    def _leaderless(self, metadata: Metadata, partition: TopicPartition) -> KafkaError:
+        code = metadata.errors.get(partition.topic, ErrorCode.LEADER_NOT_AVAILABLE)
+        if code == ErrorCode.LEADER_NOT_AVAILABLE and partition not in metadata.leaderless:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        what = f"{self._bootstrap.address} knows no broker that leads {partition}; it may be down"
+        return error_from(code, what, on_topic(DESCRIBE, partition.topic), principal=self._security.principal)
+
+    def _all_listed(self, found: Mapping[TopicPartition, int | KafkaError]) -> dict[TopicPartition, int]:
+        listed: dict[TopicPartition, int] = {}
+        for partition, offset in found.items():
+            if isinstance(offset, KafkaError):
+                raise offset
+            listed[partition] = offset
+        return listed
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Deletes all records below these offsets; -1: all there are. Returns the first offset of each partition.
+        KafkaError for the first partition that is refused."""
+        found: dict[TopicPartition, int] = {}
+        metadata = metadata_of(self._metadata(sorted({one.topic for one in before})))
+        for node_id, mine in metadata.by_leader(before).items():
+            if node_id is None:
+                raise self._leaderless(metadata, mine[0])
+            topics: dict[str, DeleteRecordsTopic] = {}
+            for one in mine:
+                topic = topics.setdefault(one.topic, DeleteRecordsTopic(name=one.topic, partitions=[]))
+                topic.partitions.append(DeleteRecordsPartition(partition_index=one.partition, offset=before[one]))
+            request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=self._timeout_ms)
+            leader = self._connection(metadata.nodes[node_id].address)
+            for answered in leader.send(request, DeleteRecordsResponse).topics:
+                for row in answered.partitions:
+                    partition = TopicPartition(answered.name, row.partition_index)
+                    what = f"records of {partition} were not deleted"
+                    self._check(row.error_code, None, what, on_topic(DELETE, partition.topic))
+                    found[partition] = row.low_watermark
+        return found
+
+    def sizes(self) -> dict[TopicPartition, int]:
+        """The bytes of each partition on disk, of its largest replica (DescribeLogDirs)."""
+        found: dict[TopicPartition, int] = {}
+        for broker in self._metadata([]).brokers:
+            connection = self._connection((broker.host, broker.port))
+            answer = connection.send(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+            self._check(answer.error_code, None, "the sizes of logs cannot be read", on_cluster(DESCRIBE))
+            for directory in answer.results:
+                for topic in directory.topics:
+                    for row in topic.partitions:
+                        partition = TopicPartition(topic.name, row.partition_index)
+                        found[partition] = max(found.get(partition, 0), row.partition_size)
+        return found
 
     # -- users
 
@@ -308,29 +374,6 @@ class Admin:
             removed.update(deleted(result))
         return sorted(removed)
 
-    def _list_offsets(
-        self, leader: Connection, partitions: list[TopicPartition], which: int
-    ) -> dict[TopicPartition, int]:
-        request = list_offsets_request(dict.fromkeys(partitions, which))
-        found = dict(listed_offsets(leader.send(request, ListOffsetsResponse)))
-        for partition, one in found.items():
-            what = f"the offsets of {partition} cannot be read"
-            self._check(one.error_code, None, what, on_topic(DESCRIBE, partition.topic))
-        return {partition: one.offset for partition, one in found.items()}
-
-    def _check(self, code: int, broker_says: str | None, otherwise: str, *actions: Action) -> None:
-        """Of a denial brokers say "Authorization failed." at most."""
-        if code:
-            what = otherwise if code in RESOURCE_OF else broker_says or otherwise
-            raise error_from(code, what, *actions, principal=self._security.principal)
-
-    @property
-    def _timeout_ms(self) -> int:
-        return int(self._timeout * 1000)
-
-    def _metadata(self, names: list[str] | None) -> MetadataResponse:
-        return self._bootstrap.send(metadata_request(names), MetadataResponse)
-
     def _find(self, name: str) -> tuple[MetadataResponse, MetadataResponseTopic]:
         metadata = self._metadata([name])
         (topic,) = metadata.topics
@@ -340,38 +383,6 @@ class Admin:
             self._check(topic.error_code, None, what)
         self._check(topic.error_code, None, f"{where} cannot describe topic {name!r}", on_topic(DESCRIBE, name))
         return metadata, topic
-
-    def _controller(self) -> Connection:
-        """A cluster that names no controller forwards such requests by itself, or answers NOT_CONTROLLER."""
-        controller = _metadata_of(self._metadata([])).controller
-        return self._bootstrap if controller is None else self._connection(controller.address)
-
-    def _reach(self, addresses: list[Address]) -> Connection:
-        """Connects to the first server that answers. A server may hang, so each is tried for a short time before any
-        is waited for."""
-        for patience in patience_rounds(self._timeout) if len(addresses) > 1 else [self._timeout]:
-            failures = []
-            for address in addresses:
-                try:
-                    return self._connection(address, patience)
-                except KafkaConnectionError as error:
-                    if is_final(error):
-                        raise
-                    failures.append(str(error))
-        raise KafkaConnectionError("; ".join(failures))
-
-    def _connection(self, address: Address, setup_timeout: float | None = None) -> Connection:
-        known = self._by_address.get(address)
-        if known is None:
-            known = Connection(
-                *address,
-                client_id=self._client_id,
-                timeout=setup_timeout or self._timeout,
-                security=self._security,
-            )
-            known.timeout = self._timeout
-            self._by_address[address] = self._open.enter_context(known)
-        return known
 
 
 def _mechanism(name: str) -> ScramMechanism:
@@ -391,9 +402,3 @@ def _describe(topic: MetadataResponseTopic) -> TopicDescription:
         for one in topic.partitions
     ]
     return TopicDescription(topic.name or "", topic.topic_id, topic.is_internal, sorted(partitions))
-
-
-def _metadata_of(response: MetadataResponse) -> Metadata:
-    metadata = Metadata()
-    metadata.update(response)
-    return metadata

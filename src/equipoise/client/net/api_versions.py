@@ -64,6 +64,13 @@ class ApiVersions:
             )
         return version
 
+    def serves(self, request: type[Message]) -> bool:
+        """Whether there is a version that both sides know."""
+        served = self._served.get(request.api_key)
+        if served is None:
+            return False
+        return min(served.last, request.versions.last) >= max(served.first, request.versions.first)
+
     def encode(self, request: Message, version: int) -> tuple[int, bytes]:
         """The correlation id given to it, and the frame to send."""
         self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1

@@ -119,6 +119,10 @@ class Connection:
         """The version in which `request` would be sent. UsageError: the broker serves none that we know."""
         return self._api_versions.version(request)
 
+    def serves(self, request: type[Message]) -> bool:
+        """Whether the broker serves `request` in a version that we know."""
+        return self._api_versions.serves(request)
+
     def close(self) -> None:
         """Closes the socket."""
         self._socket.close()
