@@ -15,7 +15,7 @@ from equipoise.coordinator.events import (
     MemberLeft,
     StateChanged,
 )
-from equipoise.coordinator.journal import COMPARED, KEPT, Rebalance
+from equipoise.coordinator.journal import ARRIVALS, COMPARED, KEPT, Journal, Rebalance, Timeouts
 from equipoise.coordinator.reasons import CONSUMER_GROUP_TRIGGERS, NOBODY, Cause, Trigger, Who
 from equipoise.wire.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from tests.spec.context import (
@@ -283,6 +283,36 @@ def test_waited_for_the_last_to_rejoin() -> None:
     a.join()
     entry = finish(ctx)
     assert (entry.waited_for, entry.waited_ms) == (Who("a-1", "a", HOST), 2_010)
+
+
+def test_arrivals_are_those_who_rejoined_the_slowest_last() -> None:
+    ctx = Context()
+    a, b = ctx.stable("a", "b")
+    ctx.client("c").enter()
+    ctx.advance(10)
+    b.join()
+    ctx.advance(2_000)
+    a.join()
+    entry = finish(ctx)
+    assert list(entry.arrivals.items()) == [("b-2", 10), ("a-1", 2_010)]
+    assert (entry.protocol, entry.timeouts) == ("range", (Timeouts(SESSION, REBALANCE, 3),))
+    row = rebalance_row(entry)
+    assert row["arrivals"] == [["b-2", 10], ["a-1", 2_010]]
+    assert (row["protocol"], row["timeouts"]) == ("range", [[SESSION, REBALANCE, 3]])
+
+
+def test_of_many_arrivals_the_slowest_are_kept() -> None:
+    journal = Journal("g")
+    journal.begin(Cause(Trigger.MEMBER_JOINED), 0, 0)
+    for number in range(ARRIVALS + 10):
+        journal.arrived(Who(f"m-{number}"), None, number)
+    journal.arrived(Who("m-20"), None, 1_000)
+    journal.joined(1, (), (), 1_000, protocol=None)
+    journal.stable({}, 1_000)
+    entry = journal.settle()
+    assert entry is not None
+    names = list(entry.arrivals)
+    assert (len(names), names[0], names[-1], entry.arrivals["m-20"]) == (ARRIVALS, "m-10", "m-20", 1_000)
 
 
 def test_waited_for_a_newcomer_whose_id_was_reserved() -> None:

@@ -6,11 +6,11 @@ assignments; the broker calls it when the replies have left.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from equipoise.coordinator.reasons import NOBODY, Cause, Who
 from equipoise.wire.consumer_protocol import decode_assignment, decode_subscription
@@ -26,9 +26,19 @@ _STOPS = 4  # of one member, before it is given something again
 _STOP_BYTES = 1 << 20  # of what all members say when they stop
 _SHARED = 4096  # bytes
 _STRIDE = 100  # members or partitions between two moments at which others may go on
+ARRIVALS = 50  # members noted in one rebalance
+_TIMEOUTS = 10  # pairs of timeouts
 TopicPartition = tuple[str, int]
 Partitions = list[TopicPartition]
 Owners = dict[TopicPartition, str]
+
+
+class Timeouts(NamedTuple):
+    """Timeouts of members, in ms, and how many of them have these."""
+
+    session_ms: int
+    rebalance_ms: int
+    members: int
 
 
 @dataclass(slots=True)
@@ -46,6 +56,9 @@ class Rebalance:
     members: int = 0
     waited_for: Who = NOBODY
     waited_ms: int = 0
+    arrivals: dict[str, int] = field(default_factory=dict)  # ms from the start to a member's JoinGroup, the slowest
+    protocol: str | None = None
+    timeouts: tuple[Timeouts, ...] = ()
     overtaken: bool = False
     moved: dict[TopicPartition, tuple[str | None, str]] = field(default_factory=dict)
     kept: int = 0
@@ -79,6 +92,18 @@ class Rebalance:
         if self.overtaken or self.assigned_at is None or self.ended is None:
             return None
         return self.ended - self.assigned_at
+
+
+class JoinedMember(Protocol):
+    """What the journal notes of a member at the end of a join phase."""
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """Of the member's last JoinGroup."""
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """Of the member's last JoinGroup."""
 
 
 # By member: when it stopped, and its metadata, which may say that it goes on with some partitions. Until a member
@@ -137,6 +162,8 @@ class Journal:
         """With its JoinGroup an eager member has stopped working; a cooperative one says what it goes on with."""
         self._stop(who.member_id, now, metadata)
         self._wait_for(who, now)
+        if self._current is not None and self._current.joined_at is None:
+            _note_arrival(self._current.arrivals, who.member_id, now - self._current.started)
 
     def stopped(self, member_id: str, at: int) -> None:
         """A member works no longer, since `at`."""
@@ -154,11 +181,21 @@ class Journal:
         if old in self._stops:
             self._stops[new] = self._stops.pop(old)
 
-    def joined(self, generation: int, members: int, absent: Iterable[Who], now: int) -> None:
-        """A static member that has not rejoined was waited for to the end."""
+    def joined(
+        self,
+        generation: int,
+        members: Collection[JoinedMember],
+        absent: Iterable[Who],
+        now: int,
+        *,
+        protocol: str | None,
+    ) -> None:
+        """The join phase is over. A static member that has not rejoined was waited for to the end."""
         if self._current is not None:
             self._current.generation = generation
-            self._current.members += members
+            self._current.protocol = protocol
+            self._current.timeouts = _timeouts(members)
+            self._current.members += len(members)
             for who in absent:
                 self._wait_for(who, now)
             self._current.joined_at = now
@@ -297,6 +334,20 @@ class Journal:
 
     def _forget(self, entry: Rebalance) -> None:
         self._listed -= entry.listed
+
+
+def _note_arrival(arrivals: dict[str, int], member_id: str, after_ms: int) -> None:
+    """The last to come are the slowest. One that comes again counts when it comes last."""
+    arrivals.pop(member_id, None)
+    arrivals[member_id] = after_ms
+    if len(arrivals) > ARRIVALS:
+        del arrivals[next(iter(arrivals))]
+
+
+def _timeouts(members: Iterable[JoinedMember]) -> tuple[Timeouts, ...]:
+    """Most members of a group have the same."""
+    found = Counter((one.session_timeout_ms, one.rebalance_timeout_ms) for one in members)
+    return tuple(Timeouts(*pair, count) for pair, count in found.most_common(_TIMEOUTS))
 
 
 class _Known:

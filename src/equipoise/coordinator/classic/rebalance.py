@@ -386,7 +386,9 @@ class Rebalancer:
         group.last_members = len(group.members)
         group.last_static_members = frozenset(group.static_members)
         group.assigning = False
-        group.journal.joined(group.generation_id, len(group.members), absent, step.now)
+        group.journal.joined(
+            group.generation_id, group.members.values(), absent, step.now, protocol=group.protocol_name
+        )
         group.pending_sync.update(group.members)
         self._timers.arm(group.timer(TimerKind.SYNC), step.now + group.rebalance_timeout_ms)
         if len(group.members) < _MANY:
