@@ -252,3 +252,24 @@ def test_rows_may_be_encoded_before_their_message(version: int) -> None:
     plain = message.encode(version)
     topic.partitions = encode_rows(MetadataResponse, version, rows)  # type: ignore[assignment]
     assert message.encode(version) == plain
+
+
+class Head(Struct, shared=True):
+    head: int = field("int16", default=0)
+
+
+class Reason(Struct, shared=True):
+    code: int = field("int8")
+
+
+class Extended(Head, Reason, Message, versions="0"):
+    own: int = field("int8")
+
+
+def test_a_table_has_the_rows_of_those_it_extends_first() -> None:
+    message = Extended(code=2, own=3)
+    assert message.encode(0).hex(" ") == "00 00 02 03"
+    assert Extended.decode(b"\0\1\2\3", 0) == Extended(head=1, code=2, own=3)
+    assert not hasattr(message, "__dict__")
+    with pytest.raises(TypeError, match="code"):
+        Extended(own=3)  # type: ignore[call-arg]

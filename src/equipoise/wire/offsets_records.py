@@ -55,8 +55,20 @@ class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
     members: list[MemberMetadata] = field([MemberMetadata])
 
 
-class ConsumerGroupMetadataKey(Message, versions="3"):
+class OfGroup(Struct, shared=True):
+    """A key that names a `consumer` group."""
+
     group_id: str = field("string")
+
+
+class OfMember(OfGroup, shared=True):
+    """A key that names a member of a `consumer` group."""
+
+    member_id: str = field("string")
+
+
+class ConsumerGroupMetadataKey(OfGroup, Message, versions="3"):
+    """The group and its epoch."""
 
 
 class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
@@ -64,8 +76,8 @@ class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
     metadata_hash: int = field("int64", tag=0, default=0)
 
 
-class ConsumerGroupPartitionMetadataKey(Message, versions="4"):
-    group_id: str = field("string")
+class ConsumerGroupPartitionMetadataKey(OfGroup, Message, versions="4"):
+    """The topics of the group, as they were at its epoch."""
 
 
 class PartitionMetadata(Struct):
@@ -86,9 +98,8 @@ class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
     topics: list[TopicMetadata] = field([TopicMetadata])
 
 
-class ConsumerGroupMemberMetadataKey(Message, versions="5"):
-    group_id: str = field("string")
-    member_id: str = field("string")
+class ConsumerGroupMemberMetadataKey(OfMember, Message, versions="5"):
+    """What the member has said about itself."""
 
 
 class ClassicProtocol(Struct):
@@ -120,8 +131,8 @@ class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
     )
 
 
-class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="6"):
-    group_id: str = field("string")
+class ConsumerGroupTargetAssignmentMetadataKey(OfGroup, Message, versions="6"):
+    """The epoch of the group's target."""
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
@@ -129,30 +140,32 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible
     assignment_timestamp: int = field("int64", tag=0, default=0)
 
 
-class ConsumerGroupTargetAssignmentMemberKey(Message, versions="7"):
-    group_id: str = field("string")
-    member_id: str = field("string")
+class ConsumerGroupTargetAssignmentMemberKey(OfMember, Message, versions="7"):
+    """The member's part of the target."""
 
 
-class TargetTopicPartition(Struct):
+class AssignedPartitions(Struct, shared=True):
+    """Partitions of one topic."""
+
     topic_id: bytes = field("uuid")
     partitions: list[int] = field(["int32"])
+
+
+class TargetTopicPartition(AssignedPartitions):
+    """What the member is to have of a topic."""
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
     topic_partitions: list[TargetTopicPartition] = field([TargetTopicPartition])
 
 
-class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="8"):
-    group_id: str = field("string")
-    member_id: str = field("string")
+class ConsumerGroupCurrentMemberAssignmentKey(OfMember, Message, versions="8"):
+    """What the member has, and its epoch."""
 
 
-class CurrentTopicPartitions(Struct):
+class CurrentTopicPartitions(AssignedPartitions):
     """`assignment_epochs`, if not null, is parallel to `partitions`."""
 
-    topic_id: bytes = field("uuid")
-    partitions: list[int] = field(["int32"])
     assignment_epochs: list[int] | None = field(["int32"], nullable=True, tag=0, default=None)
 
 
@@ -166,8 +179,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible=
     partitions_pending_revocation: list[CurrentTopicPartitions] = field([CurrentTopicPartitions], default=[])
 
 
-class ConsumerGroupRegularExpressionKey(Message, versions="16"):
-    group_id: str = field("string")
+class ConsumerGroupRegularExpressionKey(OfGroup, Message, versions="16"):
     regular_expression: str = field("string")
 
 

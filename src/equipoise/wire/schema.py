@@ -10,6 +10,8 @@ here; `compiler` turns a class and a version into functions on first use.
         member_id: str = field("string")
         group_instance_id: str | None = field("string", "3+", nullable=True, default=None)
 
+A table that extends another one has its rows first. `apis/common.py` has the rows that many tables begin with.
+
 Wire types: bool, int8, int16, uint16, int32, uint32, int64, float64, uuid, string, bytes, records, a Struct
 subclass, or a one-element list of any of these for an array.
 """
@@ -103,14 +105,20 @@ def _zero(type: WireType) -> Any:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class _Table(type):
-    """Turns a body of `field(...)` rows into a slotted class. `__init__` is compiled at its first call."""
+    """Turns a body of `field(...)` rows into a slotted class. `__init__` is compiled at its first call.
+
+    A `shared` table has rows for others to extend, and no slots: two of them may then be bases of one table.
+    """
 
     fields: dict[str, Field]
 
-    def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> _Table:
-        rows = {key: value for key, value in body.items() if isinstance(value, Field)}
-        kept = {key: value for key, value in body.items() if key not in rows}
-        kept["__slots__"] = tuple(rows)
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], *, shared: bool = False, **options: Any
+    ) -> _Table:
+        own = {key: value for key, value in body.items() if isinstance(value, Field)}
+        rows = {key: value for base in bases if isinstance(base, _Table) for key, value in base.fields.items()} | own
+        kept = {key: value for key, value in body.items() if key not in own}
+        kept["__slots__"] = () if shared else tuple(rows)
         cls = super().__new__(mcs, name, bases, kept, **options)
         cls.fields = rows
         return cls

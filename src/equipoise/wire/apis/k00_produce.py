@@ -23,9 +23,14 @@ class PartitionProduceData(Struct):
     records: bytes | memoryview | None = field("records", nullable=True)
 
 
-class TopicProduceData(Struct):
+class ProduceTopicKey(Struct, shared=True):
+    """A topic by its name, later by its id."""
+
     name: str = field("string", "0-12", default="")
     topic_id: bytes = field("uuid", "13+", default=ZERO_UUID)
+
+
+class TopicProduceData(ProduceTopicKey):
     partition_data: list[PartitionProduceData] = field([PartitionProduceData])
 
 
@@ -57,9 +62,7 @@ class PartitionProduceResponse(Struct):
     current_leader: LeaderIdAndEpoch | None = field(LeaderIdAndEpoch, "10+", tag=0, default=None)
 
 
-class TopicProduceResponse(Struct):
-    name: str = field("string", "0-12", default="")
-    topic_id: bytes = field("uuid", "13+", default=ZERO_UUID)
+class TopicProduceResponse(ProduceTopicKey):
     partition_responses: list[PartitionProduceResponse] = field([PartitionProduceResponse])
 
 

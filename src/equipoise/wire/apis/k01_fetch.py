@@ -19,6 +19,7 @@ v18 high_watermark in requests (KIP-1166)
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled
 from equipoise.wire.apis.k00_produce import LeaderIdAndEpoch, NodeEndpoint
 from equipoise.wire.schema import ZERO_UUID, Message, Records, Struct, field
 
@@ -39,15 +40,18 @@ class FetchPartition(Struct):
     high_watermark: int = field("int64", "18+", tag=1, default=2**63 - 1)
 
 
-class FetchTopic(Struct):
+class FetchTopicKey(Struct, shared=True):
+    """A topic by its name, later by its id."""
+
     topic: str = field("string", "0-12", default="")
     topic_id: bytes = field("uuid", "13+", default=ZERO_UUID)
+
+
+class FetchTopic(FetchTopicKey):
     partitions: list[FetchPartition] = field([FetchPartition])
 
 
-class ForgottenTopic(Struct):
-    topic: str = field("string", "0-12", default="")
-    topic_id: bytes = field("uuid", "13+", default=ZERO_UUID)
+class ForgottenTopic(FetchTopicKey):
     partitions: list[int] = field(["int32"])
 
 
@@ -95,14 +99,11 @@ class PartitionData(Struct):
     records: Records | None = field("records", nullable=True)
 
 
-class FetchableTopicResponse(Struct):
-    topic: str = field("string", "0-12", default="")
-    topic_id: bytes = field("uuid", "13+", default=ZERO_UUID)
+class FetchableTopicResponse(FetchTopicKey):
     partitions: list[PartitionData] = field([PartitionData])
 
 
-class FetchResponse(Message, api_key=1, versions="4-18", flexible="12+"):
-    throttle_time_ms: int = field("int32", default=0)
+class FetchResponse(Throttled, Message, api_key=1, versions="4-18", flexible="12+"):
     error_code: int = field("int16", "7+", default=0)
     session_id: int = field("int32", "7+", default=0)
     responses: list[FetchableTopicResponse] = field([FetchableTopicResponse])

@@ -23,9 +23,14 @@ class OffsetCommitRequestPartition(Struct):
     committed_metadata: str | None = field("string", nullable=True, default="")
 
 
-class OffsetCommitRequestTopic(Struct):
+class OffsetCommitTopicKey(Struct, shared=True):
+    """A topic by its name, later by its id."""
+
     name: str = field("string", "0-9", default="")
     topic_id: bytes = field("uuid", "10+", default=ZERO_UUID)
+
+
+class OffsetCommitRequestTopic(OffsetCommitTopicKey):
     partitions: list[OffsetCommitRequestPartition] = field([OffsetCommitRequestPartition])
 
 
@@ -43,9 +48,7 @@ class OffsetCommitResponsePartition(Struct):
     error_code: int = field("int16")
 
 
-class OffsetCommitResponseTopic(Struct):
-    name: str = field("string", "0-9", default="")
-    topic_id: bytes = field("uuid", "10+", default=ZERO_UUID)
+class OffsetCommitResponseTopic(OffsetCommitTopicKey):
     partitions: list[OffsetCommitResponsePartition] = field([OffsetCommitResponsePartition])
 
 

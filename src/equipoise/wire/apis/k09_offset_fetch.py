@@ -17,9 +17,14 @@ from __future__ import annotations
 from equipoise.wire.schema import ZERO_UUID, Message, Struct, field
 
 
-class OffsetFetchRequestTopic(Struct):
+class OffsetFetchTopicKey(Struct, shared=True):
+    """A topic by its name, later by its id."""
+
     name: str = field("string", "0-9", default="")
     topic_id: bytes = field("uuid", "10+", default=ZERO_UUID)
+
+
+class OffsetFetchRequestTopic(OffsetFetchTopicKey):
     partition_indexes: list[int] = field(["int32"])
 
 
@@ -45,9 +50,7 @@ class OffsetFetchResponsePartition(Struct):
     error_code: int = field("int16")
 
 
-class OffsetFetchResponseTopic(Struct):
-    name: str = field("string", "0-9", default="")
-    topic_id: bytes = field("uuid", "10+", default=ZERO_UUID)
+class OffsetFetchResponseTopic(OffsetFetchTopicKey):
     partitions: list[OffsetFetchResponsePartition] = field([OffsetFetchResponsePartition])
 
 

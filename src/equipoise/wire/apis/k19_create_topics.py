@@ -10,6 +10,8 @@ v7  topic_id answered
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled
+from equipoise.wire.apis.k32_describe_configs import ConfigEntry
 from equipoise.wire.schema import ZERO_UUID, Message, Struct, field
 
 
@@ -37,12 +39,8 @@ class CreateTopicsRequest(Message, api_key=19, versions="2-7", flexible="5+"):
     validate_only: bool = field("bool", default=False)
 
 
-class CreatableTopicConfigs(Struct):
-    name: str = field("string")
-    value: str | None = field("string", nullable=True)
-    read_only: bool = field("bool")
-    config_source: int = field("int8", default=-1)
-    is_sensitive: bool = field("bool")
+class CreatableTopicConfigs(ConfigEntry):
+    """A config of the new topic."""
 
 
 class CreatableTopicResult(Struct):
@@ -56,6 +54,5 @@ class CreatableTopicResult(Struct):
     configs: list[CreatableTopicConfigs] | None = field([CreatableTopicConfigs], "5+", nullable=True, default=[])
 
 
-class CreateTopicsResponse(Message, api_key=19, versions="2-7", flexible="5+"):
-    throttle_time_ms: int = field("int32", default=0)
+class CreateTopicsResponse(Throttled, Message, api_key=19, versions="2-7", flexible="5+"):
     topics: list[CreatableTopicResult] = field([CreatableTopicResult])

@@ -10,6 +10,7 @@ v6  topics by name or id (KIP-516)
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled
 from equipoise.wire.schema import ZERO_UUID, Message, Struct, field
 
 
@@ -31,6 +32,5 @@ class DeletableTopicResult(Struct):
     error_message: str | None = field("string", "5+", nullable=True, default=None)
 
 
-class DeleteTopicsResponse(Message, api_key=20, versions="1-6", flexible="4+"):
-    throttle_time_ms: int = field("int32", default=0)
+class DeleteTopicsResponse(Throttled, Message, api_key=20, versions="1-6", flexible="4+"):
     responses: list[DeletableTopicResult] = field([DeletableTopicResult])

@@ -6,6 +6,7 @@ v2  flexible
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -35,6 +36,5 @@ class DeleteRecordsTopicResult(Struct):
     partitions: list[DeleteRecordsPartitionResult] = field([DeleteRecordsPartitionResult])
 
 
-class DeleteRecordsResponse(Message, api_key=21, versions="0-2", flexible="2+"):
-    throttle_time_ms: int = field("int32", default=0)
+class DeleteRecordsResponse(Throttled, Message, api_key=21, versions="0-2", flexible="2+"):
     topics: list[DeleteRecordsTopicResult] = field([DeleteRecordsTopicResult])

@@ -10,6 +10,7 @@ v6  two-phase commit (KIP-939)
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled
 from equipoise.wire.schema import Message, field
 
 
@@ -22,8 +23,7 @@ class InitProducerIdRequest(Message, api_key=22, versions="0-6", flexible="2+"):
     keep_prepared_txn: bool = field("bool", "6+", default=False)
 
 
-class InitProducerIdResponse(Message, api_key=22, versions="0-6", flexible="2+"):
-    throttle_time_ms: int = field("int32", default=0)
+class InitProducerIdResponse(Throttled, Message, api_key=22, versions="0-6", flexible="2+"):
     error_code: int = field("int16")
     producer_id: int = field("int64", default=-1)
     producer_epoch: int = field("int16", default=0)

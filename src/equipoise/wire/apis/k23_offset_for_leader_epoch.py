@@ -7,6 +7,7 @@ v4  flexible
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -38,6 +39,5 @@ class OffsetForLeaderTopicResult(Struct):
     partitions: list[EpochEndOffset] = field([EpochEndOffset])
 
 
-class OffsetForLeaderEpochResponse(Message, api_key=23, versions="2-4", flexible="4+"):
-    throttle_time_ms: int = field("int32", default=0)
+class OffsetForLeaderEpochResponse(Throttled, Message, api_key=23, versions="2-4", flexible="4+"):
     topics: list[OffsetForLeaderTopicResult] = field([OffsetForLeaderTopicResult])

@@ -6,6 +6,7 @@ v3  resource type USER
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled, WithError
 from equipoise.wire.apis.k29_describe_acls import LITERAL
 from equipoise.wire.schema import Message, Struct, field
 
@@ -24,11 +25,9 @@ class CreateAclsRequest(Message, api_key=30, versions="1-3", flexible="2+"):
     creations: list[AclCreation] = field([AclCreation])
 
 
-class AclCreationResult(Struct):
-    error_code: int = field("int16")
-    error_message: str | None = field("string", nullable=True, default=None)
+class AclCreationResult(WithError):
+    """Of the creation at the same place in the request."""
 
 
-class CreateAclsResponse(Message, api_key=30, versions="1-3", flexible="2+"):
-    throttle_time_ms: int = field("int32", default=0)
+class CreateAclsResponse(Throttled, Message, api_key=30, versions="1-3", flexible="2+"):
     results: list[AclCreationResult] = field([AclCreationResult])

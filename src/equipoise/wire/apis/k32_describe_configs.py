@@ -8,12 +8,28 @@ v4  flexible
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled, WithError
 from equipoise.wire.schema import Message, Struct, field
 
 
-class DescribeConfigsResource(Struct):
+class ConfigResource(Struct, shared=True):
+    """What has configs: a topic, a broker, a group."""
+
     resource_type: int = field("int8")
     resource_name: str = field("string")
+
+
+class ConfigEntry(Struct, shared=True):
+    """A config, and where its value comes from."""
+
+    name: str = field("string")
+    value: str | None = field("string", nullable=True)
+    read_only: bool = field("bool")
+    config_source: int = field("int8", default=-1)
+    is_sensitive: bool = field("bool")
+
+
+class DescribeConfigsResource(ConfigResource):
     configuration_keys: list[str] | None = field(["string"], nullable=True, default=None)
 
 
@@ -29,25 +45,15 @@ class DescribeConfigsSynonym(Struct):
     source: int = field("int8")
 
 
-class DescribeConfigsResourceResult(Struct):
-    name: str = field("string")
-    value: str | None = field("string", nullable=True)
-    read_only: bool = field("bool")
-    config_source: int = field("int8", default=-1)
-    is_sensitive: bool = field("bool")
+class DescribeConfigsResourceResult(ConfigEntry):
     synonyms: list[DescribeConfigsSynonym] = field([DescribeConfigsSynonym], default=[])
     config_type: int = field("int8", "3+", default=0)
     documentation: str | None = field("string", "3+", nullable=True, default=None)
 
 
-class DescribeConfigsResult(Struct):
-    error_code: int = field("int16")
-    error_message: str | None = field("string", nullable=True, default=None)
-    resource_type: int = field("int8")
-    resource_name: str = field("string")
+class DescribeConfigsResult(WithError, ConfigResource):
     configs: list[DescribeConfigsResourceResult] = field([DescribeConfigsResourceResult], default=[])
 
 
-class DescribeConfigsResponse(Message, api_key=32, versions="1-4", flexible="4+"):
-    throttle_time_ms: int = field("int32", default=0)
+class DescribeConfigsResponse(Throttled, Message, api_key=32, versions="1-4", flexible="4+"):
     results: list[DescribeConfigsResult] = field([DescribeConfigsResult])

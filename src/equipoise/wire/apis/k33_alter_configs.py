@@ -6,6 +6,8 @@ v2  flexible
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled, WithError
+from equipoise.wire.apis.k32_describe_configs import ConfigResource
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -14,9 +16,7 @@ class AlterableConfig(Struct):
     value: str | None = field("string", nullable=True)
 
 
-class AlterConfigsResource(Struct):
-    resource_type: int = field("int8")
-    resource_name: str = field("string")
+class AlterConfigsResource(ConfigResource):
     configs: list[AlterableConfig] = field([AlterableConfig])
 
 
@@ -25,13 +25,9 @@ class AlterConfigsRequest(Message, api_key=33, versions="0-2", flexible="2+"):
     validate_only: bool = field("bool", default=False)
 
 
-class AlterConfigsResourceResponse(Struct):
-    error_code: int = field("int16")
-    error_message: str | None = field("string", nullable=True, default=None)
-    resource_type: int = field("int8")
-    resource_name: str = field("string")
+class AlterConfigsResourceResponse(WithError, ConfigResource):
+    """Of one resource of the request."""
 
 
-class AlterConfigsResponse(Message, api_key=33, versions="0-2", flexible="2+"):
-    throttle_time_ms: int = field("int32", default=0)
+class AlterConfigsResponse(Throttled, Message, api_key=33, versions="0-2", flexible="2+"):
     responses: list[AlterConfigsResourceResponse] = field([AlterConfigsResourceResponse])

@@ -9,6 +9,7 @@ v5  is_cordoned (KIP-1066)
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -42,7 +43,6 @@ class DescribeLogDirsResult(Struct):
     is_cordoned: bool = field("bool", "5+", default=False)
 
 
-class DescribeLogDirsResponse(Message, api_key=35, versions="1-5", flexible="2+"):
-    throttle_time_ms: int = field("int32", default=0)
+class DescribeLogDirsResponse(Throttled, Message, api_key=35, versions="1-5", flexible="2+"):
     error_code: int = field("int16", "3+", default=0)
     results: list[DescribeLogDirsResult] = field([DescribeLogDirsResult])

@@ -6,6 +6,7 @@ v2  flexible
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import WithError
 from equipoise.wire.schema import Message, field
 
 
@@ -13,8 +14,6 @@ class SaslAuthenticateRequest(Message, api_key=36, versions="0-2", flexible="2+"
     auth_bytes: bytes = field("bytes")
 
 
-class SaslAuthenticateResponse(Message, api_key=36, versions="0-2", flexible="2+"):
-    error_code: int = field("int16")
-    error_message: str | None = field("string", nullable=True, default=None)
+class SaslAuthenticateResponse(WithError, Message, api_key=36, versions="0-2", flexible="2+"):
     auth_bytes: bytes = field("bytes", default=b"")
     session_lifetime_ms: int = field("int64", "1+", default=0)

@@ -7,6 +7,7 @@ v3  THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599)
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -34,6 +35,5 @@ class CreatePartitionsTopicResult(Struct):
     error_message: str | None = field("string", nullable=True, default=None)
 
 
-class CreatePartitionsResponse(Message, api_key=37, versions="0-3", flexible="2+"):
-    throttle_time_ms: int = field("int32", default=0)
+class CreatePartitionsResponse(Throttled, Message, api_key=37, versions="0-3", flexible="2+"):
     results: list[CreatePartitionsTopicResult] = field([CreatePartitionsTopicResult])

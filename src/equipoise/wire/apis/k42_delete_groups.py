@@ -7,6 +7,7 @@ v3  error_message; GROUP_DELETION_FAILED may be answered
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -20,6 +21,5 @@ class DeletableGroupResult(Struct):
     error_message: str | None = field("string", "3+", nullable=True, default=None)
 
 
-class DeleteGroupsResponse(Message, api_key=42, versions="0-3", flexible="2+"):
-    throttle_time_ms: int = field("int32", default=0)
+class DeleteGroupsResponse(Throttled, Message, api_key=42, versions="0-3", flexible="2+"):
     results: list[DeletableGroupResult] = field([DeletableGroupResult])

@@ -6,6 +6,7 @@ v2  flexible
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -31,7 +32,6 @@ class ReplicaElectionResult(Struct):
     partition_result: list[PartitionResult] = field([PartitionResult])
 
 
-class ElectLeadersResponse(Message, api_key=43, versions="0-2", flexible="2+"):
-    throttle_time_ms: int = field("int32", default=0)
+class ElectLeadersResponse(Throttled, Message, api_key=43, versions="0-2", flexible="2+"):
     error_code: int = field("int16", "1+", default=0)
     replica_election_results: list[ReplicaElectionResult] = field([ReplicaElectionResult])

@@ -5,6 +5,8 @@ v1  flexible
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled
+from equipoise.wire.apis.k32_describe_configs import ConfigResource
 from equipoise.wire.apis.k33_alter_configs import AlterConfigsResourceResponse
 from equipoise.wire.schema import Message, Struct, field
 
@@ -15,9 +17,7 @@ class IncrementalAlterableConfig(Struct):
     value: str | None = field("string", nullable=True)
 
 
-class IncrementalAlterConfigsResource(Struct):
-    resource_type: int = field("int8")
-    resource_name: str = field("string")
+class IncrementalAlterConfigsResource(ConfigResource):
     configs: list[IncrementalAlterableConfig] = field([IncrementalAlterableConfig])
 
 
@@ -26,6 +26,5 @@ class IncrementalAlterConfigsRequest(Message, api_key=44, versions="0-1", flexib
     validate_only: bool = field("bool", default=False)
 
 
-class IncrementalAlterConfigsResponse(Message, api_key=44, versions="0-1", flexible="1+"):
-    throttle_time_ms: int = field("int32", default=0)
+class IncrementalAlterConfigsResponse(Throttled, Message, api_key=44, versions="0-1", flexible="1+"):
     responses: list[AlterConfigsResourceResponse] = field([AlterConfigsResourceResponse])

@@ -5,6 +5,7 @@ v1  allow_replication_factor_change (KIP-860)
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -37,8 +38,7 @@ class ReassignableTopicResponse(Struct):
     partitions: list[ReassignablePartitionResponse] = field([ReassignablePartitionResponse])
 
 
-class AlterPartitionReassignmentsResponse(Message, api_key=45, versions="0-1", flexible="0+"):
-    throttle_time_ms: int = field("int32", default=0)
+class AlterPartitionReassignmentsResponse(Throttled, Message, api_key=45, versions="0-1", flexible="0+"):
     allow_replication_factor_change: bool = field("bool", "1+", default=True)
     error_code: int = field("int16")
     error_message: str | None = field("string", nullable=True, default=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled, WithError
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -31,8 +32,5 @@ class OngoingTopicReassignment(Struct):
     partitions: list[OngoingPartitionReassignment] = field([OngoingPartitionReassignment])
 
 
-class ListPartitionReassignmentsResponse(Message, api_key=46, versions="0", flexible="0+"):
-    throttle_time_ms: int = field("int32", default=0)
-    error_code: int = field("int16")
-    error_message: str | None = field("string", nullable=True, default=None)
+class ListPartitionReassignmentsResponse(Throttled, WithError, Message, api_key=46, versions="0", flexible="0+"):
     topics: list[OngoingTopicReassignment] = field([OngoingTopicReassignment])

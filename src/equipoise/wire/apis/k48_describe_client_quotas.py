@@ -5,6 +5,7 @@ v1  flexible
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled, WithError
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -40,8 +41,5 @@ class EntryData(Struct):
     values: list[ValueData] = field([ValueData])
 
 
-class DescribeClientQuotasResponse(Message, api_key=48, versions="0-1", flexible="1+"):
-    throttle_time_ms: int = field("int32", default=0)
-    error_code: int = field("int16")
-    error_message: str | None = field("string", nullable=True, default=None)
+class DescribeClientQuotasResponse(Throttled, WithError, Message, api_key=48, versions="0-1", flexible="1+"):
     entries: list[EntryData] | None = field([EntryData], nullable=True)

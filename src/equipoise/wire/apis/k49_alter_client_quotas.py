@@ -5,6 +5,7 @@ v1  flexible
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled, WithError
 from equipoise.wire.apis.k48_describe_client_quotas import EntityData
 from equipoise.wire.schema import Message, Struct, field
 
@@ -25,12 +26,9 @@ class AlterClientQuotasRequest(Message, api_key=49, versions="0-1", flexible="1+
     validate_only: bool = field("bool")
 
 
-class AlterClientQuotasResult(Struct):
-    error_code: int = field("int16")
-    error_message: str | None = field("string", nullable=True, default=None)
+class AlterClientQuotasResult(WithError):
     entity: list[EntityData] = field([EntityData])
 
 
-class AlterClientQuotasResponse(Message, api_key=49, versions="0-1", flexible="1+"):
-    throttle_time_ms: int = field("int32", default=0)
+class AlterClientQuotasResponse(Throttled, Message, api_key=49, versions="0-1", flexible="1+"):
     entries: list[AlterClientQuotasResult] = field([AlterClientQuotasResult])

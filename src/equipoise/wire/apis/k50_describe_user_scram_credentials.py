@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled, WithError
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -20,15 +21,17 @@ class CredentialInfo(Struct):
     iterations: int = field("int32")
 
 
-class DescribeUserScramCredentialsResult(Struct):
+class ScramUserResult(Struct, shared=True):
+    """The answer about one user."""
+
     user: str = field("string")
     error_code: int = field("int16")
     error_message: str | None = field("string", nullable=True, default=None)
+
+
+class DescribeUserScramCredentialsResult(ScramUserResult):
     credential_infos: list[CredentialInfo] = field([CredentialInfo])
 
 
-class DescribeUserScramCredentialsResponse(Message, api_key=50, versions="0", flexible="0+"):
-    throttle_time_ms: int = field("int32", default=0)
-    error_code: int = field("int16")
-    error_message: str | None = field("string", nullable=True, default=None)
+class DescribeUserScramCredentialsResponse(Throttled, WithError, Message, api_key=50, versions="0", flexible="0+"):
     results: list[DescribeUserScramCredentialsResult] = field([DescribeUserScramCredentialsResult])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled
+from equipoise.wire.apis.k50_describe_user_scram_credentials import ScramUserResult
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -25,12 +27,9 @@ class AlterUserScramCredentialsRequest(Message, api_key=51, versions="0", flexib
     upsertions: list[ScramCredentialUpsertion] = field([ScramCredentialUpsertion])
 
 
-class AlterUserScramCredentialsResult(Struct):
-    user: str = field("string")
-    error_code: int = field("int16")
-    error_message: str | None = field("string", nullable=True, default=None)
+class AlterUserScramCredentialsResult(ScramUserResult):
+    """One user's answer, whatever the request says of the user."""
 
 
-class AlterUserScramCredentialsResponse(Message, api_key=51, versions="0", flexible="0+"):
-    throttle_time_ms: int = field("int32", default=0)
+class AlterUserScramCredentialsResponse(Throttled, Message, api_key=51, versions="0", flexible="0+"):
     results: list[AlterUserScramCredentialsResult] = field([AlterUserScramCredentialsResult])

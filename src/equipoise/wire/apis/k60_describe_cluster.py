@@ -6,6 +6,7 @@ v2  fenced brokers on request (KIP-1073)
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled, WithError
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -23,10 +24,7 @@ class DescribeClusterBroker(Struct):
     is_fenced: bool = field("bool", "2+", default=False)
 
 
-class DescribeClusterResponse(Message, api_key=60, versions="0-2", flexible="0+"):
-    throttle_time_ms: int = field("int32", default=0)
-    error_code: int = field("int16")
-    error_message: str | None = field("string", nullable=True, default=None)
+class DescribeClusterResponse(Throttled, WithError, Message, api_key=60, versions="0-2", flexible="0+"):
     endpoint_type: int = field("int8", "1+", default=1)
     cluster_id: str = field("string")
     controller_id: int = field("int32", default=-1)

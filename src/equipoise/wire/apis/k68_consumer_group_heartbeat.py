@@ -6,6 +6,7 @@ v1  the client makes it; subscribed_topic_regex
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled, WithError
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -33,10 +34,7 @@ class HeartbeatAssignment(Struct):
     topic_partitions: list[HeartbeatTopicPartitions] = field([HeartbeatTopicPartitions])
 
 
-class ConsumerGroupHeartbeatResponse(Message, api_key=68, versions="0-1", flexible="0+"):
-    throttle_time_ms: int = field("int32", default=0)
-    error_code: int = field("int16")
-    error_message: str | None = field("string", nullable=True, default=None)
+class ConsumerGroupHeartbeatResponse(Throttled, WithError, Message, api_key=68, versions="0-1", flexible="0+"):
     member_id: str | None = field("string", nullable=True, default=None)
     member_epoch: int = field("int32", default=0)
     heartbeat_interval_ms: int = field("int32", default=0)

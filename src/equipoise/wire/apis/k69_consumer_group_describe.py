@@ -5,6 +5,7 @@ v1  member_type, 0 classic or 1 consumer (KIP-1099)
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled, WithError
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -37,9 +38,7 @@ class DescribedConsumerGroupMember(Struct):
     member_type: int = field("int8", "1+", default=-1)
 
 
-class DescribedConsumerGroup(Struct):
-    error_code: int = field("int16")
-    error_message: str | None = field("string", nullable=True, default=None)
+class DescribedConsumerGroup(WithError):
     group_id: str = field("string")
     group_state: str = field("string", default="")
     group_epoch: int = field("int32", default=0)
@@ -49,6 +48,5 @@ class DescribedConsumerGroup(Struct):
     authorized_operations: int = field("int32", default=-(2**31))
 
 
-class ConsumerGroupDescribeResponse(Message, api_key=69, versions="0-1", flexible="0+"):
-    throttle_time_ms: int = field("int32", default=0)
+class ConsumerGroupDescribeResponse(Throttled, Message, api_key=69, versions="0-1", flexible="0+"):
     groups: list[DescribedConsumerGroup] = field([DescribedConsumerGroup])

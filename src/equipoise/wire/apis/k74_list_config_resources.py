@@ -6,6 +6,7 @@ v1  any type of resource (KIP-1142)
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -20,7 +21,6 @@ class ConfigResource(Struct):
     resource_type: int = field("int8", "1+", default=16)
 
 
-class ListConfigResourcesResponse(Message, api_key=74, versions="0-1", flexible="0+"):
-    throttle_time_ms: int = field("int32", default=0)
+class ListConfigResourcesResponse(Throttled, Message, api_key=74, versions="0-1", flexible="0+"):
     error_code: int = field("int16")
     config_resources: list[ConfigResource] = field([ConfigResource])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Throttled
 from equipoise.wire.schema import ZERO_UUID, Message, Struct, field
 
 
@@ -41,7 +42,6 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     topic_authorized_operations: int = field("int32", default=-(2**31))
 
 
-class DescribeTopicPartitionsResponse(Message, api_key=75, versions="0", flexible="0+"):
-    throttle_time_ms: int = field("int32", default=0)
+class DescribeTopicPartitionsResponse(Throttled, Message, api_key=75, versions="0", flexible="0+"):
     topics: list[DescribeTopicPartitionsResponseTopic] = field([DescribeTopicPartitionsResponseTopic])
     next_cursor: Cursor | None = field(Cursor, nullable=True, default=None)
