@@ -25,7 +25,13 @@ from equipoise.client.security.settings import TWINS, WITHOUT_EFFECT
 from equipoise.client.security.settings import rows as security_settings
 from equipoise.console.main import app
 from equipoise.coordinator.consumer.regex.dfa import MOST_STATES
-from equipoise.coordinator.consumer.regex.parse import DEEPEST, LONGEST_PATTERN, MOST_NODES, MOST_REPEATS
+from equipoise.coordinator.consumer.regex.parse import (
+    DEEPEST,
+    LONGEST_PATTERN,
+    MOST_NODES,
+    MOST_OPERATORS,
+    MOST_REPEATS,
+)
 from equipoise.security.secrets import Secret
 from equipoise.settings import kafka_name, render
 from equipoise.spark.settings import TUNED
@@ -78,7 +84,8 @@ def test_the_limits_are_those_of_the_code() -> None:
         f"{config.request_receive_timeout_ms} ms (`request.receive.timeout.ms`)",
     ]
     of_a_regex = [re.split(r"[ ,]", limit)[0] for _, limit, _ in table("docs/limits.md", "Of a regular expression")]
-    assert of_a_regex == [str(one) for one in (LONGEST_PATTERN, MOST_REPEATS, MOST_NODES, DEEPEST, MOST_STATES)]
+    limits = (LONGEST_PATTERN, MOST_OPERATORS, MOST_REPEATS, MOST_NODES, DEEPEST, MOST_STATES)
+    assert of_a_regex == [str(one) for one in limits]
     together = [re.split(r"[ ,]", limit)[0] for _, limit, _ in table("docs/limits.md", "Of all connections together")]
     assert together == [
         str(config.queued_max_request_bytes),

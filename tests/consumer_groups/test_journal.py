@@ -31,6 +31,17 @@ def test_an_entry_for_every_target_epoch() -> None:
     assert (second.waited_for.member_id, second.waited_ms, second.overtaken) == ("a", 1_000, False)
 
 
+def test_a_member_with_a_long_id_does_not_make_a_long_entry() -> None:
+    """The id is the client's choice, 32 KB at most: 1,000 partitions would be a row of 32 MB."""
+    stage = Stage(t=1_000)
+    a = stage.member("a" * 32_000)
+    a.join("t")
+    a.ack()
+    (entry,) = stage.group.journal.entries
+    assert sum(len(owner) for _, owner in entry.moved.values()) <= 500_000
+    assert (len(entry.moved) + entry.cut, entry.moved[("t", 0)]) == (1_000, (None, "a" * 32_000))
+
+
 def test_a_target_that_is_overtaken_has_its_entry_too() -> None:
     stage = Stage(t=4)
     a, b, c = (stage.member(name) for name in "abc")

@@ -6,7 +6,13 @@ import pytest
 
 from equipoise.coordinator.consumer.regex import DFA, InvalidRegularExpression, compile_regex
 from equipoise.coordinator.consumer.regex.dfa import MOST_STATES
-from equipoise.coordinator.consumer.regex.parse import DEEPEST, LONGEST_PATTERN, MOST_NODES, parse
+from equipoise.coordinator.consumer.regex.parse import (
+    DEEPEST,
+    LONGEST_PATTERN,
+    MOST_NODES,
+    MOST_OPERATORS,
+    parse,
+)
 
 LONGEST_NAME = 249
 SLOW_IN_RE = [  # Python's `re` would need years for each of these
@@ -81,11 +87,17 @@ def test_repetition_is_refused_before_it_is_made(pattern: str) -> None:
 def test_depth_and_length_are_bounded() -> None:
     assert compile_regex("(" * DEEPEST + "a" + ")" * DEEPEST).matches("a")
     with pytest.raises(InvalidRegularExpression, match=f"more than {DEEPEST} groups inside each other at {DEEPEST}"):
-        compile_regex("(" * 20_000)
+        compile_regex("(" * MOST_OPERATORS)
     with pytest.raises(InvalidRegularExpression, match="longer than 32,767 bytes"):
         compile_regex("a" * (LONGEST_PATTERN + 1))
     with pytest.raises(InvalidRegularExpression, match="longer than 32,767 bytes"):
         compile_regex("\u212a" * (LONGEST_PATTERN // 2))
+
+
+@pytest.mark.parametrize("pattern", [".*" * 16_000, "(" * 20_000, "a?" * MOST_OPERATORS + "?", "(?i)" + "é" * 16_000])
+def test_what_takes_long_to_read_is_refused_before_it_is_read(pattern: str) -> None:
+    with pytest.raises(InvalidRegularExpression, match=f"more than {MOST_OPERATORS:,} characters outside"):
+        compile_regex(pattern)
 
 
 def test_a_long_list_of_topics_is_welcome() -> None:

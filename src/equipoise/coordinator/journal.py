@@ -295,7 +295,7 @@ class Journal:
         yield from _note_owners(old, facts.before, known)
         yield from _note_owners(new, facts.after, known)
         yield from self._note_darkness(old, new, facts.stops, facts.ended)
-        room = _Room(entry)
+        room = Room(entry)
         for number, (partition, owner) in enumerate(new.items()):
             if number % _STRIDE == 0:
                 yield
@@ -373,7 +373,7 @@ class _Known:
             self.too_many = max(self.too_many, count)
 
 
-class _Room:
+class Room:
     """What an entry may list, in characters; beyond it partitions are only counted."""
 
     def __init__(self, entry: Rebalance) -> None:
@@ -381,6 +381,7 @@ class _Room:
         self._left = _LISTED_CHARACTERS
 
     def has(self, partition: TopicPartition, *owners: str | None) -> bool:
+        """Whether the entry may name the partition and these members; if not, that is noted in it."""
         self._left -= _PUNCTUATION + len(partition[0]) + sum(len(one or "") for one in owners)
         if self._left < 0:
             self._entry.cut += 1

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from equipoise.broker.net.turns import SLICE_S
-from equipoise.coordinator.consumer.regex import InvalidRegularExpression, compile_regex
+from equipoise.coordinator.consumer.regex import DFA, InvalidRegularExpression, parse
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.text import printable
 
@@ -54,13 +54,14 @@ class TopicRegexResolver:
     def _steps(self, asked: Resolve, names: list[str], found: Found) -> Iterator[None]:
         for regex in asked.regexes:
             try:
-                verdicts = compile_regex(regex).verdicts(names)
+                program = parse(regex)
             except InvalidRegularExpression as error:
                 log.error("group %s: a stored regular expression is passed over: %s", printable(asked.group_id), error)
                 continue
+            yield  # each half of the compilation may take a whole slice
+            dfa, matched, place = DFA(program), set[str](), 0
             yield
-            matched, place = set[str](), 0
-            for verdict in verdicts:
+            for verdict in dfa.verdicts(names):
                 if verdict:
                     matched.add(names[place])
                 place += verdict is not None

@@ -55,10 +55,11 @@ HANDLERS: dict[int, Handler] = {
 class Route:
     """The way of one API and version through the broker, its codecs compiled."""
 
-    __slots__ = ("api_name", "decode", "encode", "handle", "names_partitions", "reply_head", "version")
+    __slots__ = ("api_key", "api_name", "decode", "encode", "handle", "names_partitions", "reply_head", "version")
 
     def __init__(self, handler: Handler, version: int) -> None:
         self.version = version
+        self.api_key = handler.api.key
         self.api_name = handler.api.name
         self.handle = handler.handle
         self.names_partitions = handler.names_partitions

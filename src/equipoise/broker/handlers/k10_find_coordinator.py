@@ -24,7 +24,7 @@ _FIRST_WITH_SHARE = 6
 def handle(server: Server, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse | None:
     """Names this broker for each key (KafkaApis.handleFindCoordinatorRequest)."""
     if call.version >= _FIRST_BATCHED:
-        server.turns.answer_each(
+        server.turns.encode_each(
             call,
             dict.fromkeys(request.coordinator_keys),
             lambda key: _find(server, call, request.key_type, key),

@@ -27,7 +27,7 @@ def handle(server: Server, request: DescribeGroupsRequest, call: Call) -> Descri
         return group
 
     asked = dict.fromkeys(request.groups)  # each once: a small request could ask a thousand times for a large group
-    server.turns.answer_each(call, asked, describe, lambda groups: DescribeGroupsResponse(groups=groups))
+    server.turns.encode_each(call, asked, describe, lambda groups: DescribeGroupsResponse(groups=groups))
     return None
 
 

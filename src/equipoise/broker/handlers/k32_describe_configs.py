@@ -30,7 +30,7 @@ def handle(server: Server, request: DescribeConfigsRequest, call: Call) -> Descr
     """Each resource once: a small request could ask a thousand times for the longest answer there is
     (ConfigHelper.handleDescribeConfigsRequest)."""
     asked = {(one.resource_type, one.resource_name): one for one in request.resources}
-    server.turns.answer_each(
+    server.turns.encode_each(
         call,
         asked.values(),
         lambda one: _describe(server, request, call, one),

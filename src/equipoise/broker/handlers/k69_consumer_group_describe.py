@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from equipoise.broker.handlers.groups import loaded_shard
 from equipoise.coordinator.consumer.describe import describe_consumer_group
@@ -12,6 +12,7 @@ from equipoise.wire.apis.k69_consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedConsumerGroup,
 )
+from equipoise.wire.compiler import encode_rows
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ _HIDES_TOPICS = "The group has described topic(s) that the client is not authori
 
 
 def handle(server: Server, request: ConsumerGroupDescribeRequest, call: Call) -> ConsumerGroupDescribeResponse | None:
-    """Describes each group once (KafkaApis.handleConsumerGroupDescribe)."""
+    """Describes each group once (KafkaApis.handleConsumerGroupDescribe).
+
+    Its members become bytes in the turn of their group: the answer for thousands of partitions takes long to encode.
+    """
     asked = dict.fromkeys(request.group_ids)
     if not server.group_coordinator.config.serves_consumer_groups:
         off = ErrorCode.UNSUPPORTED_VERSION
@@ -33,11 +37,12 @@ def handle(server: Server, request: ConsumerGroupDescribeRequest, call: Call) ->
 
     def describe(group_id: str) -> DescribedConsumerGroup:
         group = _describe(server, group_id, call)
+        group.members = cast(Any, encode_rows(ConsumerGroupDescribeResponse, call.version, group.members))
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = server.authorized_operations(call, Resource(ResourceType.GROUP, group_id))
         return group
 
-    server.turns.answer_each(call, asked, describe, lambda groups: ConsumerGroupDescribeResponse(groups=groups))
+    server.turns.encode_each(call, asked, describe, lambda groups: ConsumerGroupDescribeResponse(groups=groups))
     return None
 
 

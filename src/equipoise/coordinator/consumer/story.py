@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.coordinator.consumer.states import GroupState, MemberState
 from equipoise.coordinator.events import TargetReached
-from equipoise.coordinator.journal import COMPARED, Rebalance
+from equipoise.coordinator.journal import COMPARED, Rebalance, Room
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import Step
 
@@ -90,13 +90,14 @@ def _end(shard: Shard, group: ConsumerGroup, step: Step, *, overtaken: bool) -> 
 
 
 def _compare(entry: Rebalance, before: dict[_TopicPartition, str], after: dict[_TopicPartition, str]) -> None:
+    room = Room(entry)  # a member chooses its id, and may choose a long one
     for partition, owner in after.items():
         old = before.get(partition)
         if old == owner:
             entry.kept += 1
-        else:
+        elif room.has(partition, old, owner):
             entry.moved[partition] = (old, owner)
-    entry.revoked = sorted(before.keys() - after.keys())
+    entry.revoked = sorted(one for one in before.keys() - after.keys() if room.has(one))
 
 
 def _owners(shard: Shard, group: ConsumerGroup) -> dict[_TopicPartition, str]:

@@ -18,6 +18,7 @@ MOST_REPEATS = 1_000
 MOST_NODES = 10_000  # that repetition may make; alternatives and literals cost two for each character of the pattern
 DEEPEST = 100  # parentheses inside each other; each level copies the nodes within
 LONGEST_PATTERN = 32_767  # bytes: the pattern is part of the key of its record
+MOST_OPERATORS = 10_000  # characters that may mean something else than themselves: each takes microseconds to read
 _MOST_DIGITS = 8
 _ANY_CHARACTER = classes.ASCII
 _HEX = "0123456789abcdefABCDEF"
@@ -55,6 +56,8 @@ def parse(pattern: str) -> Program:
     """Returns the program of a pattern. Raises InvalidRegularExpression. Rules A14.10 and A14.11."""
     if len(pattern) > LONGEST_PATTERN or len(pattern.encode("utf-8", "replace")) > LONGEST_PATTERN:
         raise InvalidRegularExpression(f"longer than {LONGEST_PATTERN:,} bytes", LONGEST_PATTERN)
+    if len(pattern) > MOST_OPERATORS and len(_PLAIN.sub("", pattern)) > MOST_OPERATORS:
+        raise InvalidRegularExpression(f"more than {MOST_OPERATORS:,} characters outside a-z A-Z 0-9 _ -", 0)
     return _Parser(pattern).parse()
 
 
