@@ -136,6 +136,25 @@ def test_a16_3_members_keep_generation_and_assignment() -> None:
     assert (n.generation_id, n.owned) == (2, set())
 
 
+def test_a23_4_the_journal_goes_on_and_guests_have_what_they_had() -> None:
+    ctx = Mixed()
+    a, b = ctx.guests("a", "b")
+    classic = len(ctx.group().journal.entries)
+    n = ctx.modern("n")
+    n.join()
+    ctx.settle(a, b, n)
+    upgraded = ctx.consumer_group.journal
+    entry = upgraded.entries[-1]
+    assert len(upgraded.entries) == classic + 1
+    assert {owner for _, owner in entry.moved.values()} == {"n"}
+    assert {before for before, _ in entry.moved.values()} <= {a.member_id, b.member_id}
+    assert (len(entry.moved), entry.kept, entry.revoked) == (2, 4, [])
+    assert entry.called.keys() == {a.member_id, b.member_id, "n"}
+    n.leave()
+    assert ctx.is_classic
+    assert list(ctx.group().journal.entries)[: classic + 1] == list(upgraded.entries)
+
+
 def test_a16_4_the_records_are_one_batch_in_kafkas_order() -> None:
     ctx = Mixed()
     ctx.guests("a", "b")

@@ -187,8 +187,10 @@ def _state_changed(change: StateChanged) -> str:
 def rebalance(entry: Rebalance) -> list[str]:
     """One rebalance in a few lines, for a list."""
     new = "-" if entry.generation < 0 else str(entry.generation)
-    first = f"{entry.old_generation} -> {new}  because {cause(entry.cause, full_name)}"
-    rest = [", ".join(_phases(entry)), _outcome(entry), _moved(entry), _dark(entry)]
+    first = f"{entry.old_generation} -> {new}  because {_causes(entry)}"
+    called, waits = _called(entry), _waits(entry)
+    called = f"called {called}" if called else ""
+    rest = [", ".join(_phases(entry)), _outcome(entry), called, waits, _moved(entry), _dark(entry)]
     return [first, *(f"        {line}" for line in rest if line)]
 
 
@@ -198,26 +200,57 @@ def explain(entry: Rebalance, zone: tzinfo = UTC) -> list[str]:
     at = datetime.fromtimestamp(entry.started / 1_000, zone).strftime("%H:%M:%S.%f")[:-3]
     took = duration((entry.ended or entry.started) - entry.started)
     rows = {
-        "why": cause(entry.cause, full_name),
+        "why": _causes(entry),
         "phases": "   ".join(_phases(entry)),
         "ended": _outcome(entry),
+        "called": _called(entry),
+        "waited": _waits(entry).removeprefix("waited: "),
         "moved": _moved(entry).removeprefix("moved "),
         "dark": _dark(entry).removeprefix("dark: "),
     }
-    head = f"Generation {entry.old_generation}{new} of {_named(entry.group_id)}, {at}, took {took}"
+    number = "Epoch" if entry.is_target else "Generation"
+    head = f"{number} {entry.old_generation}{new} of {_named(entry.group_id)}, {at}, took {took}"
     return [head, *(f"  {title:<8} {text}" for title, text in rows.items() if text)]
+
+
+def _causes(entry: Rebalance) -> str:
+    """All of them, each member by its full name only where there is one cause."""
+    if not entry.further_causes:
+        return cause(entry.cause, full_name)
+    return _listed([cause(one) for one in (entry.cause, *entry.further_causes)], "causes")
 
 
 def _phases(entry: Rebalance) -> list[str]:
     longest = f" (longest: {name(entry.waited_for)})" if entry.waited_for != NOBODY and entry.waited_ms else ""
+    if entry.is_target:
+        return [
+            f"detect {_ms(entry.detect_ms)}",
+            f"target {_ms(entry.join_ms)}",
+            f"reconcile {_ms(entry.sync_ms)}{longest}",
+        ]
     join = f"join {_ms(entry.join_ms)}{longest}"
     return [f"detect {_ms(entry.detect_ms)}", join, f"assign {_ms(entry.assign_ms)}", f"sync {_ms(entry.sync_ms)}"]
+
+
+def _called(entry: Rebalance) -> str:
+    """The members whose partitions were changed, of a target epoch."""
+    if not entry.called:
+        return ""
+    shown = ", ".join(member(one) for one in list(entry.called)[:_LISTED])
+    more = len(entry.called) - _LISTED
+    return f"{len(entry.called)} of {entry.members}: {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def _waits(entry: Rebalance) -> str:
+    """How long members waited for others, of a target epoch."""
+    texts = [f"{member(one.waiter)} {duration(one.waited_ms)} for {member(one.owner)}" for one in entry.waits]
+    return f"waited: {_listed(texts, 'waits')}" if texts else ""
 
 
 def _outcome(entry: Rebalance) -> str:
     """Empty for a rebalance that ended as it should."""
     if entry.overtaken:
-        return "overtaken by the next rebalance"
+        return "overtaken by the next target" if entry.is_target else "overtaken by the next rebalance"
     return "" if entry.members else "without members"
 
 

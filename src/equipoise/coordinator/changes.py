@@ -7,8 +7,8 @@ first, and all fail with the same error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.consumer.assignment.epochs import arm_target_timer
@@ -17,8 +17,10 @@ from equipoise.coordinator.consumer.holds import wake
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.membership.timers import arm_missing
 from equipoise.coordinator.consumer.records.replay import Part, Replaced, apply, restore
-from equipoise.coordinator.consumer.story import note
+from equipoise.coordinator.consumer.story import note, undone
+from equipoise.coordinator.metadata import Partitions
 from equipoise.coordinator.outcomes import Answered, GroupDowngraded, Outcome
+from equipoise.coordinator.reasons import Cause
 from equipoise.coordinator.step import Caller, Step, Write
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import ConsumerGroupMetadataKey, CoordinatorRecord
@@ -51,6 +53,8 @@ class Changes:
         self.records: list[CoordinatorRecord] = []
         self._undo: list[Replaced | GroupReplaced] = []
         self.downgraded: Group | None = None  # the classic group that a `consumer` group has become
+        self.causes: list[Cause] = []  # of a bump, for the journal
+        self.silent_since: dict[str, int] = {}  # members that are gone without a word, for the journal
 
     @property
     def group(self) -> ConsumerGroup:
@@ -82,7 +86,7 @@ class Changes:
     def roll_back(self) -> None:
         """Nothing has happened: the input was refused on its way."""
         _undo(self._shard, self.group_id, self._undo)
-        self._undo, self.records = [], []
+        self._undo, self.records, self.causes = [], [], []
 
     def write(self, step: Step, outcome: Outcome | None) -> None:
         """The records go to the log; `outcome` follows when they are durable."""
@@ -101,12 +105,26 @@ class Changes:
             note(self._shard, self, step)
             wake(self._shard, self, step)
 
-    def moved_members(self) -> Iterator[tuple[ConsumerGroupMember, ConsumerGroupMember | None]]:
-        """Members as they were before this input, and as they are now; None: gone."""
-        group = self._shard.consumer_groups.get(self.group_id)
+    def members_before(self) -> dict[str, ConsumerGroupMember | None]:
+        """The members that this input has changed, as they were before it; None: they are new."""
+        return self._before(Part.MEMBER)
+
+    def targets_before(self) -> dict[str, Partitions | None]:
+        """The targets that this input has changed, by member id, as they were before it."""
+        return self._before(Part.TARGET)
+
+    def _before(self, part: Part) -> dict[str, Any]:
+        found: dict[str, Any] = {}
         for one in self._undo:
-            if isinstance(one, Replaced) and one.part is Part.MEMBER and one.value is not None:
-                yield one.value, None if group is None else group.members.get(one.name)
+            if isinstance(one, Replaced) and one.part is part:
+                found.setdefault(one.name, one.value)
+        return found
+
+    @property
+    def has_upgraded(self) -> bool:
+        """Whether a classic group with members has become this `consumer` group."""
+        before = (one.before for one in self._undo if isinstance(one, GroupReplaced))
+        return any(isinstance(one, Group) and not one.is_empty for one in before)
 
     @property
     def has_new_target(self) -> bool:
@@ -164,6 +182,7 @@ def _fail_from(shard: Shard, failed: Early, error: ErrorCode, now: int) -> None:
         if early.number > failed.number:
             shard.voided[early.number] = error
     if (group := shard.consumer_groups.get(failed.group_id)) is not None:
+        undone(group)
         arm_missing(shard, group, now)
         arm_target_timer(shard, group, now)
     elif (classic := shard.groups.get(failed.group_id)) is not None:

@@ -41,9 +41,21 @@ class Timeouts(NamedTuple):
     members: int
 
 
+class Wait(NamedTuple):
+    """A member had to wait until another one had given up partitions."""
+
+    waiter: str  # member id
+    owner: str
+    partitions: int
+    waited_ms: int  # for the last of them
+
+
 @dataclass(slots=True)
 class Rebalance:
-    """One rebalance, from its cause to Stable (or Empty, or the next rebalance that overtook it)."""
+    """One rebalance, from its cause to Stable (or Empty, or the next rebalance that overtook it).
+
+    Where the coordinator assigns, it is one target epoch, from the first cause until every member has its part.
+    """
 
     group_id: str
     cause: Cause
@@ -64,12 +76,25 @@ class Rebalance:
     kept: int = 0
     revoked: list[TopicPartition] = field(default_factory=list)
     dark_ms: dict[TopicPartition, int] = field(default_factory=dict)
+    longest_dark_ms: int = 0  # also of a partition that is not listed
     cut: int = 0
+    # -- of a target epoch only
+    is_target: bool = False
+    further_causes: list[Cause] = field(default_factory=list)  # that came before there was a target
+    called: dict[str, int] = field(default_factory=dict)  # by member id: when its partitions were first changed, in ms
+    waits: list[Wait] = field(default_factory=list)  # the longest first
 
     @property
     def listed(self) -> int:
-        """Partitions that the entry names."""
-        return len(self.moved) + len(self.revoked) + len(self.dark_ms)
+        """Partitions and members that the entry names."""
+        of_target = len(self.further_causes) + len(self.called) + len(self.waits)
+        return len(self.moved) + len(self.revoked) + len(self.dark_ms) + of_target
+
+    def note_dark(self, partition: TopicPartition, dark: int, room: Room) -> None:
+        """A partition was without owner for so long."""
+        self.longest_dark_ms = max(self.longest_dark_ms, dark)
+        if room.has(*partition):
+            self.dark_ms[partition] = dark
 
     @property
     def detect_ms(self) -> int:
@@ -245,6 +270,11 @@ class Journal:
         if self._current is not None and self._current.joined_at is None:
             self._current.waited_for, self._current.waited_ms = who, now - self._current.started
 
+    def go_on(self, before: Journal) -> None:
+        """The group has become one of another kind: what happened before stays known."""
+        self.entries.extend(before.entries)
+        self._listed = before._listed
+
     def add(self, entry: Rebalance) -> None:
         """An entry that is complete: of a `consumer` group, whose coordinator knows who owns what."""
         self._close(entry, entry.started if entry.ended is None else entry.ended)
@@ -302,13 +332,13 @@ class Journal:
             before = old.get(partition)
             if before == owner:
                 entry.kept += 1
-            elif room.has(partition, before, owner):
+            elif room.has(*partition, before, owner):
                 entry.moved[partition] = (before, owner)
             since = self._dark_since.pop(partition, None)
-            if since is not None and room.has(partition):
-                entry.dark_ms[partition] = facts.ended - since
+            if since is not None:
+                entry.note_dark(partition, facts.ended - since, room)
         gone = (partition for partition in old if partition not in new)
-        entry.revoked = sorted(partition for partition in gone if room.has(partition))
+        entry.revoked = sorted(partition for partition in gone if room.has(*partition))
 
     def _note_darkness(self, old: Owners, new: Owners, stops: Stops, ended: int) -> Iterator[None]:
         """A partition is dark from when its owner stops with it, or, if it never said so, from when it loses it."""
@@ -374,15 +404,15 @@ class _Known:
 
 
 class Room:
-    """What an entry may list, in characters; beyond it partitions are only counted."""
+    """What an entry may list, in characters; beyond it partitions and members are only counted."""
 
     def __init__(self, entry: Rebalance) -> None:
         self._entry = entry
         self._left = _LISTED_CHARACTERS
 
-    def has(self, partition: TopicPartition, *owners: str | None) -> bool:
-        """Whether the entry may name the partition and these members; if not, that is noted in it."""
-        self._left -= _PUNCTUATION + len(partition[0]) + sum(len(one or "") for one in owners)
+    def has(self, *names: str | int | None) -> bool:
+        """Whether a row with these names fits in; if not, it is counted."""
+        self._left -= _PUNCTUATION + sum(len(one) for one in names if isinstance(one, str))
         if self._left < 0:
             self._entry.cut += 1
             return False

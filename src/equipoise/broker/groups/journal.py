@@ -125,6 +125,7 @@ def event_row(event: Event, ahead: int) -> dict[str, Any]:
 
 def rebalance_row(entry: Rebalance, ahead: int = 0) -> dict[str, Any]:
     """One rebalance as a row of `__rebalances`."""
+    of_target = _target_fields(entry) if entry.is_target else {}
     phases = {"detect": entry.detect_ms, "join": entry.join_ms, "assign": entry.assign_ms, "sync": entry.sync_ms}
     return {
         "type": "rebalance",
@@ -146,7 +147,17 @@ def rebalance_row(entry: Rebalance, ahead: int = 0) -> dict[str, Any]:
         "kept": entry.kept,
         "revoked": [list(partition) for partition in entry.revoked],
         "dark_ms": [[topic, number, dark] for (topic, number), dark in sorted(entry.dark_ms.items())],
+        "longest_dark_ms": entry.longest_dark_ms,
         "cut": entry.cut,
+        **of_target,
+    }
+
+
+def _target_fields(entry: Rebalance) -> dict[str, Any]:
+    return {
+        "further_causes": [_plain(one) for one in entry.further_causes],
+        "called": [[member_id, after_ms] for member_id, after_ms in entry.called.items()],
+        "waits": [list(one) for one in entry.waits],
     }
 
 

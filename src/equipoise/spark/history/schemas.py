@@ -28,7 +28,8 @@ _TABLES = {
         "group string, generation int32, began ended time, duration_ms detect_ms join_ms assign_ms sync_ms int64, "
         "reason said string, limit_ms int64, group_max_size int32, "
         "cause_member cause_client cause_host cause_instance waited_for string, "
-        "waited_ms int64, members int32, protocol string, moved kept revoked int32, overtaken bool, cut int64, "
+        "waited_ms int64, members int32, protocol string, moved kept revoked called int32, "
+        "longest_dark_ms int64, overtaken bool, cut int64, "
         "source string"
     ),
     "memberships": (

@@ -114,9 +114,17 @@ def _from_journal(entry: Entry, record: Entry | None) -> Row:
         "kept": entry["kept"],
         "revoked": len(entry["revoked"]),
         "overtaken": entry["overtaken"],
+        "called": len(entry["called"]) if "called" in entry else None,  # of target epochs only
+        "longest_dark_ms": _longest_dark(entry),
         "cut": entry.get("cut", 0),  # journals of before have none
         "source": JOURNAL,
     }
+
+
+def _longest_dark(entry: Entry) -> int:
+    """Journals of before have the list only."""
+    listed = max((dark for *_, dark in entry["dark_ms"]), default=0)
+    return int(entry.get("longest_dark_ms", listed))
 
 
 def _reason(cause: Mapping[str, Any]) -> str:

@@ -17,7 +17,6 @@ from equipoise.coordinator.consumer.records.build import (
     target_epoch_record,
     target_record,
 )
-from equipoise.coordinator.consumer.story import note_cause
 from equipoise.coordinator.metadata import NO_PARTITIONS, Partitions
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import Step
@@ -57,7 +56,7 @@ def refresh(shard: Shard, changes: Changes, cause: Cause | None, step: Step) -> 
     if cause is None and found != group.metadata_hash:
         cause = Cause(Trigger.TOPICS_CHANGED)
     if cause is not None:
-        note_cause(group, cause, step.now)
+        changes.causes.append(cause)
         changes.put(epoch_record(group.group_id, group.group_epoch + 1, found))
     if group.has_old_metadata:
         changes.put(old_metadata_tombstone(group.group_id))

@@ -93,6 +93,7 @@ def upgrade(shard: Shard, changes: Changes, classic: Group, step: Step) -> Consu
         taken.update(guest.assigned)
     members = {one: members[one] for one in classic.members}
     group = ConsumerGroup(classic.group_id)
+    group.journal.go_on(classic.journal)
     changes.install(group)
     changes.note([classic.tombstone()])
     _write_guests(shard, changes, classic.generation_id, members)
@@ -240,6 +241,7 @@ def downgrade(
     changes.downgraded = classic
     for member in classic.members.values():
         shard.rebalancer.begin_session(member, step.now)
+    classic.journal.go_on(group.journal)
     classic.journal.loaded(classic.assignments())
     if cause is not None:
         shard.rebalancer.prepare(classic, cause, step)

@@ -311,6 +311,7 @@ def heartbeat(shard: Shard, request: HeartbeatRequest, caller: Caller, step: Ste
     error_code = ErrorCode.NONE
     if _must_rejoin(group, member):
         arm_join_timer(shard, group, member, step.now)
+        group.story.call(member.member_id, step.now)
         error_code = ErrorCode.REBALANCE_IN_PROGRESS
     changes.answer(step, caller, HeartbeatResponse(error_code=error_code))
 

@@ -32,6 +32,7 @@ _TRIGGERS = {
     Departure.JOIN_EXPIRED: Trigger.SESSION_EXPIRED,
     Departure.SYNC_EXPIRED: Trigger.SYNC_EXPIRED,
 }
+_WITHOUT_A_WORD = (Departure.SESSION_EXPIRED, Departure.CONNECTION_LOST)
 
 
 class Leaver(NamedTuple):
@@ -52,9 +53,9 @@ def remove_members(shard: Shard, changes: Changes, leavers: Sequence[Leaver], st
     if not leavers:
         return
     group = changes.group
-    cause = _cause(shard, changes, leavers[0], step)
+    cause, *further = [_cause(changes, leaver, step) for leaver in leavers]
     for leaver in leavers:
-        _note(shard, changes, leaver, step)
+        _note(changes, leaver, step)
     gone = [leaver.member.member_id for leaver in leavers]
     for member_id in gone:
         refuse(shard, group, member_id, step, error=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -68,26 +69,29 @@ def remove_members(shard: Shard, changes: Changes, leavers: Sequence[Leaver], st
     for regex in sorted(regexes):
         changes.put(regex_tombstone(group.group_id, regex))
     bump(shard, changes, cause, step)
+    changes.causes += further
     if not group.members:
         changes.put(target_epoch_record(group.group_id, group.group_epoch, 0))
 
 
-def _cause(shard: Shard, changes: Changes, leaver: Leaver, step: Step) -> Cause:
+def _cause(changes: Changes, leaver: Leaver, step: Step) -> Cause:
     silent = step.now - changes.group.presence_of(leaver.member.member_id).last_seen if leaver.limit_ms else 0
     trigger = _TRIGGERS[leaver.departure]
     return Cause(trigger, leaver.member.who, leaver.said, silent_ms=silent, limit_ms=leaver.limit_ms)
 
 
-def _note(shard: Shard, changes: Changes, leaver: Leaver, step: Step) -> None:
+def _note(changes: Changes, leaver: Leaver, step: Step) -> None:
     group, member = changes.group, leaver.member
-    silent = step.now - group.presence_of(member.member_id).last_seen
+    last_seen = group.presence_of(member.member_id).last_seen
+    if leaver.departure in _WITHOUT_A_WORD and last_seen:
+        changes.silent_since[member.member_id] = last_seen
     left = MemberLeft(
         group.group_id,
         step.now,
         member.who,
         leaver.departure,
         leaver.said,
-        silent_ms=silent,
+        silent_ms=step.now - last_seen,
         limit_ms=leaver.limit_ms,
     )
     step.note(left)
