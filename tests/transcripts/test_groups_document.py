@@ -64,7 +64,7 @@ def test_every_row_of_the_journal_is_listed_with_its_fields() -> None:
         if dataclasses.is_dataclass(kind)
     }
     expected["rebalance"] = [
-        key for key in rebalance_row(Rebalance("g", Cause(Trigger.MEMBER_LEFT), 0, 1)) if key != "type"
+        key for key in rebalance_row(Rebalance("g", Cause(Trigger.MEMBER_LEFT), 0, 1, is_target=True)) if key != "type"
     ]
     assert {kind.strip("`"): _quoted(fields) for kind, _, fields in _table("`type`")} == expected
 
