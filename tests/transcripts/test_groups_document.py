@@ -17,6 +17,7 @@ from equipoise.coordinator.events import Event
 from equipoise.coordinator.journal import Rebalance
 from equipoise.coordinator.reasons import Cause, Departure, Refusal, Trigger
 from equipoise.settings import render
+from tests.consumer_groups.test_journal import EXPLAINED
 from tests.transcripts.runner import HERE
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "groups.md").read_text(encoding="utf-8")
@@ -72,5 +73,6 @@ def test_every_row_of_the_journal_is_listed_with_its_fields() -> None:
 def test_the_scripts_it_names_are_there_and_its_explanation_is_theirs() -> None:
     for name in re.findall(r"[\w/]+\.txt", DOCUMENT):
         assert (HERE / Path(name).name).exists(), name
-    explanation = DOCUMENT.rsplit("```\n", 2)[1]
+    explanation, epoch = DOCUMENT.split("```\n")[-4], DOCUMENT.split("```\n")[-2]
+    assert epoch.rstrip() == EXPLAINED
     assert explanation in (HERE / "kip429_three_rounds.txt").read_text(encoding="utf-8")
