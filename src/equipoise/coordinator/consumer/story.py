@@ -66,7 +66,7 @@ def note(shard: Shard, changes: Changes, step: Step) -> None:
     if changes.has_upgraded:  # who was there has what it had
         before = {one: old for one, old in before.items() if old is not None or not _is_guest(group, one)}
     _note_waiting(group, changes, step.now)
-    _note_moves(shard, group, before, changes, step.now)
+    _note_moves(shard, group, before, changes, now=step.now)
     if story.entry is not None:
         _note_last(story.entry, group, before, step.now)
         if group.state in (GroupState.STABLE, GroupState.EMPTY):
@@ -162,6 +162,7 @@ def _note_moves(
     group: ConsumerGroup,
     before: dict[str, ConsumerGroupMember | None],
     changes: Changes,
+    *,
     now: int,
 ) -> None:
     """First what members have lost, then what they have got: it may be the same."""
