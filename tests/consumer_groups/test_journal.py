@@ -10,7 +10,7 @@ from equipoise.coordinator.consumer import story as told
 from equipoise.coordinator.events import TargetReached
 from equipoise.coordinator.journal import Rebalance, Wait
 from equipoise.coordinator.reasons import Trigger
-from equipoise.spark.history.timeline import tell
+from equipoise.views.timeline import tell
 from tests.consumer_groups.stage import SESSION, Member, Stage, settle
 
 

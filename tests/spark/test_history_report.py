@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from equipoise.console.commands.history import parse_settings, parse_since
-from equipoise.spark.history.advice import advise
 from equipoise.spark.history.report import file_name, write_report
 from equipoise.spark.history.schemas import schemas
-from equipoise.spark.history.summary import Summary
+from equipoise.views.advice import advise
+from equipoise.views.summary import Summary
 from equipoise.wire.errors import UsageError
 from tests.commands import Command
 from tests.console.conftest import command  # noqa: F401  the fixture

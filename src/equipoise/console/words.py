@@ -23,7 +23,20 @@ from equipoise.coordinator.events import (
     TargetReached,
 )
 from equipoise.coordinator.journal import Rebalance, TopicPartition
-from equipoise.coordinator.reasons import NOBODY, Cause, Departure, Refusal, Trigger, Who
+from equipoise.coordinator.reasons import Cause, Departure, Refusal, Trigger, Who
+from equipoise.views.health import RESTLESS_DARK_SHARE
+from equipoise.views.model import (
+    Episode,
+    EpisodeKind,
+    Guess,
+    GuessKind,
+    Health,
+    HealthKind,
+    Problem,
+    RebalanceView,
+    Source,
+)
+from equipoise.views.rebalances import from_entry
 from equipoise.wire.text import LONGEST_NAME, printable
 from equipoise.wire.text import partitions as partitions
 
@@ -68,6 +81,31 @@ _REFUSALS = {
     Refusal.REBALANCE_IN_PROGRESS: "generation {group_generation} has no assignment yet",
     Refusal.STANDALONE_IN_LIVE_GROUP: "the group has members and this commit is from none of them",
     Refusal.OLD_VERSION: "it came in a version of OffsetCommit that knows no member epochs",
+}
+_GUESSES = {
+    GuessKind.MEMBER_JOINED: "{who} is new, so it has joined",
+    GuessKind.MEMBER_GONE: "{who} is gone: it left or died",
+    GuessKind.MEMBER_RESTARTED: "{who} is back under a new id, so it was restarted",
+    GuessKind.MEMBERS_CHANGED: "members came and others are gone, {who} among the new ones",
+    GuessKind.SUBSCRIPTION_CHANGED: "{who} subscribes to other topics",
+    GuessKind.MEMBER_REJOINED: "the members are the same, so one of them rejoined",
+    GuessKind.UNKNOWN: "unknown: the record before is gone",
+}
+_SOURCES = {
+    Source.JOURNAL: "the journal of a newer broker. Its trigger has no name here.",
+    Source.OFFSETS_TOPIC: "group metadata records of __consumer_offsets. Not known there: when it began, its phases,"
+    " whether a member left or died.",
+    Source.POLLING: "two looks at the group. Not known: what happened between them.",
+}
+# What a restless group's culprit did, in the past.
+_CULPRITS = {
+    "poll_overrun": "polled too late",
+    "member_joined": "joined",
+    "member_left": "left",
+    "member_gone": "was gone",
+    "member_restarted": "was restarted",
+    "session_expired": "fell silent",
+    "connection_lost": "lost its connection",
 }
 _LISTED = 12  # partitions, moves or times named one by one; the rest is counted
 _UUID = re.compile(r"-([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
@@ -181,91 +219,118 @@ def _state_changed(change: StateChanged) -> str:
     return text if change.cause is None else f"{text}, because {cause(change.cause)}"
 
 
+# -- guesses
+
+
+def guess(concluded: Guess, called: Callable[[Who], str] = name) -> str:
+    """What was concluded, as a clause that says so."""
+    text = _GUESSES[concluded.kind]
+    return text.format(who="a member" if concluded.who is None else called(concluded.who))
+
+
+def why(known: Cause | Guess, called: Callable[[Who], str] = name) -> str:
+    """The cause, or what was concluded in its place."""
+    return guess(known, called) if isinstance(known, Guess) else cause(known, called)
+
+
 # -- the journal
 
 
-def rebalance(entry: Rebalance) -> list[str]:
+def rebalance(entry: Rebalance | RebalanceView) -> list[str]:
     """One rebalance in a few lines, for a list."""
-    new = "-" if entry.generation < 0 else str(entry.generation)
-    first = f"{entry.old_generation} -> {new}  because {_causes(entry)}"
-    called, waits = _called(entry), _waits(entry)
-    called = f"called {called}" if called else ""
-    rest = [", ".join(_phases(entry)), _outcome(entry), called, waits, _moved(entry), _dark(entry)]
+    view = _view(entry)
+    first = f"{_generations(view, ' -> ')}  because {_causes(view)}"
+    called = f"called {found}" if (found := _called(view)) else ""
+    rest = [", ".join(_phases(view)), _outcome(view), called, _waits(view), _moved(view), _dark(view)]
     return [first, *(f"        {line}" for line in rest if line)]
 
 
-def explain(entry: Rebalance, zone: tzinfo = UTC) -> list[str]:
-    """One rebalance in full: its cause, its phases, the partitions that moved and those that stood still."""
-    new = f" → {entry.generation}" if entry.generation >= 0 else ""
-    at = datetime.fromtimestamp(entry.started / 1_000, zone).strftime("%H:%M:%S.%f")[:-3]
-    took = duration((entry.ended or entry.started) - entry.started)
+def explain(entry: Rebalance | RebalanceView, zone: tzinfo = UTC) -> list[str]:
+    """One rebalance in full: its cause, its phases, the partitions that moved and those that stood still. Where the
+    cause is a guess, the last line says what cannot be known."""
+    view = _view(entry)
+    at = datetime.fromtimestamp((view.started if view.started is not None else view.at) / 1_000, zone)
+    clock = at.strftime("%H:%M:%S.%f")[:-3]
+    took = "ended then" if view.started is None else f"took {duration(view.at - view.started)}"
     rows = {
-        "why": _causes(entry),
-        "phases": "   ".join(_phases(entry)),
-        "ended": _outcome(entry),
-        "called": _called(entry),
-        "waited": _waits(entry).removeprefix("waited: "),
-        "moved": _moved(entry).removeprefix("moved "),
-        "dark": _dark(entry).removeprefix("dark: "),
+        "why": _causes(view),
+        "phases": "   ".join(_phases(view)),
+        "ended": _outcome(view),
+        "called": _called(view),
+        "waited": _waits(view).removeprefix("waited: "),
+        "moved": _moved(view).removeprefix("moved "),
+        "dark": _dark(view).removeprefix("dark: "),
+        "source": _SOURCES[view.source] if isinstance(view.cause, Guess) else "",
     }
-    number = "Epoch" if entry.is_target else "Generation"
-    head = f"{number} {entry.old_generation}{new} of {_named(entry.group_id)}, {at}, took {took}"
+    number = "Epoch" if view.is_target else "Generation"
+    head = f"{number} {_generations(view, ' → ')} of {_named(view.group_id)}, {clock}, {took}"
     return [head, *(f"  {title:<8} {text}" for title, text in rows.items() if text)]
 
 
-def _causes(entry: Rebalance) -> str:
+def _view(entry: Rebalance | RebalanceView) -> RebalanceView:
+    return entry if isinstance(entry, RebalanceView) else from_entry(entry)
+
+
+def _generations(view: RebalanceView, arrow: str) -> str:
+    old = "" if view.old_generation is None else str(view.old_generation)
+    if view.generation is None:
+        return f"{old}{arrow}-" if "-" in arrow else old
+    return f"{old}{arrow}{view.generation}" if old else str(view.generation)
+
+
+def _phases(view: RebalanceView) -> list[str]:
+    if view.phases is None:
+        return []
+    detect, join, assign, sync = view.phases
+    if isinstance(view.cause, Guess):  # no record has the others
+        return [f"assign {_ms(assign)}"]
+    longest = f" (longest: {name(view.waited_for)})" if view.waited_for is not None and view.waited_ms else ""
+    if view.is_target:
+        return [f"detect {_ms(detect)}", f"target {_ms(join)}", f"reconcile {_ms(sync)}{longest}"]
+    return [f"detect {_ms(detect)}", f"join {_ms(join)}{longest}", f"assign {_ms(assign)}", f"sync {_ms(sync)}"]
+
+
+def _causes(view: RebalanceView) -> str:
     """All of them, each member by its full name only where there is one cause."""
-    if not entry.further_causes:
-        return cause(entry.cause, full_name)
-    return _listed([cause(one) for one in (entry.cause, *entry.further_causes)], "causes")
+    if not view.further_causes:
+        return why(view.cause, full_name)
+    return _listed([why(one) for one in (view.cause, *view.further_causes)], "causes")
 
 
-def _phases(entry: Rebalance) -> list[str]:
-    longest = f" (longest: {name(entry.waited_for)})" if entry.waited_for != NOBODY and entry.waited_ms else ""
-    if entry.is_target:
-        return [
-            f"detect {_ms(entry.detect_ms)}",
-            f"target {_ms(entry.join_ms)}",
-            f"reconcile {_ms(entry.sync_ms)}{longest}",
-        ]
-    join = f"join {_ms(entry.join_ms)}{longest}"
-    return [f"detect {_ms(entry.detect_ms)}", join, f"assign {_ms(entry.assign_ms)}", f"sync {_ms(entry.sync_ms)}"]
-
-
-def _called(entry: Rebalance) -> str:
+def _called(view: RebalanceView) -> str:
     """The members whose partitions were changed, of a target epoch."""
-    if not entry.called:
+    if not view.called:
         return ""
-    shown = ", ".join(member(one) for one in list(entry.called)[:_LISTED])
-    more = len(entry.called) - _LISTED
-    return f"{len(entry.called)} of {entry.members}: {shown}" + (f" and {more} more" if more > 0 else "")
+    shown = ", ".join(member(one) for one, _ in view.called[:_LISTED])
+    more = len(view.called) - _LISTED
+    return f"{len(view.called)} of {view.members}: {shown}" + (f" and {more} more" if more > 0 else "")
 
 
-def _waits(entry: Rebalance) -> str:
+def _waits(view: RebalanceView) -> str:
     """How long members waited for others, of a target epoch."""
-    texts = [f"{member(one.waiter)} {duration(one.waited_ms)} for {member(one.owner)}" for one in entry.waits]
+    texts = [f"{member(one.waiter)} {duration(one.waited_ms)} for {member(one.owner)}" for one in view.waits]
     return f"waited: {_listed(texts, 'waits')}" if texts else ""
 
 
-def _outcome(entry: Rebalance) -> str:
+def _outcome(view: RebalanceView) -> str:
     """Empty for a rebalance that ended as it should."""
-    if entry.overtaken:
-        return "overtaken by the next target" if entry.is_target else "overtaken by the next rebalance"
-    return "" if entry.members else "without members"
+    if view.overtaken:
+        return "overtaken by the next target" if view.is_target else "overtaken by the next rebalance"
+    return "" if view.members else "without members"
 
 
-def _moved(entry: Rebalance) -> str:
-    total = entry.kept + len(entry.moved) + len(entry.revoked)
+def _moved(view: RebalanceView) -> str:
+    total = view.kept + len(view.moved) + len(view.revoked)
     if not total:
-        return f"{entry.cut:,} partitions, too many to be compared" if entry.cut else ""
+        return f"{view.cut:,} partitions, too many to be compared" if view.cut else ""
     moves: dict[tuple[str, str], list[TopicPartition]] = defaultdict(list)
-    for partition, (before, owner) in sorted(entry.moved.items()):
-        moves[before or "", owner].append(partition)
+    for topic, number, before, owner in sorted(view.moved, key=lambda one: one[:2]):
+        moves[before or "", owner].append((topic, number))
     texts = [_move(before, owner, found) for (before, owner), found in moves.items()]
     listed = f": {_listed(texts, 'moves')}" if texts else ""
-    nobody = f"; nobody has {partitions(entry.revoked)}" if entry.revoked else ""
-    more = f"; {entry.cut:,} more are not listed" if entry.cut else ""
-    return f"moved {len(entry.moved)} of {total} partitions{listed}{nobody}{more}"
+    nobody = f"; nobody has {partitions(view.revoked)}" if view.revoked else ""
+    more = f"; {view.cut:,} more are not listed" if view.cut else ""
+    return f"moved {len(view.moved)} of {total} partitions{listed}{nobody}{more}"
 
 
 def _move(before: str, owner: str, found: list[TopicPartition]) -> str:
@@ -273,12 +338,14 @@ def _move(before: str, owner: str, found: list[TopicPartition]) -> str:
     return f"{partitions(found)}{origin} to {member(owner)}"
 
 
-def _dark(entry: Rebalance) -> str:
+def _dark(view: RebalanceView) -> str:
     """The time for which partitions had no working owner, the longest first."""
-    if not entry.dark_ms:
+    if not view.dark:
         return ""
-    spans = [f"{partitions(found)} for {duration(ms)}" for ms, found in _by_value(entry.dark_ms)]
-    running = entry.kept - sum(1 for partition in entry.dark_ms if partition not in entry.moved)
+    stood = {(topic, number): ms for topic, number, ms in view.dark}
+    spans = [f"{partitions(found)} for {duration(ms)}" for ms, found in _by_value(stood)]
+    moved = {(topic, number) for topic, number, _, _ in view.moved}
+    running = view.kept - sum(1 for partition in stood if partition not in moved)
     others = f"; the other {running} {'was' if running == 1 else 'were'} not stopped" if running else ""
     return f"dark: {_listed(spans, 'times')}{others}"
 
@@ -293,6 +360,89 @@ def _by_value(found: Mapping[T, int]) -> list[tuple[int, list[T]]]:
 def _listed(texts: list[str], what: str) -> str:
     more = len(texts) - _LISTED
     return "; ".join(texts[:_LISTED]) + (f"; and {more} more {what}" if more > 0 else "")
+
+
+# -- health and episodes
+
+
+def health(found: Health) -> str:
+    """The sentence of the badge: the rule, and its figures."""
+    match found.kind:
+        case HealthKind.STUCK:
+            return f"stuck in a rebalance for {duration(found.for_ms or 0)}"
+        case HealthKind.NOBODY_READS:
+            return f"nobody reads, {_records(found.lag)}"
+        case HealthKind.STALLED:
+            return f"stalled: no commit for {duration(found.for_ms or 0)}, {_records(found.lag)}"
+        case HealthKind.BEHIND:
+            return f"behind: the lag grows, {_records(found.lag)}"
+        case HealthKind.RESTLESS:
+            return f"restless: {_restless(found)}"
+        case HealthKind.UNEVEN:
+            return f"uneven: {_uneven(found)}"
+        case HealthKind.UNKNOWN:
+            return f"unknown: {problem(found.problem)}" if found.problem else "unknown"
+        case HealthKind.FINE:
+            return "fine"
+    raise AssertionError(f"no words for {found!r}")
+
+
+def _records(lag: int | None) -> str:
+    return f"{lag or 0:,} record{'' if lag == 1 else 's'} {'waits' if lag == 1 else 'wait'}"
+
+
+def _restless(found: Health) -> str:
+    if found.culprit is not None and found.culprit_count:
+        what = _CULPRITS.get(found.trigger or "", "caused a rebalance")
+        return f"{short_name(found.culprit)} {what} {_times(found.culprit_count)} in the last hour"
+    if found.dark_share is not None and found.dark_share > RESTLESS_DARK_SHARE:
+        return f"partitions were without owner for {found.dark_share:.1%} of the last hour"
+    return f"{found.count} rebalances in the last hour"
+
+
+def _uneven(found: Health) -> str:
+    who = short_name(found.culprit) if found.culprit is not None else "a member"
+    if found.lag is not None:
+        return f"{who} has more than half of the lag, {found.lag:,} records"
+    if (found.count or 1) > 1:
+        return f"{found.count} members have no partition, {who} among them"
+    return f"{who} has no partition"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def short_name(who: Who) -> str:
+    """The name that people gave it: its instance id or client id."""
+    return _named(who.group_instance_id or who.client_id) or member(who.member_id) or "a client without a name"
+
+
+def problem(found: Problem) -> str:
+    """What could not be had, and the broker's error."""
+    return f"{_named(found.what)}: {_named(found.message)}"
+
+
+def episode(found: Episode) -> str:
+    """An episode in a few words."""
+    count = found.members
+    match found.kind:
+        case EpisodeKind.POLL_OVERRUNS:
+            who = "a member" if found.who is None else short_name(found.who)
+            return f"{who} polls too late, out {_times(count)}"
+        case EpisodeKind.ROLLING_RESTART:
+            return f"rolling restart of {count}"
+        case EpisodeKind.HOST_LOST:
+            return f"host {_named(found.host or '')} lost, {count} members"
+        case EpisodeKind.JOINED:
+            return f"{count} joined"
+        case EpisodeKind.LEFT:
+            return f"{count} left"
+        case EpisodeKind.LOST:
+            return f"{count} lost"
+        case EpisodeKind.OTHER:
+            return f"{len(found.rebalances)} rebalances"
+    raise AssertionError(f"no words for {found!r}")
 
 
 # -- the state diagram

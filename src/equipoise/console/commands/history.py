@@ -16,7 +16,7 @@ from equipoise.wire.errors import UsageError
 from equipoise.wire.text import printable
 
 if TYPE_CHECKING:
-    from equipoise.spark.history.summary import Summary
+    from equipoise.views.summary import Summary
 
 log = logging.getLogger(__name__)
 

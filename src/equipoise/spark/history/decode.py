@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from equipoise.spark.history.schemas import ROWS, TIME
-from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
-from equipoise.wire.errors import ProtocolError
-from equipoise.wire.offsets_records import GroupMetadataValue, MemberMetadata, UnknownRecordType, decode_record
+from equipoise.views.entries import group_entry
 from equipoise.wire.records.arrow import as_column, gather, text
 from equipoise.wire.records.lanes import Bytes, Ints
 
@@ -204,60 +202,9 @@ def _groups(batch: pa.RecordBatch) -> pa.RecordBatch:
         batch["offset"].to_pylist(),
         strict=True,
     ):
-        named = _group(key, value, at)
+        named = group_entry(key, value, at)
         if named is not None:
             group, entry = named
             told = json.dumps(entry, separators=(",", ":"))
             rows.append({"record": GROUP, "group": group, "metadata": told, "written_at": time, "position": position})
     return pa.RecordBatch.from_pylist(rows, schema=ROWS)
-
-
-def _group(key: bytes, value: bytes | None, at: int) -> tuple[str, dict[str, Any]] | None:
-    try:
-        record = decode_record(key, value)
-    except ProtocolError:
-        return None
-    if isinstance(record, UnknownRecordType):
-        return None
-    group: str = record.key.group  # type: ignore[attr-defined]  # a GroupMetadataKey
-    if not isinstance(record.value, GroupMetadataValue):
-        return group, {"type": "deleted", "at": at}
-    return group, _generation(record.value, at)
-
-
-def _generation(value: GroupMetadataValue, at: int) -> dict[str, Any]:
-    return {
-        "type": "generation",
-        "at": at,
-        "joined_at": value.current_state_timestamp if value.current_state_timestamp >= 0 else None,
-        "generation": value.generation,
-        "protocol": value.protocol,
-        "leader": value.leader,
-        "members": [_member(one, value.protocol_type) for one in value.members],
-    }
-
-
-def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:
-    topics, partitions = _subscribed(member, protocol_type)
-    return {
-        "member_id": member.member_id,
-        "group_instance_id": member.group_instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "session_timeout_ms": member.session_timeout,
-        "rebalance_timeout_ms": member.rebalance_timeout,
-        "topics": topics,
-        "partitions": partitions,
-    }
-
-
-def _subscribed(member: MemberMetadata, protocol_type: str) -> tuple[list[str], list[tuple[str, int]]]:
-    """The topics and the partitions of a consumer. Other protocols, such as Connect's, have neither."""
-    if protocol_type != PROTOCOL_TYPE:
-        return [], []
-    try:
-        topics = decode_subscription(member.subscription, newest=0).topics
-        assigned = decode_assignment(member.assignment).assigned_partitions if member.assignment else {}
-    except ProtocolError:
-        return [], []
-    return topics, [(topic, number) for topic, numbers in assigned.items() for number in numbers]

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from equipoise.spark.history.report import write_report
-from equipoise.spark.history.summary import Summary, summarise
+from equipoise.spark.history.summary import summarise
 from equipoise.spark.history.tables import Request, find_topics, write_tables
 from equipoise.spark.pipeline.errors import explained
 from equipoise.spark.pipeline.spark_session import SparkApplication, spark_session
+from equipoise.views.summary import Summary
 from equipoise.wire.errors import UsageError
 
 __all__ = ["Request", "run"]

@@ -16,7 +16,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from equipoise.spark.history.summary import Row, Summary, words
+from equipoise.views.summary import Row, Summary, words
 from equipoise.wire.text import printable
 
 REASONS = {

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from equipoise.spark.history.advice import advise
-from equipoise.spark.history.summary import REJOINED, Summary, summarise, words
+from equipoise.spark.history.summary import summarise
+from equipoise.views.advice import advise
+from equipoise.views.summary import REJOINED, Summary, words
 from equipoise.wire.errors import UsageError
 from equipoise.wire.text import printable
 

@@ -23,11 +23,11 @@ from equipoise.client import Admin
 from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.client.security.properties import as_spark_options
 from equipoise.spark.history.decode import COMMIT, GROUP
-from equipoise.spark.history.flapping import causes, flapping
 from equipoise.spark.history.lag import lag_over_time
 from equipoise.spark.history.schemas import ROWS, TOLD, schemas
 from equipoise.spark.history.source import ONLY_GROUP, OffsetsSource
-from equipoise.spark.history.timeline import Row, tell
+from equipoise.views.flapping import causes, flapping
+from equipoise.views.timeline import Row, tell
 from equipoise.wire.errors import UsageError
 
 OFFSETS_TOPIC, JOURNAL_TOPIC = "__consumer_offsets", "__rebalances"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from equipoise.spark.history.timeline import Row
+from equipoise.views.timeline import Row
 
 _MS_IN_HOUR = 3_600_000
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from equipoise.spark.history.summary import EAGER, Row, Summary
+from equipoise.views.summary import EAGER, Row, Summary
 from equipoise.wire.text import printable
 
 _FEW = 2  # that often may be chance

@@ -44,9 +44,9 @@ def tell(group: str, journal: Sequence[Entry], records: Sequence[Entry]) -> Tabl
     """The history of one group. `journal` and `records` are in the order of their logs."""
     generations = [one for one in records if one["type"] == "generation"]
     rebalances = [one for one in journal if one["type"] == "rebalance"]
-    pairs = _match(rebalances, generations)
+    pairs = match(rebalances, generations)
     matched = {id(record) for record in pairs if record is not None}
-    alone = [(one, before) for before, one in _neighbours(records) if id(one) not in matched]
+    alone = [(one, before) for before, one in neighbours(records) if id(one) not in matched]
     told = [_from_journal(entry, record) for entry, record in zip(rebalances, pairs, strict=True)]
     derived = [row for one, before in alone if (row := _from_metadata(one, before)) is not None]
     steps = [_journal_step(entry, record) for entry, record in zip(rebalances, pairs, strict=True)]
@@ -58,7 +58,7 @@ def tell(group: str, journal: Sequence[Entry], records: Sequence[Entry]) -> Tabl
     )
 
 
-def _match(rebalances: Sequence[Entry], generations: Sequence[Entry]) -> list[Entry | None]:
+def match(rebalances: Sequence[Entry], generations: Sequence[Entry]) -> list[Entry | None]:
     """Finds the record of each rebalance's generation, unless compaction has removed it. An overtaken rebalance can
     have one: its assignment was written, and sent to no member."""
     by_number: dict[int, list[Entry]] = {}
@@ -72,8 +72,8 @@ def _match(rebalances: Sequence[Entry], generations: Sequence[Entry]) -> list[En
     return found
 
 
-def _neighbours(records: Sequence[Entry]) -> Iterable[tuple[Entry | None, Entry]]:
-    """Each generation with the one before it, in the same life of the group."""
+def neighbours(records: Sequence[Entry]) -> Iterable[tuple[Entry | None, Entry]]:
+    """Each generation with the one before it, in the same life of the group: None for the first."""
     before: Entry | None = None
     for one in records:
         if one["type"] == "generation":
@@ -129,9 +129,15 @@ def _longest_dark(entry: Entry) -> int:
 
 def _reason(cause: Mapping[str, Any]) -> str:
     """The reason for the rebalance. A member whose application stopped polling says so when it leaves."""
-    trigger, said = str(cause["trigger"]), (cause["said"] or "").lower()
-    is_overrun = trigger == "member_left" and ("poll timeout" in said or "max.poll.interval" in said)
-    return POLL_OVERRUN if is_overrun else trigger
+    trigger = str(cause["trigger"])
+    return POLL_OVERRUN if is_poll_overrun(trigger, cause["said"]) else trigger
+
+
+def is_poll_overrun(trigger: str, said: str | None) -> bool:
+    """Whether the member left because its application did not poll in time. Java and librdkafka say so in different
+    words."""
+    words = (said or "").lower()
+    return trigger == "member_left" and ("poll timeout" in words or "max.poll.interval" in words)
 
 
 def _from_metadata(record: Entry, before: Entry | None) -> Row | None:
@@ -140,8 +146,8 @@ def _from_metadata(record: Entry, before: Entry | None) -> Row | None:
         return None
     if before is None and not record["members"]:
         return None  # Kafka notes a group when it first hears of it
-    reason, who = _guess(record, before)
-    old, new = _owners(before), _owners(record)
+    reason, who = guess(record, before)
+    old, new = owners(before), owners(record)
     return {
         "generation": record["generation"],
         "ended": record["at"],
@@ -161,7 +167,7 @@ def _from_metadata(record: Entry, before: Entry | None) -> Row | None:
     }
 
 
-def _guess(record: Entry, before: Entry | None) -> tuple[str, Mapping[str, Any]]:
+def guess(record: Entry, before: Entry | None) -> tuple[str, Mapping[str, Any]]:
     """The likely reason, by the members before and after. They do not tell whether a member left or died."""
     new = {one["member_id"]: one for one in record["members"]}
     if before is None:
@@ -223,7 +229,8 @@ def _seen_in_records(records: Iterable[Entry]) -> dict[str, Row]:
 # -- ownership
 
 
-def _owners(record: Entry | None) -> Owners:
+def owners(record: Entry | None) -> Owners:
+    """The owner of each partition by a record of its group."""
     members = () if record is None else record["members"]
     return {(topic, number): one["member_id"] for one in members for topic, number in one["partitions"]}
 
@@ -234,7 +241,7 @@ def _journal_step(entry: Entry, record: Entry | None) -> _Step:
         entry["generation"],
         # One that was overtaken gave out nothing, and must not be taken for the end of the group.
         entry["members"] or entry["overtaken"],
-        None if record is None or entry["overtaken"] else _owners(record),
+        None if record is None or entry["overtaken"] else owners(record),
         {(topic, number): owner for topic, number, _, owner in entry["moved"]},
         frozenset((topic, number) for topic, number in entry["revoked"]),
         {(topic, number): dark for topic, number, dark in entry["dark_ms"]},
@@ -242,7 +249,7 @@ def _journal_step(entry: Entry, record: Entry | None) -> _Step:
 
 
 def _metadata_step(record: Entry) -> _Step:
-    return _Step(record["at"], record["generation"], len(record["members"]), _owners(record), {}, frozenset(), {})
+    return _Step(record["at"], record["generation"], len(record["members"]), owners(record), {}, frozenset(), {})
 
 
 class _Ownership:
@@ -261,9 +268,9 @@ class _Ownership:
             self._gap(partition, row, None)
 
     def _take(self, step: _Step) -> None:
-        owners = self._after(step)
-        for partition in sorted(self._open.keys() | owners.keys()):
-            old, new = self._open.get(partition), owners.get(partition)
+        owned = self._after(step)
+        for partition in sorted(self._open.keys() | owned.keys()):
+            old, new = self._open.get(partition), owned.get(partition)
             dark = step.dark_ms.get(partition)
             if old is not None and old["member_id"] == new and dark is None:
                 continue

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from equipoise.spark.history.flapping import causes, flapping
-from equipoise.spark.history.timeline import Tables, tell
+from equipoise.views.flapping import causes, flapping
+from equipoise.views.timeline import Tables, tell
 
 Entry = dict[str, Any]
 
