@@ -21,13 +21,14 @@ ROUNDS = 3
 LOAD_SECONDS = 1.2
 _AIMS = {("fetch", 1024): 2.0}
 ENCRYPTION = Figure("encryption_alone_cpu", "encryption alone, CPU", "ms/MB")
+DECRYPTION = Figure("decryption_alone_cpu", "decryption alone of TLS records as librdkafka writes them, CPU", "ms/MB")
 NOTES = (
     "One process serves both listeners, in turns. confluent-kafka produces with acks=all, then reads from the "
     "beginning. CPU is that of all threads of a process; 1 MB is 10^6 bytes of record values. Handshake and login are "
     "over before the clock starts.",
     "The ratio is of the best rounds: of the broker alone, and of broker and client together.",
-    "Encryption alone is what OpenSSL takes from any program on this machine, by Python's ssl and in memory. A broker "
-    "whose plain listener takes less than that cannot keep to twice its CPU.",
+    "Encryption alone is what OpenSSL takes from any program on this machine, by Python's ssl and in memory; so is "
+    "decryption alone. A broker whose plain listener takes less than that cannot keep to twice its CPU.",
     f"Equipoise makes records durable before they are acknowledged; Kafka does not. {WARM_UPS} unmeasured rounds of "
     "the same load go first.",
 )
@@ -36,16 +37,17 @@ NOTES = (
 def run_secured(protocol: str, as_json: bool) -> None:
     """Measures for about two minutes and prints a table, or one JSON object."""
     check_machine("broker", "cryptography", "trustme")
-    from bench.encryption import encrypt_alone
+    from bench.encryption import decrypt_alone, encrypt_alone
     from bench.listeners import PLAINTEXT, add_ratios, started_brokers
 
     began = time.perf_counter()
     with ExitStack() as running:
         brokers = started_brokers(running, {"num.partitions": PARTITIONS})
-        results = Results("broker", [ENCRYPTION, *figures(brokers, protocol)], NOTES, listener=protocol)
+        results = Results("broker", [ENCRYPTION, DECRYPTION, *figures(brokers, protocol)], NOTES, listener=protocol)
         with progress((WARM_UPS + ROUNDS) * len(brokers) * len(SIZES) * 2) as advance:
             for number in range(-WARM_UPS, ROUNDS):
                 results.add(ENCRYPTION.key, encrypt_alone())
+                results.add(DECRYPTION.key, decrypt_alone())
                 for name, broker in brokers.items():
                     for each in (PLAINTEXT, protocol):
                         _measure_round(results, name, broker, each, number, advance)

@@ -28,7 +28,9 @@ LOAD = (
     "with fdatasync for Equipoise. Each broker first gets unmeasured rounds of the same load, so that the JVM has "
     "compiled its hot code: {warm_ups}. The client runs on the same cores. While its CPU per MB is above the broker's, "
     "the client limits the throughput. Both use plain text here; `python -m bench broker --listener SSL` and "
-    "`python -m bench consumer --listener SSL` measure the CPU that TLS takes."
+    "`python -m bench consumer --listener SSL` measure the CPU that TLS takes; "
+    "[broker-security.md](broker-security.md#what-tls-costs) has the ratios beside encryption alone, the floor that "
+    "OpenSSL sets."
 )
 REQUESTS = (
     "{connections} members, each in its own group and on its own connection, have one request in flight each. The "

@@ -32,7 +32,7 @@ def test_the_broker_by_both_listeners(command: Command, monkeypatch: pytest.Monk
         monkeypatch.setattr(secured, name, value)
     document = json.loads(command("broker", "--json", "--listener", protocol).out)
     assert document["listener"] == protocol
-    figures = [secured.ENCRYPTION, *secured.figures(["equipoise"], protocol)]
+    figures = [secured.ENCRYPTION, secured.DECRYPTION, *secured.figures(["equipoise"], protocol)]
     assert list(document["figures"]) == [figure.key for figure in figures]
     assert all(values["best"] > 0 for values in document["figures"].values())
 
