@@ -132,12 +132,12 @@ def from_records(group_id: str, record: Entry, before: Entry | None) -> Rebalanc
     kind, who = guess(record, before)
     old, new = owners(before), owners(record)
     moved = [Move(*place, old.get(place), owner) for place, owner in sorted(new.items()) if old.get(place) != owner]
-    joined = record["joined_at"]
+    joined, is_look = record["joined_at"], record.get("is_look", False)  # a look knows no generation
     return RebalanceView(
         key="",
         group_id=group_id,
-        old_generation=None if before is None else before["generation"],
-        generation=record["generation"],
+        old_generation=None if before is None or is_look else before["generation"],
+        generation=None if is_look else record["generation"],
         started=None,
         ended=Ms(record["at"]),
         cause=Guess(GuessKind(kind), _who(who) if who else None),
@@ -148,7 +148,7 @@ def from_records(group_id: str, record: Entry, before: Entry | None) -> Rebalanc
         kept=len(new) - len(moved),
         revoked=tuple(sorted(old.keys() - new.keys())),
         dark=None,
-        source=Source.OFFSETS_TOPIC,
+        source=Source.POLLING if is_look else Source.OFFSETS_TOPIC,
     )
 
 

@@ -1,0 +1,76 @@
+"""How a watcher reaches its cluster: questions by an `Admin` in a thread, records by an `AsyncConsumer`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from equipoise.client import Admin, AsyncConsumer
+from equipoise.client.net.errors import KafkaConnectionError
+from equipoise.client.security.parsing import parse_security
+
+Answer = TypeVar("Answer")
+_BATCH_BYTES = 1  # a broker answers with one whole batch at least
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """A cluster, and the settings of TLS and SASL for it."""
+
+    bootstrap_servers: str
+    settings: Mapping[str, object] = field(default_factory=dict)
+    timeout: float = 30.0  # s, of one question
+    client_id: str = "equipoise-watch"
+
+    def admin(self) -> Admin:
+        """A connected Admin."""
+        security = parse_security(self.settings, self.bootstrap_servers)
+        return Admin(self.bootstrap_servers, security=security, timeout=self.timeout, client_id=self.client_id)
+
+    def consumer(self, *, one_batch: bool = False) -> AsyncConsumer:
+        """A consumer without a group. `one_batch`: it fetches as little of each partition as it can."""
+        settings: dict[str, object] = {
+            **self.settings,
+            "bootstrap.servers": self.bootstrap_servers,
+            "client.id": self.client_id,
+            "enable.auto.commit": False,
+            "allow.auto.create.topics": False,
+            "auto.offset.reset": "earliest",
+            "max.poll.records": 10_000,
+            "default.api.timeout.ms": round(self.timeout * 1000),
+        }
+        if one_batch:
+            settings |= {"max.partition.fetch.bytes": _BATCH_BYTES, "queued.max.messages.kbytes": 1}
+        return AsyncConsumer(settings)
+
+
+class Questions:
+    """Asks one question at a time, in a thread: an `Admin` waits. After a lost connection the next question connects
+    anew."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._lock = asyncio.Lock()
+        self._admin: Admin | None = None
+
+    async def ask(self, question: Callable[[Admin], Answer]) -> Answer:
+        """The answer. KafkaConnectionError: the cluster cannot be reached."""
+        async with self._lock:
+            return await asyncio.to_thread(self._ask, question)
+
+    def _ask(self, question: Callable[[Admin], Answer]) -> Answer:
+        if self._admin is None:
+            self._admin = self._access.admin()
+        try:
+            return question(self._admin)
+        except KafkaConnectionError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Closes all connections."""
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()

@@ -1,0 +1,149 @@
+"""The watcher on our broker: each source, live events, and what cannot be had."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from equipoise.broker import Broker
+from equipoise.client import Admin, TopicPartition
+from equipoise.client.net.errors import KafkaConnectionError
+from equipoise.coordinator.reasons import Cause, Trigger
+from equipoise.server_process import free_port
+from equipoise.views.model import ClusterView, GroupType, Guess, GuessKind, HealthKind, Ms, Source
+from equipoise.watching import watcher as watcher_module
+from equipoise.watching.access import Access
+from equipoise.watching.watcher import Watched, watching
+from equipoise.wire.errors import ErrorCode
+from tests.watching.conftest import Join, Produce
+
+ALL = Watched(since=Ms(0), ages=True, starts=True)
+
+
+def look(broker: Broker, watched: Watched = ALL) -> ClusterView:
+    async def once() -> ClusterView:
+        async with watching(Access(bootstrap_servers=broker.bootstrap_servers), watched) as watcher:
+            return await watcher.look()
+
+    return asyncio.run(once())
+
+
+def settled(broker: Broker, group: str) -> None:
+    """The journal's row is written when the rebalance has ended."""
+    assert broker.groups[group].rebalances
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_by_the_journal(broker: Broker, join: Join, produce: Produce, protocol: str) -> None:
+    produce(10)
+    consumer = join("billing", "worker", group_protocol=protocol)
+    consumer.commit({TopicPartition("orders", 0): 4})
+    settled(broker, "billing")
+    found = look(broker)
+    assert (found.source, len(found.brokers), found.problems) == (Source.JOURNAL, 1, ())
+    (group,) = found.groups
+    assert (group.group_id, group.type, group.state) == ("billing", GroupType(protocol), "Stable")
+    (member,) = group.members
+    assert (member.client_id, member.lag, len(member.partitions)) == ("worker", 6, 4)
+    assert [(one.committed, one.log_start, one.log_end, one.lag) for one in group.partitions] == [
+        (4, 0, 10, 6),
+        (None, 0, 0, None),
+        (None, 0, 0, None),
+        (None, 0, 0, None),
+    ]
+    assert group.lag.lag == 6
+    assert group.lag.behind_ms is not None
+    cause = group.rebalances[-1].cause
+    assert isinstance(cause, Cause)
+    assert (cause.trigger, cause.who.client_id) == (Trigger.MEMBER_JOINED, "worker")
+    assert group.generation == group.rebalances[-1].generation
+
+
+def test_by_records_of_groups_a_cause_is_a_guess(broker: Broker, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher_module, "JOURNAL_TOPIC", "no-such-topic")
+    join("billing", "worker", session_timeout_ms=30_000)
+    found = look(broker)
+    assert found.source is Source.OFFSETS_TOPIC
+    (group,) = found.groups
+    last = group.rebalances[-1]
+    assert isinstance(last.cause, Guess)
+    assert (last.cause.kind, last.dark, last.started) == (GuessKind.MEMBER_JOINED, None, None)
+    assert group.members[0].session_timeout_ms == 30_000
+
+
+def test_by_questions_alone_nothing_is_known_of_the_past(
+    broker: Broker, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("JOURNAL_TOPIC", "OFFSETS_TOPIC"):
+        monkeypatch.setattr(watcher_module, name, "no-such-topic")
+    join("billing", "worker")
+    found = look(broker)
+    assert found.source is Source.POLLING
+    assert (found.groups[0].rebalances_last_hour, found.groups[0].generation) == (None, None)
+
+
+def test_by_questions_alone_a_change_between_two_looks_is_a_rebalance(
+    broker: Broker, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("JOURNAL_TOPIC", "OFFSETS_TOPIC"):
+        monkeypatch.setattr(watcher_module, name, "no-such-topic")
+    first = join("billing", "one", group_protocol="consumer")
+
+    async def two_looks() -> ClusterView:
+        async with watching(Access(bootstrap_servers=broker.bootstrap_servers), ALL) as watcher:
+            await watcher.look()
+            await asyncio.to_thread(first.close)
+            await watcher.refresh()
+            return watcher.view()
+
+    (group,) = asyncio.run(two_looks()).groups
+    last = group.rebalances[-1]
+    assert last.cause == Guess(GuessKind.MEMBER_GONE, last.cause.who)
+    assert (last.source, last.generation, last.members) == (Source.POLLING, None, 0)
+
+
+def test_a_group_that_is_none_is_unknown_and_hides_no_other(broker: Broker, join: Join) -> None:
+    join("billing", "worker")
+    found = look(broker, Watched(("billing", "nothing"), since=Ms(0)))
+    billing, nothing = found.groups
+    assert (billing.state, nothing.state, nothing.health.kind) == ("Stable", None, HealthKind.UNKNOWN)
+    assert nothing.problems[0].code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_lag_lives_on_while_nobody_reads(broker: Broker, produce: Produce) -> None:
+    produce(3)
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.commit_offsets("billing", {TopicPartition("orders", 0): 1})
+    (group,) = look(broker).groups
+    assert (group.state, group.lag.lag, group.health.kind) == ("Empty", 2, HealthKind.NOBODY_READS)
+
+
+def test_a_rebalance_is_heard_of_at_once(broker: Broker, join: Join) -> None:
+    join("billing", "one")
+    settled(broker, "billing")
+
+    async def heard() -> tuple[int, int]:
+        access = Access(bootstrap_servers=broker.bootstrap_servers)
+        async with watching(access, Watched(since=Ms(0))) as watcher:
+            before = len((await watcher.look()).groups[0].rebalances)
+            async with watcher.live(interval=3_600), asyncio.timeout(30):
+                with Admin(broker.bootstrap_servers) as admin:
+                    member = (await asyncio.to_thread(admin.describe_group, "billing")).members[0]
+                    await asyncio.to_thread(admin.remove_members, "billing", [(member.member_id, None)])
+                seen = -1
+                while len(watcher.group("billing").rebalances) <= before:
+                    seen = await watcher.changed(seen)
+                totals = watcher.store.totals("billing")
+                return len(watcher.group("billing").rebalances) - before, totals.rebalances.total()
+
+    assert asyncio.run(heard()) == (1, 1)
+
+
+def test_a_cluster_that_is_away_is_an_error_that_says_so() -> None:
+    async def nowhere() -> None:
+        async with watching(Access(bootstrap_servers=f"127.0.0.1:{free_port()}", timeout=2.0), ALL) as watcher:
+            await watcher.look()
+
+    with pytest.raises(KafkaConnectionError, match="is a broker listening there"):
+        asyncio.run(nowhere())
