@@ -1,7 +1,7 @@
 """A cluster of several brokers that a test bends at will: leaders move, replicas are preferred, versions are old.
 
 It lives on the test's own loop and serves what a reader needs: ApiVersions, Metadata, ListOffsets, Fetch,
-OffsetForLeaderEpoch.
+OffsetForLeaderEpoch. For a producer it serves InitProducerId and Produce.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from typing import Any
 
 from equipoise.wire.apis import APIS
 from equipoise.wire.apis.headers import decode_request_header, encode_response_header
-from equipoise.wire.apis.k00_produce import LeaderIdAndEpoch, NodeEndpoint
+from equipoise.wire.apis.k00_produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from equipoise.wire.apis.k01_fetch import (
     DivergingEpoch,
     FetchableTopicResponse,
@@ -37,6 +44,7 @@ from equipoise.wire.apis.k03_metadata import (
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
 from equipoise.wire.apis.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.apis.k18_api_versions import ApiVersion, ApiVersionsResponse
+from equipoise.wire.apis.k22_init_producer_id import InitProducerIdResponse
 from equipoise.wire.apis.k23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -45,6 +53,7 @@ from equipoise.wire.apis.k23_offset_for_leader_epoch import (
 )
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.records.build import Record, build_batch
+from equipoise.wire.records.read import read_all
 from equipoise.wire.schema import Message
 
 TOPIC, TOPIC_ID = "t", b"T" * 16
@@ -82,6 +91,7 @@ class FakeCluster:
         self.held: list[int] = []  # the nodes of requests that were not answered at once
         self.lost_answers = 0  # connections that are to be closed in place of an answer to OffsetForLeaderEpoch
         self.coordinator = 1
+        self.stored: dict[int, list[bytes | None]] = {number: [] for number in range(partitions)}  # by producers
         self.finds = 0  # times that somebody asked for it
         self._servers: dict[int, asyncio.Server] = {}
         self._ports: dict[int, int] = {}
@@ -137,12 +147,17 @@ class FakeCluster:
     async def _answer(self, node_id: int, key: int, version: int, request: Any) -> Message:
         if key == 18:
             rows = {1: self.fetch_versions, 2: (1, 7), 3: (0, 12), 9: (1, 9), 10: (0, 6), 18: (0, 4)}
+            rows |= {0: (3, 9), 22: (0, 4)}
             if self.epoch_versions is not None:
                 rows[23] = self.epoch_versions
             keys = [ApiVersion(api_key=one, min_version=low, max_version=high) for one, (low, high) in rows.items()]
             return ApiVersionsResponse(error_code=0, api_keys=keys)
         if key == 3:
             return self._metadata(request)
+        if key == 0:
+            return self._produce(node_id, request)
+        if key == 22:
+            return InitProducerIdResponse(error_code=0, producer_id=7, producer_epoch=0)
         if key == 2:
             return self._list_offsets(request)
         if key == 9:
@@ -183,6 +198,17 @@ class FakeCluster:
         ]
         topic = MetadataResponseTopic(error_code=0, name=TOPIC, topic_id=self.topic_id, partitions=partitions)
         return MetadataResponse(brokers=brokers, topics=[topic] if request.topics else [])
+
+    def _produce(self, node_id: int, request: ProduceRequest) -> ProduceResponse:
+        rows = []
+        for one in (one for topic in request.topic_data for one in topic.partition_data):
+            is_leader, base = self.leaders[one.index][0] == node_id, len(self.stored[one.index])
+            if is_leader:
+                assert one.records is not None
+                self.stored[one.index] += [record.value for record in read_all(bytes(one.records))]
+            error = ErrorCode.NONE if is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            rows.append(PartitionProduceResponse(index=one.index, error_code=error, base_offset=base))
+        return ProduceResponse(responses=[TopicProduceResponse(name=TOPIC, partition_responses=rows)])
 
     def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         partitions = [

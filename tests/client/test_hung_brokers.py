@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from equipoise.client import AsyncConsumer
+from equipoise.client import AsyncConsumer, AsyncProducer
 from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.client.net.hedging import first_answer, while_in_charge
 from equipoise.wire.errors import EquipoiseError, UsageError
@@ -52,6 +52,49 @@ def test_a_hung_leader_is_left_for_the_one_that_leads_now() -> None:
         assert time.monotonic() - began < LIMIT_S
 
     play(main, FakeCluster(nodes=3, partitions=2))
+
+
+def test_records_go_to_the_one_that_leads_now() -> None:
+    """Each once and in order, as soon as the others know the new leader: no record waits for request.timeout.ms."""
+
+    async def main() -> None:
+        async with (
+            FakeCluster(nodes=3, partitions=2) as fake,
+            AsyncProducer({"bootstrap.servers": fake.bootstrap_servers, "linger.ms": 0}) as producer,
+        ):
+            await (await producer.send(TOPIC, b"0", partition=0))
+            fake.hung = {1}
+            began = time.monotonic()
+            sent = [await producer.send(TOPIC, b"%d" % number, partition=0) for number in range(1, 20)]
+            sent += [await producer.send(TOPIC, b"other", partition=1)]
+            while not fake.held:
+                await asyncio.sleep(0.01)
+            fake.leaders = {0: (2, 1), 1: (3, 1)}
+            for one in sent:
+                await one
+            assert time.monotonic() - began < LIMIT_S
+            assert fake.stored == {0: [b"%d" % number for number in range(20)], 1: [b"other"]}
+
+    run(main())
+
+
+def test_a_leader_that_hangs_is_waited_for_as_long_as_it_leads() -> None:
+    async def main() -> None:
+        async with (
+            FakeCluster(nodes=3) as fake,
+            AsyncProducer({"bootstrap.servers": fake.bootstrap_servers, "linger.ms": 0}) as producer,
+        ):
+            await (await producer.send(TOPIC, b"0", partition=0))
+            fake.hung = {1}
+            sent = await producer.send(TOPIC, b"1", partition=0)
+            asked = fake.metadata_requests
+            while fake.metadata_requests < asked + 2:  # others were asked who leads, and it does
+                await asyncio.sleep(0.01)
+            fake.hung = set()
+            assert (await sent).offset == 1
+            assert fake.stored == {0: [b"0", b"1"]}
+
+    run(main())
 
 
 def test_positions_are_looked_up_at_the_one_that_leads_now_and_nobody_waits_for_the_other() -> None:

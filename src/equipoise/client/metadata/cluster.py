@@ -204,6 +204,14 @@ class Cluster:
             connection = await self.connection(node_id)
             return await connection.send(request, response, self.config.request_timeout_ms / 1000)
 
+        return await self.while_leading(node_id, partitions, ask())
+
+    async def while_leading(
+        self, node_id: int, partitions: Iterable[TopicPartition], work: Coroutine[Any, Any, Result]
+    ) -> Result:
+        """What `work` returns or raises, which waits for this broker. KafkaConnectionError: the broker is silent, and
+        others lead all these partitions by now."""
+
         async def look() -> str | None:
             self.request_refresh()
             leaders = [self.leader(partition) for partition in mine]
@@ -212,7 +220,7 @@ class Cluster:
             return f"broker {node_id} does not answer, and does not lead any more"
 
         mine = list(partitions)
-        return await while_in_charge(ask(), look, PATIENCE_S, PATIENCE_S)
+        return await while_in_charge(work, look, PATIENCE_S, PATIENCE_S)
 
     # -- what is amiss for long
 

@@ -28,7 +28,7 @@ from equipoise.client.metadata.list_offsets import PASSING
 from equipoise.client.metadata.metadata import Leader
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.connection import AsyncConnection
-from equipoise.client.net.errors import error_from
+from equipoise.client.net.errors import KafkaConnectionError, error_from
 from equipoise.client.net.pool import Purpose
 from equipoise.client.producer.accumulator import PartitionQueue, RecordAccumulator
 from equipoise.client.producer.config import ACKS, ProducerConfig
@@ -264,8 +264,7 @@ class Sender:
                 await connection.tell(request, _WITHOUT_IDS)
                 answer = None
             else:
-                timeout = self._config.request_timeout_ms / 1000
-                answer = await connection.send(request, ProduceResponse, timeout, newest=_WITHOUT_IDS)
+                answer = await self._answer(node_id, connection, request, batches)
         except EquipoiseError as error:
             for batch in batches:
                 self._fail(batch, error)
@@ -275,6 +274,19 @@ class Sender:
         finally:
             self._in_flight[node_id] -= 1
             self._news.set()
+
+    async def _answer(
+        self, node_id: int, connection: AsyncConnection, request: ProduceRequest, batches: list[ProducerBatch]
+    ) -> ProduceResponse:
+        """Of the leader. One that is silent, and that nobody takes for the leader any more, is left: the connection
+        goes with it, because all that is under way on it must fail before anything is sent again."""
+        timeout, partitions = self._config.request_timeout_ms / 1000, [batch.partition for batch in batches]
+        answer = connection.send(request, ProduceResponse, timeout, newest=_WITHOUT_IDS)
+        try:
+            return await self._cluster.while_leading(node_id, partitions, answer)
+        except KafkaConnectionError:
+            connection.close()
+            raise
 
     def _request(self, batches: list[ProducerBatch]) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
