@@ -10,6 +10,7 @@ import random
 import select
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,8 +24,10 @@ from equipoise.wire.apis.k08_offset_commit import (
 )
 from equipoise.wire.apis.k17_sasl_handshake import SaslHandshakeRequest
 from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
-from equipoise.wire.apis.k48_describe_client_quotas import EntityData
+from equipoise.wire.apis.k29_describe_acls import DescribeAclsRequest
+from equipoise.wire.apis.k48_describe_client_quotas import ComponentData, DescribeClientQuotasRequest, EntityData
 from equipoise.wire.apis.k49_alter_client_quotas import AlterClientQuotasEntry, AlterClientQuotasRequest, OpData
+from equipoise.wire.apis.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from equipoise.wire.apis.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
@@ -145,21 +148,18 @@ class SecuredTarget(Target):
         return world
 
     def _add(self, client: RawClient, users: Sequence[str]) -> None:
-        credentials = [
-            ScramCredentialUpsertion(name=name, mechanism=1, iterations=4096, salt=b"salt", salted_password=bytes(32))
-            for name in users
-        ]
-        answer = client.call(AlterUserScramCredentialsRequest(deletions=[], upsertions=credentials))
+        self.add_users(client, users)
+        self.add_acls(client, users)
+
+    def add_users(self, client: RawClient, users: Sequence[str]) -> None:
+        """With a password and a quota each."""
+        answer = client.call(credentials_of(users))
         assert {row.error_code for row in answer.results} == {0}
-        quotas = [
-            AlterClientQuotasEntry(
-                entity=[EntityData(entity_type="user", entity_name=name)],
-                ops=[OpData(key="producer_byte_rate", value=1e9, remove=False)],
-            )
-            for name in users
-        ]
-        answer = client.call(AlterClientQuotasRequest(entries=quotas, validate_only=False))
+        answer = client.call(quotas_of(users))
         assert {row.error_code for row in answer.entries} == {0}
+
+    def add_acls(self, client: RawClient, users: Sequence[str]) -> None:
+        """For ten topics each."""
         topic, read, literal = ResourceType.TOPIC, AclOperation.READ, PatternType.LITERAL
         acls = [
             Acl(ResourcePattern(topic, f"t{number}", literal), f"User:{name}", "*", read, AclPermissionType.ALLOW)
@@ -167,6 +167,25 @@ class SecuredTarget(Target):
             for number in range(10)
         ]
         assert set(add_acls(client, *acls)) == {0}
+
+
+def credentials_of(users: Sequence[str]) -> AlterUserScramCredentialsRequest:
+    rows = [
+        ScramCredentialUpsertion(name=name, mechanism=1, iterations=4096, salt=b"salt", salted_password=bytes(32))
+        for name in users
+    ]
+    return AlterUserScramCredentialsRequest(deletions=[], upsertions=rows)
+
+
+def quotas_of(users: Sequence[str]) -> AlterClientQuotasRequest:
+    rows = [
+        AlterClientQuotasEntry(
+            entity=[EntityData(entity_type="user", entity_name=name)],
+            ops=[OpData(key="producer_byte_rate", value=1e9, remove=False)],
+        )
+        for name in users
+    ]
+    return AlterClientQuotasRequest(entries=rows, validate_only=False)
 
 
 @pytest.fixture
@@ -187,6 +206,33 @@ def secured(tmp_path: Path) -> Iterator[SecuredTarget]:
 
 def test_every_api_of_security_costs_little(secured: SecuredTarget) -> None:
     assert secured.check(attacks(secured.world, 1, sorted(SECURITY))) == []
+
+
+def test_what_earlier_changes_have_left_costs_little(secured: SecuredTarget) -> None:
+    """Tens of thousands of users, quotas and access rules: a request asks for all of them, or changes one more."""
+    users = [f"of-a-crowd-{number}" for number in range(30_000)]
+    with RawClient(secured.served.address) as client:
+        for first in range(0, len(users), 9_000):
+            secured.add_users(client, users[first : first + 9_000])
+        for first in range(0, 3_000, 300):  # ten each
+            secured.add_acls(client, users[first : first + 300])
+    every: dict[str, Any] = {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+    every |= {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1}
+    requests = [
+        DescribeUserScramCredentialsRequest(users=None),
+        DescribeClientQuotasRequest(
+            components=[ComponentData(entity_type="user", match_type=2, match=None)], strict=False
+        ),
+        DescribeClientQuotasRequest(
+            components=[ComponentData(entity_type="ip", match_type=2, match=None)], strict=False
+        ),
+        DescribeAclsRequest(**every),
+        credentials_of(["one more"]),
+        quotas_of(["one more"]),
+    ]
+    frames = [(one, request_frame(one, HANDLERS[one.api_key].versions.last)) for one in requests]
+    asked = [Attack(one.api_key, HANDLERS[one.api_key].versions.last, "crowd", frame) for one, frame in frames]
+    assert secured.check(asked) == []
 
 
 @pytest.mark.parametrize("mechanism", ["", "PLAIN", "SCRAM-SHA-256"])

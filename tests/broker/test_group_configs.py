@@ -286,3 +286,19 @@ def test_each_needs_its_permission_on_the_group(start: Start, connect: Connect, 
     no, yes = ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.NONE
     assert errors == ((no, no, yes) if denied is AclOperation.ALTER_CONFIGS else (yes, yes, no))
     assert (in_force(broker) == OF_THE_BROKER) == (denied is AclOperation.ALTER_CONFIGS)
+
+
+def test_so_many_groups_have_configs_of_their_own_and_no_more(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They need not exist, and all are saved together."""
+    monkeypatch.setattr("equipoise.broker.groups.configs.MOST_GROUPS", 3)
+    monkeypatch.setattr("equipoise.broker.groups.configs.MOST_CHARACTERS", 100)
+    with RawClient(start().bootstrap_servers) as client:
+        for name in "abc":
+            assert alter(client, {SESSION: "50000"}, name=name).error_code == ErrorCode.NONE
+        refused = alter(client, {SESSION: "50000"}, name="d")
+        assert refused.error_code == ErrorCode.POLICY_VIOLATION
+        assert listed(client, GROUP) == [(name, GROUP) for name in "abc"]
+        assert alter(client, {SESSION: "51000"}, name="a").error_code == ErrorCode.NONE
+        assert alter(client, {}, name="b").error_code == ErrorCode.NONE
+        assert alter(client, {SESSION: "50000"}, name="d" * 200).error_code == ErrorCode.POLICY_VIOLATION
+        assert alter(client, {SESSION: "50000"}, name="d").error_code == ErrorCode.NONE

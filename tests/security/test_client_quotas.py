@@ -143,10 +143,10 @@ class TestDescribe:
         ],
     )
     def test_matching(self, state: SecurityState, components: list[ComponentData], strict: bool, found: int) -> None:
-        assert len(describe(state, components, strict)) == found
+        assert sum(one is not None for one in describe(state, components, strict)) == found
 
     def test_values(self, state: SecurityState) -> None:
-        (one,) = describe(state, [component("user", EXACT, "alice")], strict=True)
+        (one,) = filter(None, describe(state, [component("user", EXACT, "alice")], strict=True))
         assert [(row.entity_type, row.entity_name) for row in one.entity] == [("user", "alice")]
         assert [(row.key, row.value) for row in one.values] == [
             ("producer_byte_rate", 1000.0),

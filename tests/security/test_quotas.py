@@ -20,7 +20,7 @@ def entity(user: str | type | None = str, client: str | type | None = str) -> En
 
 def manager(bounds: dict[Entity, float], **options: float) -> QuotaManager:
     made = QuotaManager(KEY, Windows(), **options)
-    made.update({one: {KEY: bound} for one, bound in bounds.items()})
+    made.update(bounds)
     return made
 
 
@@ -94,7 +94,7 @@ class TestThrottling:
     def test_a_change_is_in_force_at_once_and_keeps_the_rate(self) -> None:
         quotas = manager({entity(user="a"): 100.0})
         quotas.record("a", "c", 900, 0)
-        quotas.update({entity(user="a"): {KEY: 50.0}})
+        quotas.update({entity(user="a"): 50.0})
         assert quotas.record("a", "c", 0, 0) == 8000
         quotas.update({})
         assert quotas.record("a", "c", 10**9, 0) == 0

@@ -348,12 +348,21 @@ class StandardAuthorizer:
         """The ACLs that the filter looks for, in the order of their resources."""
         return sorted(acl for acl in self.candidates(wanted) if wanted.matches(acl))
 
+    def patterns(self, wanted: AclFilter) -> list[ResourcePattern]:
+        """The patterns whose ACLs may match a filter, in order."""
+        named = _named_pattern(wanted)
+        if named is None:
+            return sorted(self._by_pattern)
+        return [named] if named in self._by_pattern else []
+
+    def of_pattern(self, pattern: ResourcePattern, wanted: AclFilter) -> list[Acl]:
+        """The ACLs of one pattern that the filter looks for."""
+        return sorted(acl for acl in self._by_pattern.get(pattern, ()) if wanted.matches(acl))
+
     def candidates(self, wanted: AclFilter) -> Collection[Acl]:
         """The ACLs to compare with a filter: those of one pattern if it names one, else all."""
-        kind, name, pattern_type = wanted.resource_type, wanted.name, wanted.pattern_type
-        if kind is ResourceType.ANY or name is None or pattern_type in (PatternType.ANY, PatternType.MATCH):
-            return self._acls
-        return self._by_pattern.get(ResourcePattern(kind, name, pattern_type), {})
+        named = _named_pattern(wanted)
+        return self._acls if named is None else self._by_pattern.get(named, {})
 
     # -- decisions
 
@@ -419,3 +428,11 @@ def _is_dominated(allowed: ResourcePattern, denied: set[ResourcePattern]) -> boo
         return True
     prefixes = (allowed.name[:length] for length in range(1, len(allowed.name) + 1))
     return any(ResourcePattern(allowed.resource_type, prefix, PatternType.PREFIXED) in denied for prefix in prefixes)
+
+
+def _named_pattern(wanted: AclFilter) -> ResourcePattern | None:
+    """The pattern that a filter names, if it names one."""
+    kind, name, pattern_type = wanted.resource_type, wanted.name, wanted.pattern_type
+    if kind is ResourceType.ANY or name is None or pattern_type in (PatternType.ANY, PatternType.MATCH):
+        return None
+    return ResourcePattern(kind, name, pattern_type)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_address
 
 from equipoise.security.state import Entity, SecurityState, check_count
@@ -26,14 +26,18 @@ _OF_CLIENTS = {
     CONTROLLER_MUTATION_RATE: None,
 }
 _OF_IPS = {CONNECTION_CREATION_RATE: _INT_MAX}
+_MOST_SORTED = 10_000  # Kafka's order is chance
 _EXACT, _DEFAULT, _ANY = 0, 1, 2  # match types of a filter's component
 
 
 # -- describe
 
 
-def describe(state: SecurityState, components: Sequence[ComponentData], strict: bool) -> list[EntryData]:
-    """The entities that have every component, and if `strict` no other type (ClientQuotasImage.describe)."""
+def describe(state: SecurityState, components: Sequence[ComponentData], strict: bool) -> Iterator[EntryData | None]:
+    """The entities that have every component, and if `strict` no other type (ClientQuotasImage.describe). None is
+    another entity, or one that was removed meanwhile: between two of them the caller may do something else.
+
+    Raises KafkaError."""
     wanted: dict[str, Callable[[str | None], bool]] = {}
     for one in components:
         if one.entity_type in wanted:
@@ -42,12 +46,13 @@ def describe(state: SecurityState, components: Sequence[ComponentData], strict: 
     if IP in wanted and len(wanted) > 1:
         raise _invalid("a filter of ip addresses goes with no other type")
     if strict and not wanted:
-        return []
-    return [
-        _entry(entity, quotas)
-        for entity, quotas in sorted(state.quotas.items(), key=_order)
-        if _matches(dict(entity), wanted, strict)
-    ]
+        return iter(())
+    rows = list(state.quotas.items())
+    if len(rows) <= _MOST_SORTED:
+        rows.sort(key=_order)
+    return (
+        _entry(entity, quotas) if quotas and _matches(dict(entity), wanted, strict) else None for entity, quotas in rows
+    )
 
 
 def _matcher(one: ComponentData) -> Callable[[str | None], bool]:

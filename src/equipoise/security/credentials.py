@@ -6,7 +6,7 @@ The password never comes here: a client sends what PBKDF2 has made of it. Of tha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import new as new_hash
 
 from equipoise.security.sasl.scram import HASHES, MIN_ITERATIONS, credential
@@ -28,16 +28,20 @@ from equipoise.wire.security_records import SecurityRecord, UserScramCredentialK
 MAX_ITERATIONS = 16_384  # ScramControlManager: a server must not be made to work long for a login
 
 
-def describe(state: SecurityState, users: Sequence[UserName] | None) -> list[DescribeUserScramCredentialsResult]:
-    """Mechanisms and iterations of each user, without salt or keys. No names ask for all (ScramImage.describe)."""
+def describe(
+    state: SecurityState, users: Sequence[UserName] | None
+) -> Iterator[DescribeUserScramCredentialsResult | None]:
+    """Mechanisms and iterations of each user, without salt or keys. No names ask for all (ScramImage.describe).
+
+    Between two of them the caller may do something else; None is a user that was removed meanwhile."""
     if not users:
-        return [_described(state, name) for name in sorted(state.users)]
-    return [
+        return (_described(state, name) if name in state.users else None for name in sorted(state.users))
+    return (
         _described(state, name)
         if count == 1
         else _not_described(name, ErrorCode.DUPLICATE_RESOURCE, f"user {name!r} is named twice in the request")
         for name, count in Counter(one.name for one in users).items()
-    ]
+    )
 
 
 def _described(state: SecurityState, name: str) -> DescribeUserScramCredentialsResult:

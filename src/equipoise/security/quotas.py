@@ -91,7 +91,7 @@ class QuotaManager:
         self.key = key
         self._windows = windows
         self._longest_ms = longest_ms
-        self._bounds: dict[Entity, float] = {}
+        self._bounds: Mapping[Entity, float] = {}
         self._found: dict[tuple[str, str], _Quota | None] = {}
         self._rates: dict[tuple[str, str], Rate] = {}
 
@@ -100,9 +100,9 @@ class QuotaManager:
         """Whether there is a quota of this key."""
         return bool(self._bounds)
 
-    def update(self, quotas: Mapping[Entity, Mapping[str, float]]) -> None:
-        """Takes in the quotas as they are now. Rates go on as they are."""
-        self._bounds = {entity: values[self.key] for entity, values in quotas.items() if self.key in values}
+    def update(self, bounds: Mapping[Entity, float]) -> None:
+        """The quotas of the key have changed: they are these, from now on. Rates go on as they are."""
+        self._bounds = bounds
         self._found.clear()
         if not self._bounds:
             self._rates.clear()

@@ -64,6 +64,7 @@ class SecurityState:
         self.acls: dict[bytes, AccessControlEntryValue] = {}  # by id
         self.acl_ids: dict[Acl, bytes] = {}  # of the same
         self.quotas: dict[Entity, dict[str, float]] = {}
+        self.bounds: dict[str, dict[Entity, float]] = {}  # the same by key
         self.authorizer = StandardAuthorizer()  # has the same ACLs
         self.acls_epoch = 0  # of changes to `acls`, for caches of what follows from them
         self.quotas_epoch = 0
@@ -111,6 +112,7 @@ class SecurityState:
         entity = tuple((one.entity_type, one.entity_name) for one in key.entity)
         of_entity = self.quotas.setdefault(entity, {})
         _put(of_entity, key.key, None if value is None else value.value)
+        _put(self.bounds.setdefault(key.key, {}), entity, None if value is None else value.value)
         if not of_entity:
             del self.quotas[entity]
 

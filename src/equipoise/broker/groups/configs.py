@@ -29,6 +29,8 @@ GROUP_ROWS: dict[str, dataclasses.Field[Any]] = {
     name: rows()[f"group.{name}"] for name in (*_LIMITED, "consumer.assignor.offload.enable")
 }
 _SESSION, _HEARTBEAT, _INTERVAL = _LIMITED
+MOST_GROUPS = 10_000  # with configs of their own: all are saved together, and a group need not exist
+MOST_CHARACTERS = 1_000_000  # of their names
 
 
 class _Limits(NamedTuple):
@@ -69,8 +71,11 @@ class GroupConfigs:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{_SESSION} must be greater than {_HEARTBEAT}")
 
     def save(self, changes: Mapping[str, dict[str, str]]) -> None:
-        """Replaces the configs of these groups, durably; they are in force at once. Rule A19.3."""
+        """Replaces the configs of these groups, durably; they are in force at once. Raises KafkaError. Rule A19.3."""
         own = {group_id: configs for group_id, configs in (self._own | dict(changes)).items() if configs}
+        if len(own) > max(len(self._own), MOST_GROUPS) or sum(map(len, own)) > MOST_CHARACTERS:
+            what = f"more than {MOST_GROUPS:,} groups would have configs, or names of {MOST_CHARACTERS:,} characters"
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, what)
         self._server.directory.save_group_configs(own)
         self._own = own
         for group_id, configs in changes.items():

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.acls import filter_of, require_acls
-from equipoise.security.acls import CLUSTER, AclOperation
+from equipoise.security.acls import CLUSTER, Acl, AclOperation, ResourcePattern
 from equipoise.wire.apis.k29_describe_acls import (
     AclDescription,
     DescribeAclsRequest,
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 VERSIONS = "1-3"
 
 
-def handle(server: Server, request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse:
+def handle(server: Server, request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse | None:
     """Lists the ACLs (AclApis.handleDescribeAcls)."""
     try:
         server.authorize(call, AclOperation.DESCRIBE, CLUSTER)
@@ -31,21 +30,26 @@ def handle(server: Server, request: DescribeAclsRequest, call: Call) -> Describe
         wanted.check()
     except KafkaError as error:
         return DescribeAclsResponse(error_code=error.code, error_message=str(error), resources=[])
-    resources = [
-        DescribeAclsResource(
-            resource_type=pattern.resource_type,
-            resource_name=pattern.name,
-            pattern_type=pattern.pattern_type,
-            acls=[
-                AclDescription(
-                    principal=acl.principal,
-                    host=acl.host,
-                    operation=acl.operation,
-                    permission_type=acl.permission_type,
-                )
-                for acl in of_pattern
-            ],
-        )
-        for pattern, of_pattern in groupby(acls.matching(wanted), lambda acl: acl.pattern)
-    ]
-    return DescribeAclsResponse(error_code=ErrorCode.NONE, resources=resources)
+    server.turns.encode_each(
+        call,
+        acls.patterns(wanted),
+        lambda pattern: _described(pattern, acls.of_pattern(pattern, wanted)),
+        lambda resources: DescribeAclsResponse(error_code=ErrorCode.NONE, resources=resources),
+    )
+    return None
+
+
+def _described(pattern: ResourcePattern, acls: list[Acl]) -> DescribeAclsResource | None:
+    if not acls:
+        return None
+    return DescribeAclsResource(
+        resource_type=pattern.resource_type,
+        resource_name=pattern.name,
+        pattern_type=pattern.pattern_type,
+        acls=[
+            AclDescription(
+                principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission_type
+            )
+            for acl in acls
+        ],
+    )

@@ -16,11 +16,17 @@ if TYPE_CHECKING:
 VERSIONS = "0-1"
 
 
-def handle(server: Server, request: DescribeClientQuotasRequest, call: Call) -> DescribeClientQuotasResponse:
+def handle(server: Server, request: DescribeClientQuotasRequest, call: Call) -> DescribeClientQuotasResponse | None:
     """Describes the quotas that match a filter (KafkaApis.handleDescribeClientQuotasRequest)."""
     try:
         server.authorize(call, AclOperation.DESCRIBE_CONFIGS, CLUSTER)
         entries = describe(server.security.state, request.components, request.strict)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
-    return DescribeClientQuotasResponse(error_code=ErrorCode.NONE, entries=entries)
+    server.turns.encode_each(
+        call,
+        entries,
+        lambda one: one,
+        lambda found: DescribeClientQuotasResponse(error_code=ErrorCode.NONE, entries=found),
+    )
+    return None

@@ -22,14 +22,19 @@ VERSIONS = "0"
 
 def handle(
     server: Server, request: DescribeUserScramCredentialsRequest, call: Call
-) -> DescribeUserScramCredentialsResponse:
+) -> DescribeUserScramCredentialsResponse | None:
     """Says which credentials users have (KafkaApis.handleDescribeUserScramCredentialsRequest)."""
     try:
         server.authorize(call, AclOperation.DESCRIBE, CLUSTER)
     except KafkaError as error:
         return _refused(request, error)
-    results = describe(server.security.state, request.users)
-    return DescribeUserScramCredentialsResponse(error_code=ErrorCode.NONE, results=results)
+    server.turns.encode_each(
+        call,
+        describe(server.security.state, request.users),
+        lambda one: one,
+        lambda results: DescribeUserScramCredentialsResponse(error_code=ErrorCode.NONE, results=results),
+    )
+    return None
 
 
 def _refused(request: DescribeUserScramCredentialsRequest, error: KafkaError) -> DescribeUserScramCredentialsResponse:

@@ -53,13 +53,17 @@ class Throttling:
         self._produce = QuotaManager(PRODUCER_BYTE_RATE, windows)
         self._fetch = QuotaManager(CONSUMER_BYTE_RATE, windows)
         self._request = QuotaManager(REQUEST_PERCENTAGE, windows, windows.size_ms)  # ClientRequestQuotaManager
+        self._epoch = 0  # of the quotas that were taken in
         self.is_enabled = False
 
     def update(self) -> None:
         """Takes in the quotas as they are now. Every heartbeat is counted from now on, repeated ones too."""
-        managers = self._produce, self._fetch, self._request
+        state, managers = self._server.security.state, (self._produce, self._fetch, self._request)
+        if self._epoch == state.quotas_epoch:  # a user or an access rule has changed
+            return
+        self._epoch = state.quotas_epoch
         for one in managers:
-            one.update(self._server.security.state.quotas)
+            one.update(state.bounds.get(one.key, {}))
         self.is_enabled = any(one.is_enabled for one in managers)
         for connection in self._server.connections if self.is_enabled else ():
             connection.repeated_heartbeat = None

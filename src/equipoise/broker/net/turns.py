@@ -123,17 +123,23 @@ class Turns:
         self.run(call, work(), lambda: response(rows))
 
     def encode_each(
-        self, call: Call, asked: Iterable[Asked], answer: Callable[[Asked], Struct], response: Callable[[Any], Message]
+        self,
+        call: Call,
+        asked: Iterable[Asked],
+        answer: Callable[[Asked], Struct | None],
+        response: Callable[[Any], Message],
     ) -> None:
         """As `answer_each`, but rows become bytes between the turns: thousands of them take long to encode, and more
-        memory than their bytes. `response` puts into its message what stands for the rows."""
+        memory than their bytes. `response` puts into its message what stands for the rows. None is no row."""
         portions: list[Encoded] = []
         message = APIS[call.route.api_key].response
 
         def work() -> Iterator[None]:
             rows: list[Struct] = []
             for one in asked:
-                rows.append(answer(one))
+                row = answer(one)
+                if row is not None:
+                    rows.append(row)
                 yield
                 if len(rows) == _PORTION:
                     portions.append(encode_rows(message, call.version, rows))
