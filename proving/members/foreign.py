@@ -69,15 +69,23 @@ def java_host(_: str, bootstrap_servers: str, log: Path) -> Host:
 
 def go_programs() -> Path:
     """The directory with `member`, of franz-go, and `kfake`."""
-    sources = _HERE.parent / "franz_go"
+    return _built("franz-go", _HERE.parent / "franz_go")
+
+
+def kafka_go_programs() -> Path:
+    """The directory with `reader`, of kafka-go."""
+    return _built("kafka-go", _HERE.parent / "kafka_go")
+
+
+def _built(name: str, sources: Path) -> Path:
     files = sorted(path for path in sources.rglob("*") if path.is_file())
 
     def build(directory: Path) -> None:
         go = find_tool("go", "install Go, for instance the package golang")
         directory.mkdir()
-        _run([go, "build", "-o", str(directory), "./..."], sources)
+        _run([go, "build", "-o", f"{directory}/", "./..."], sources)
 
-    return made_once("franz-go", b"".join(path.read_bytes() for path in files), build)
+    return made_once(name, b"".join(path.read_bytes() for path in files), build)
 
 
 def franz_go_host(_: str, bootstrap_servers: str, log: Path) -> Host:
@@ -98,7 +106,11 @@ def _run(command: Sequence[str], directory: Path) -> None:
         raise Unavailable(f"{' '.join(command)} has failed: {said[-1]}")
 
 
-_PARTS: dict[str, Callable[[], Path]] = {"kafkajs": node_modules, "franz-go": go_programs}
+_PARTS: dict[str, Callable[[], Path]] = {
+    "kafkajs": node_modules,
+    "franz-go": go_programs,
+    "kafka-go": kafka_go_programs,
+}
 
 
 def main() -> int:

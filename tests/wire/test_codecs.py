@@ -81,6 +81,17 @@ def test_xerial_blocks_of_any_size_and_versions_in_the_wrong_byte_order() -> Non
         assert decompress(Codec.SNAPPY, packed, limit=LIMIT) == b"small" + NOISE + b"end"
 
 
+@pytest.mark.parametrize("level", [None, 1, 9, 12])
+@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 200_000])
+def test_lz4_has_the_frame_of_the_java_client(size: int, level: int | None) -> None:
+    """Neither blocks nor content have checksums, and kafka-go reads none of blocks. What does not shrink is plain."""
+    for data in (bytes(size), random.Random(1).randbytes(size)):
+        packed = compress(Codec.LZ4, data, level)
+        assert packed[:7].hex() == "04224d18604082"
+        assert lz4.frame.decompress(packed) == decompress(Codec.LZ4, packed, limit=size + 1) == data
+        assert len(packed) <= size + 7 + 4 * (2 + size // 65_536)
+
+
 def test_lz4_blocks_are_independent_and_the_content_has_no_checksum() -> None:
     info = lz4.frame.get_frame_info(compress(Codec.LZ4, TEXT))
     assert info["block_linked"] is False

@@ -31,6 +31,12 @@ _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK = 32 * 1024
 _BLOCK_LENGTH = Struct(">I")
 
+# A frame of lz4: magic, version 1 with independent blocks and no checksums, blocks of 64 KiB, the header's checksum.
+_LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
+_LZ4_LENGTH = Struct("<I")
+_LZ4_SIZE = (1 << 31) - 1  # the highest bit is of a block that would not become smaller
+_LZ4_CHECKSUM = 4
+
 _FIRST_GUESS = 8  # times the compressed size: most batches expand less, so one attempt is the rule
 _GROWTH = 8
 _SMALL_ROOM = 4 * 1024 * 1024
@@ -50,14 +56,26 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     if codec is Codec.SNAPPY:
         return _compress_xerial(data)
     if codec is Codec.LZ4:
-        # Java cannot read linked blocks (KIP-57), and writes no checksum of the content: some consumers mind one.
-        level = _LZ4_LEVEL if level is None else level
-        lz4 = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-        lz4.compress(bytes(data))
-        return bytes(lz4.finish())
+        return _compress_lz4(data, _LZ4_LEVEL if level is None else level)
     if codec is Codec.ZSTD:
         return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL if level is None else level))
     return bytes(data)
+
+
+def _compress_lz4(data: Buffer, level: int) -> bytes:
+    """As Lz4BlockOutputStream writes it: Java cannot read linked blocks (KIP-57), and kafka-go no checksums of them.
+
+    The library always writes the latter; they are left out."""
+    lz4 = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    lz4.compress(bytes(data))
+    frame = memoryview(bytes(lz4.finish()))
+    pieces: list[Buffer] = [_LZ4_HEADER]
+    pos = len(_LZ4_HEADER)
+    while size := _LZ4_LENGTH.unpack_from(frame, pos)[0] & _LZ4_SIZE:
+        end = pos + _LZ4_LENGTH.size + size
+        pieces.append(frame[pos:end])
+        pos = end + _LZ4_CHECKSUM
+    return b"".join([*pieces, frame[pos:]])
 
 
 def _compress_xerial(data: Buffer) -> bytes:
