@@ -7,7 +7,7 @@ first, and all fail with the same error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from equipoise.coordinator.classic.group import Group
@@ -18,7 +18,7 @@ from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.membership.timers import arm_missing
 from equipoise.coordinator.consumer.records.replay import Part, Replaced, apply, restore
 from equipoise.coordinator.consumer.story import note, undone
-from equipoise.coordinator.metadata import Partitions
+from equipoise.coordinator.metadata import Partitions, TopicPartition
 from equipoise.coordinator.outcomes import Answered, GroupDowngraded, Outcome
 from equipoise.coordinator.reasons import Cause
 from equipoise.coordinator.step import Caller, Step, Write
@@ -131,15 +131,12 @@ class Changes:
         """Whether a target was computed."""
         return any(isinstance(one, Replaced) and one.part is Part.TARGET_EPOCH for one in self._undo)
 
-    @property
-    def has_freed(self) -> bool:
-        """Whether partitions have become free."""
-        group = self._shard.consumer_groups.get(self.group_id)
-        if group is None:
-            return False
-        before = (one.value for one in self._undo if isinstance(one, Replaced) and one.part is Part.MEMBER)
-        held = {partition for one in before if one is not None for partition in (*one.assigned, *one.revoking)}
-        return not held <= group.owners.keys()
+    def freed(self) -> Iterator[TopicPartition]:
+        """The partitions that have become free."""
+        owners = self.group.owners
+        for before in self.members_before().values():
+            if before is not None:
+                yield from (one for one in (*before.assigned, *before.revoking) if one not in owners)
 
     def _begin(self, step: Step, outcome: Outcome | None) -> None:
         shard, name = self._shard, self.group_id

@@ -254,9 +254,11 @@ class Shard:
         return self.timers.next_deadline()
 
     def tick(self, now: int) -> Step:
-        """Every timer that is due fires."""
-        step = Step(now)
-        while (key := self.timers.pop_due(now)) is not None:
+        """Every timer that is due fires. If many held heartbeats of `consumer` groups are due, the rest waits for the
+        next call: `next_deadline` says so."""
+        step, released = Step(now), 0
+        while released < holds.AT_ONCE and (key := self.timers.pop_due(now)) is not None:
+            released += key.kind is TimerKind.HOLD and key.group_id in self.consumer_groups
             self._fire(key, step)
         return step
 

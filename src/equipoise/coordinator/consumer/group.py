@@ -77,6 +77,7 @@ class ConsumerGroup:
     has_old_metadata: bool = False  # a record 4 was seen, and wants its tombstone
     # -- indexes, recomputed as records are applied
     static_members: dict[str, str] = field(default_factory=dict)  # instance id to member id
+    target_owners: dict[TopicPartition, str] = field(default_factory=dict)  # who is to have each partition
     owners: dict[TopicPartition, str] = field(default_factory=dict)  # of what is assigned, or not yet given up
     names: Counter[str] = field(default_factory=Counter)  # members that subscribe to a topic by its name
     regexes: Counter[str] = field(default_factory=Counter)  # members by regular expression
@@ -215,14 +216,19 @@ class ConsumerGroup:
         if old is not None:
             self._unindex(old)
             self._unsettled = None
-        self.targets.pop(member_id, None)
+        self.put_target(member_id, None)
 
     def _change_in_unsettled(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember) -> int:
         was = old is not None and not self.is_settled(old)
         return (not self.is_settled(new)) - was
 
     def put_target(self, member_id: str, target: Partitions | None) -> None:
-        """The target of a member; None takes it away."""
+        """The target of a member; None takes it away. Of two claims on a partition the last one counts."""
+        before, after = self.target_of(member_id), target or NO_PARTITIONS
+        for partition in before - after:
+            if self.target_owners.get(partition) == member_id:
+                del self.target_owners[partition]
+        self.target_owners.update(dict.fromkeys(after - before, member_id))
         if target is None:
             self.targets.pop(member_id, None)
         else:
