@@ -128,9 +128,9 @@ def _owned(consumer: Consumer) -> Owned:
 
 class Hunt:
     """A world, and what happens in it by chance. `is_rough`: processes die and stand still, applications are late.
-    `is_mixed`: some members have the classic protocol."""
+    `is_mixed`: some members have the classic protocol. `hold_ms`: the coordinator holds heartbeats for so long."""
 
-    def __init__(self, seed: int, *, is_rough: bool, is_mixed: bool = False) -> None:
+    def __init__(self, seed: int, *, is_rough: bool, is_mixed: bool = False, hold_ms: int = 0) -> None:
         self.random = Random(seed)
         self.is_rough, self.is_mixed = is_rough, is_mixed
         self.watch = Watch()
@@ -146,6 +146,7 @@ class Hunt:
             new_id=lambda: f"id-{next(ids)}",
         )
         self.watch.world = self.world
+        self.world.hold_ms = hold_ms
         self.names = 0
 
     def step(self) -> None:

@@ -61,11 +61,21 @@ def test_mixed_hunt(seed: int) -> None:
     hunt.settle()
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_hunt_with_held_heartbeats(seed: int) -> None:
+    """The coordinator answers heartbeats when there is news."""
+    hunt = Hunt(seed, is_rough=bool(seed % 2), is_mixed=seed % 4 == 2, hold_ms=INTERVAL - 50)
+    for _ in range(40):
+        hunt.step()
+    hunt.settle()
+
+
 @pytest.mark.soak
+@pytest.mark.parametrize("hold_ms", [0, INTERVAL - 50])
 @pytest.mark.parametrize("is_rough", [False, True])
-def test_hunts_without_end(is_rough: bool) -> None:
+def test_hunts_without_end(is_rough: bool, hold_ms: int) -> None:
     for seed in range(1_000, 3_000):
-        hunt = Hunt(seed, is_rough=is_rough)
+        hunt = Hunt(seed, is_rough=is_rough, hold_ms=hold_ms)
         for _ in range(60):
             hunt.step()
         assert is_rough or hunt.watch.fenced == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from equipoise.assignors import Assignments, Assignor, Cluster, Members, RangeAssignor, Topic
-from equipoise.coordinator.metadata import NO_PARTITIONS, Partitions, TopicImage
+from equipoise.coordinator.metadata import NO_PARTITIONS, Partitions, TopicImage, TopicPartition
 from equipoise.wire.consumer_protocol import Partitions as ByName
 from equipoise.wire.consumer_protocol import StickyUserData
 from equipoise.wire.errors import UsageError
@@ -74,7 +74,7 @@ def cluster_of(topics: Iterable[TopicImage]) -> Cluster:
     return {topic.name: Topic(topic.partitions, topic.racks) for topic in topics}
 
 
-def partitions_by_name(partitions: Partitions, names: Mapping[bytes, str]) -> ByName:
+def partitions_by_name(partitions: Iterable[TopicPartition], names: Mapping[bytes, str]) -> ByName:
     """A set of partitions as a leader sees it; topics that are not among the names are left out."""
     found: ByName = {}
     for topic_id, number in partitions:

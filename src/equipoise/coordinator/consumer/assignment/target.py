@@ -60,7 +60,10 @@ def _topics(members: Mapping[str, TargetMember], image: MetadataImage) -> list[T
 
 
 def _named(members: Mapping[str, TargetMember], topics: list[TopicImage], *, racks: bool = False) -> Members:
-    """The members as a leader sees them. No assignor of Kafka's on the coordinator knows racks. Rule A12.11."""
+    """The members as a leader sees them. No assignor of Kafka's on the coordinator knows racks. Rule A12.11.
+
+    The assignor of a user (`racks`) sees partitions in order: that of a set would be chance.
+    """
     names = {topic.topic_id: topic.name for topic in topics}
     subscribed: dict[frozenset[bytes], list[str]] = {}
     found = {}
@@ -69,7 +72,7 @@ def _named(members: Mapping[str, TargetMember], topics: list[TopicImage], *, rac
             subscribed[member.topics] = sorted(names[one] for one in member.topics if one in names)
         subscription = Subscription(
             topics=subscribed[member.topics],
-            owned_partitions=by_name.partitions_by_name(member.target, names),
+            owned_partitions=by_name.partitions_by_name(sorted(member.target) if racks else member.target, names),
             rack_id=member.rack_id if racks else None,
         )
         found[member_id] = GroupMember(subscription, member.instance_id)
