@@ -54,7 +54,9 @@ class Member:
         """As a client that bears it if its heartbeats are held."""
         request = ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version="4.3.1")
         self._socket.sendall(framed(encode_request_header(18, 3, 0, self._member_id), request.encode(3)))
-        while not select.select([self.fileno], [], [], PATIENCE)[0] or self._frame() is None:
+        poll = select.poll()  # unlike select, it takes any number of files
+        poll.register(self.fileno, select.POLLIN)
+        while not poll.poll(PATIENCE * 1_000) or self._frame() is None:
             pass
 
     def close(self) -> None:

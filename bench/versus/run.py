@@ -32,6 +32,7 @@ from proving.brokers import STOCK_JVM, BrokerProcess, EquipoiseBroker, KafkaBrok
 _LOAD_PARTITIONS = 4
 _UNTIL_IDLE = 1.0  # seconds after it is ready, when what a start leaves to be done is done
 _PATIENCE = 30.0
+_PARTITIONS_A_REQUEST = 10_000  # both brokers take no more at a time
 
 _NOT_YET = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
 
@@ -80,7 +81,9 @@ def create_topic(broker: BrokerProcess, name: str, partitions: int) -> None:
     """Until every partition has a leader, which Kafka's answer does not wait for."""
     end = time.monotonic() + _PATIENCE
     with Admin(broker.bootstrap_servers) as admin:
-        admin.create_topic(name, partitions)
+        admin.create_topic(name, min(partitions, _PARTITIONS_A_REQUEST))
+        for total in range(2 * _PARTITIONS_A_REQUEST, partitions + _PARTITIONS_A_REQUEST, _PARTITIONS_A_REQUEST):
+            admin.add_partitions(name, min(total, partitions))
         while not _is_led(admin, name, partitions):
             if time.monotonic() > end:
                 raise EquipoiseError(f"{broker.name} has no leaders for topic {name} after {_PATIENCE:.0f} s")

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from equipoise.coordinator.consumer.assignment import epochs
+from equipoise.coordinator.consumer.holds import AT_ONCE
 from equipoise.coordinator.consumer.states import MemberState
 from equipoise.wire.errors import ErrorCode
 from tests.consumer_groups.stage import Member, Stage, settle
@@ -165,3 +169,43 @@ def test_a_hold_in_a_group_that_cannot_be_written_ends_well() -> None:
     assert (set(stage.group.members), a.known.state) == ({"a"}, MemberState.STABLE)
     stage.holds_writes = False
     assert a.beat().error_code == ErrorCode.NONE
+
+
+def test_a_crowd_hears_of_a_target_in_turns() -> None:
+    """Others come between two portions of those whom a target calls."""
+    stage, crowd = settled(*(f"m{number:03}" for number in range(80)), t=80)
+    tokens = [held(one) for one in crowd]
+    stage.set_topics(t=160)
+    told = [0]
+    while told[-1] < len(tokens):
+        stage.run(stage.shard.tick(stage.now))
+        told.append(sum(token in stage.replies for token in tokens))
+    assert told == [0, AT_ONCE, 2 * AT_ONCE, len(tokens)]
+
+
+def test_only_whom_a_target_concerns_is_woken() -> None:
+    stage, members = settled("a", "b", "c")
+    tokens = [held(one) for one in members]
+    stage.set_topics(t=7)
+    stage.advance(1)
+    assert sum(token in stage.replies for token in tokens) == 1
+
+
+def test_the_target_of_a_large_group_takes_effect_in_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule A12.7. A member that comes in between waits for the next target; one that goes has none."""
+    stage, (a, b) = settled("a", "b")
+    monkeypatch.setattr(epochs, "LARGE_GROUP", 2)
+    monkeypatch.setattr(epochs, "MANY_PARTITIONS", 6)
+    stage.set_topics(t=8)
+    before = stage.epochs
+    stage.run(stage.shard.tick(stage.now))
+    assert stage.epochs == (before[0] + 1, before[1]), "computed, and not in effect"
+    b.leave()
+    c = stage.member("c")
+    c.join("t")
+    assert (c.partitions, stage.epochs) == (set(), (before[0] + 3, before[1]))
+    stage.run(stage.shard.tick(stage.now))
+    assert stage.epochs == (before[0] + 3, before[0] + 1)
+    assert stage.group.targets.keys() == {"a"}
+    settle(stage, a, c)
+    assert (len(a.partitions), len(c.partitions)) == (4, 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from equipoise.coordinator.consumer.assignment import epochs
 from equipoise.simulate import World
 from tests.simulate.hunting import CONFIG, INTERVAL, Hunt
 
@@ -65,6 +66,17 @@ def test_mixed_hunt(seed: int) -> None:
 def test_hunt_with_held_heartbeats(seed: int) -> None:
     """The coordinator answers heartbeats when there is news."""
     hunt = Hunt(seed, is_rough=bool(seed % 2), is_mixed=seed % 4 == 2, hold_ms=INTERVAL - 50)
+    for _ in range(40):
+        hunt.step()
+    hunt.settle()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_hunt_with_targets_apart_from_heartbeats(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a large group: a target is computed in one turn, and takes effect in the next. Rule A12.7."""
+    monkeypatch.setattr(epochs, "LARGE_GROUP", 0)
+    monkeypatch.setattr(epochs, "MANY_PARTITIONS", 0)
+    hunt = Hunt(seed, is_rough=bool(seed % 2), is_mixed=seed % 4 == 2, hold_ms=(seed % 3) * 200)
     for _ in range(40):
         hunt.step()
     hunt.settle()

@@ -254,13 +254,19 @@ class Shard:
         return self.timers.next_deadline()
 
     def tick(self, now: int) -> Step:
-        """Every timer that is due fires. If many held heartbeats of `consumer` groups are due, the rest waits for the
-        next call: `next_deadline` says so."""
+        """Every timer that is due fires. Behind a new target of a `consumer` group, and behind many of its held
+        heartbeats, the rest waits for the next call: `next_deadline` says so."""
         step, released = Step(now), 0
         while released < holds.AT_ONCE and (key := self.timers.pop_due(now)) is not None:
-            released += key.kind is TimerKind.HOLD and key.group_id in self.consumer_groups
+            released += self._weight(key)
             self._fire(key, step)
         return step
+
+    def _weight(self, key: TimerKey) -> int:
+        """What a timer takes, in held heartbeats."""
+        if key.kind is TimerKind.TARGET:
+            return holds.AT_ONCE
+        return int(key.kind is TimerKind.HOLD and key.group_id in self.consumer_groups)
 
     def _fire(self, key: TimerKey, step: Step) -> None:
         """Acts on a timer. The module that armed it knows what follows."""

@@ -383,6 +383,7 @@ class GroupCoordinator:
             for one in found
         ]
         self.image = self.image.with_changes(put, changed.keys() - {one.name for one in found})
+        self.image.prepare(changed)
         for shard in self._shards:
             shard.run(shard.core.metadata_changed(self.image, changed, self._server.clock.now()))
 

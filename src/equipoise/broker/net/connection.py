@@ -50,6 +50,7 @@ _PRODUCE = 0
 _HEARTBEAT, _CONSUMER_GROUP_HEARTBEAT = 12, 68
 _HEARTBEATS = frozenset({_HEARTBEAT, _CONSUMER_GROUP_HEARTBEAT})
 _OF_CROWDS = (b"\0\x0b", b"\0\x0d", b"\0\x0e")  # JoinGroup, LeaveGroup, SyncGroup: thousands may come together
+_CONSUMER_HEARTBEAT = b"\0\x44"
 _WORTH_COUNTING_S = 0.00001  # more than a heartbeat takes
 
 
@@ -357,8 +358,13 @@ class Connection(asyncio.BufferedProtocol):
         return now
 
     def _can_wait(self) -> bool:
-        """When much has come in this turn of the loop, a single request of another kind goes first."""
-        return not self._is_turn and (len(self._backlog) > 1 or self._backlog[0][:2] in _OF_CROWDS)
+        """When much has come in this turn of the loop, a single request of another kind goes first. Among heartbeats of
+        `consumer` groups that is one like the last, which had nothing to tell."""
+        if self._is_turn:
+            return False
+        kind = self._backlog[0][:2]
+        is_of_crowd = kind in _OF_CROWDS or (kind == _CONSUMER_HEARTBEAT and self.repeated_heartbeat is None)
+        return is_of_crowd or len(self._backlog) > 1
 
     def _serve_slice(self, now: int) -> None:
         """All that has come; but when it takes long, the rest when others have had their turn."""

@@ -7,7 +7,7 @@ records 3, 4 and 6. Only `replay.py` calls them: what is in the log and what is 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -41,6 +41,13 @@ class Resolution(NamedTuple):
     is_under_way: bool
     begun_at: int
     version: int  # of the image that it looked at
+
+
+class Computed(NamedTuple):
+    """The targets of a large group, on their way: they take effect in the next turn."""
+
+    epoch: int  # of the group when they were computed
+    targets: Mapping[str, Partitions]
 
 
 NEVER_RESOLVED = Resolution(False, 0, -1)
@@ -90,6 +97,7 @@ class ConsumerGroup:
     presence: dict[str, Presence] = field(default_factory=dict, compare=False)
     resolution: Resolution = field(default_factory=lambda: NEVER_RESOLVED, compare=False)
     held: dict[str, Held] = field(default_factory=dict, compare=False)  # heartbeats, by member id
+    computed: Computed | None = field(default=None, compare=False)
     story: Story = field(default_factory=Story, compare=False)
     journal: Journal = field(init=False, compare=False)
     _unsettled: int | None = field(default=None, compare=False)  # members; None: to be counted

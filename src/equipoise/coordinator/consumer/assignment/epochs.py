@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.consumer.assignment.reconcile import Situation, reconcile
-from equipoise.coordinator.consumer.assignment.target import TargetMember, compute_target
-from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.consumer.assignment.target import ASSIGNORS, TargetMember, compute_target
+from equipoise.coordinator.consumer.group import Computed, ConsumerGroup
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.membership.timers import update_rebalance_timer
 from equipoise.coordinator.consumer.records.build import (
@@ -26,6 +26,8 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from equipoise.coordinator.changes import Changes
     from equipoise.coordinator.shard import Shard
+
+LARGE_GROUP, MANY_PARTITIONS = 200, 4_000  # members and partitions whose target takes more than some milliseconds
 
 
 def check_room(shard: Shard, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
@@ -74,13 +76,25 @@ def arm_target_timer(shard: Shard, group: ConsumerGroup, now: int) -> None:
 
 
 def on_target_timer(shard: Shard, changes: Changes, step: Step) -> None:
-    """Topics are looked at, and the target is computed, without a heartbeat. Raises what the assignor raises."""
+    """Topics are looked at, and the target is computed, without a heartbeat. Raises what the assignor raises.
+
+    In a large group the target is computed in one turn and takes effect in the next: others are served in between. It
+    is that of the epoch at which it was computed.
+    """
     group = changes.group
     if not group.members:
         return
     if group.must_refresh:
         refresh(shard, changes, None, step)
-    update_target(shard, changes, step)
+    if group.computed is not None:
+        computed, group.computed = group.computed, None
+        _put_target(shard, changes, computed, step)
+    elif _is_due(shard, group, step.now) and is_large(shard, group):
+        group.computed = _compute(shard, group)
+        shard.timers.arm(group.timer(TimerKind.TARGET), step.now)
+        return
+    else:
+        update_target(shard, changes, step)
     if group.group_epoch > group.target_epoch:
         shard.timers.arm(group.timer(TimerKind.TARGET), step.now + max(1, target_due(shard, group, step.now)))
 
@@ -91,18 +105,45 @@ def update_target(shard: Shard, changes: Changes, step: Step) -> None:
     Raises what the assignor raises; the caller rolls back. Kafka: GroupMetadataManager.maybeUpdateTargetAssignment.
     """
     group = changes.group
-    if group.target_epoch >= group.group_epoch or target_due(shard, group, step.now) > 0:
+    if not _is_due(shard, group, step.now):
         return
+    if is_large(shard, group):
+        arm_target_timer(shard, group, step.now)
+    else:
+        _put_target(shard, changes, _compute(shard, group), step)
+
+
+def is_large(shard: Shard, group: ConsumerGroup) -> bool:
+    """Whether the target is computed apart from heartbeats, which would wait for it: an addition. Only assignors of our
+    own: who uses another one hears of its errors by a heartbeat. Rule A12.7."""
+    if len(group.members) < LARGE_GROUP or not shard.config.group_consumer_assignment_timer:
+        return False
+    found = (shard.image.topic(name) for name in set(group.subscribed_topics()))
+    partitions = sum(topic.partitions for topic in found if topic is not None)
+    return partitions >= MANY_PARTITIONS and preferred_assignor(shard, group) in ASSIGNORS
+
+
+def _is_due(shard: Shard, group: ConsumerGroup, now: int) -> bool:
+    return group.target_epoch < group.group_epoch and target_due(shard, group, now) == 0
+
+
+def _compute(shard: Shard, group: ConsumerGroup) -> Computed:
     targets = compute_target(
         preferred_assignor(shard, group),
         _target_members(shard, group),
         shard.image,
         is_homogeneous=group.is_homogeneous,
     )
-    for member_id, target in targets.items():
-        if group.targets.get(member_id) != target:
+    return Computed(group.group_epoch, targets)
+
+
+def _put_target(shard: Shard, changes: Changes, computed: Computed, step: Step) -> None:
+    """Who has gone since it was computed has no target; who has come waits for the next one."""
+    group = changes.group
+    for member_id, target in computed.targets.items():
+        if group.targets.get(member_id) != target and member_id in group.members:
             changes.put(target_record(group.group_id, member_id, target))
-    changes.put(target_epoch_record(group.group_id, group.group_epoch, shard.wall_time(step.now)))
+    changes.put(target_epoch_record(group.group_id, computed.epoch, shard.wall_time(step.now)))
     shard.timers.cancel(group.timer(TimerKind.TARGET))
 
 
