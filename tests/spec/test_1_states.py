@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from equipoise.coordinator.classic.states import TRANSITIONS, IllegalTransition, State
+from equipoise.coordinator.classic.states import TRANSITIONS, State
 from equipoise.coordinator.events import StateChanged
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import WallTime
-from equipoise.wire.errors import ErrorCode
+from equipoise.wire.errors import ErrorCode, IllegalTransition
 from tests.spec.context import (
     DELAY,
     REBALANCE,

@@ -6,7 +6,7 @@ sides kept the protocol, and the answer is an error; its `code` goes on the wire
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 
 class ErrorCode(IntEnum):
@@ -128,3 +128,10 @@ class KafkaError(EquipoiseError):
         self.code = code
         self.message = message[:_LONGEST_MESSAGE]
         super().__init__(self.message or code.name)
+
+
+class IllegalTransition(AssertionError):
+    """A bug of ours: the table of a state machine does not have this way."""
+
+    def __init__(self, who: str, origin: Enum, target: Enum) -> None:
+        super().__init__(f"{who}: no way from {origin.value} to {target.value}")

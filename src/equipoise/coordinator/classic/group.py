@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from equipoise.coordinator.classic.states import TRANSITIONS, IllegalTransition, State
+from equipoise.coordinator.classic.states import TRANSITIONS, State
 from equipoise.coordinator.journal import Journal
 from equipoise.coordinator.parked import ParkedRequests
 from equipoise.coordinator.placement import java_hash
@@ -21,7 +21,7 @@ from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupRespon
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_subscription
-from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
+from equipoise.wire.errors import ErrorCode, IllegalTransition, KafkaError, ProtocolError
 from equipoise.wire.offsets_records import CoordinatorRecord, GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
 _LARGEST_SUBSCRIPTIONS = 1 << 20  # bytes, of all members that differ
@@ -165,7 +165,7 @@ class Group:
     def transition(self, target: State, at: WallTime) -> None:
         """Every change of state. Rule 1.2. Kafka: ClassicGroup.transitionTo."""
         if (self.state, target) not in TRANSITIONS:
-            raise IllegalTransition(self.group_id, self.state, target)
+            raise IllegalTransition(f"group {self.group_id}", self.state, target)
         self.previous_state, self.state = self.state, target
         self.state_since = at
 

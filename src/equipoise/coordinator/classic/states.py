@@ -64,10 +64,3 @@ TRANSITIONS: dict[tuple[State, State], str] = {
     (State.STABLE, State.DEAD): "the shard is unloaded",
     (State.DEAD, State.DEAD): "unloaded again",
 }
-
-
-class IllegalTransition(AssertionError):
-    """A bug of ours: the table does not have this way."""
-
-    def __init__(self, group_id: str, origin: State, target: State) -> None:
-        super().__init__(f"group {group_id}: no way from {origin.value} to {target.value}")

@@ -5,20 +5,18 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from equipoise.assignors import Cluster, RebalanceProtocol, common_protocol
+from equipoise.member.base import LEAVE_TIMEOUT_MS, BaseMember
 from equipoise.member.classic import answers, join
 from equipoise.member.classic.heartbeats import Heartbeats
-from equipoise.member.classic.states import TRANSITIONS, IllegalTransition, MemberState
-from equipoise.member.commits import Commit, Commits, OffsetAndMetadata
+from equipoise.member.classic.states import TRANSITIONS, MemberState
+from equipoise.member.commits import Commits
 from equipoise.member.config import MemberConfig
-from equipoise.member.coordination import Coordination, Node
 from equipoise.member.errors import CommitFailedError, CommitFailure, FencedInstanceIdError, error_of
-from equipoise.member.partitions import NOTHING, Owned, TopicPartition
-from equipoise.member.polls import Polls
-from equipoise.member.step import NEVER, Callback, Kind, Step
+from equipoise.member.partitions import NOTHING, Owned
+from equipoise.member.step import Callback, Kind, Step
 from equipoise.member.subscription import SubscriptionPattern, TopicPattern, TopicSubscription
 from equipoise.member.verdicts import ErrorTable, Verdict
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -37,36 +35,24 @@ _OUT = {
     CommitFailure.OLD_GENERATION: "the group had gone on without the member",
 }
 _LONGEST_REASON = 255
-_LEAVE_TIMEOUT_MS = 5_000  # the answer to LeaveGroup is not worth a long wait
 
 
-class Member:
+class Member(BaseMember[MemberState]):
     """`jitter` gives numbers between 0.8 and 1.2 for pauses between attempts: the one thing not decided here."""
 
+    transitions = TRANSITIONS
+
     def __init__(self, config: MemberConfig, jitter: Callable[[], float] = lambda: 1.0) -> None:
-        self.config = config
+        super().__init__(config, jitter)
         self.state = MemberState.UNJOINED
         self.member_id = ""
         self.generation_id = NO_GENERATION
-        self.coordination = Coordination(config, jitter)
-        self.assignment: Owned = NOTHING
-        self.callbacks: deque[Callback] = deque()
-        self.failure: KafkaError | None = None  # for the application, at its next poll
         self.subscription = TopicSubscription(watches_racks=config.client_rack is not None)
         self.heartbeats = Heartbeats(config)
-        self.polls = Polls(config)
         self.commits = Commits(self)
         self.joining = join.Joining()
-        self._leaving: Message | None = None
-        self._is_in_callback = False
-        self._out_because = CommitFailure.NOT_JOINED
 
     # -- what it is
-
-    @property
-    def coordinator(self) -> Node | None:
-        """The broker that coordinates the group; None: it is being looked for, or not needed."""
-        return self.coordination.node
 
     @property
     def is_part_of_generation(self) -> bool:
@@ -134,14 +120,6 @@ class Member:
             return NOTHING
         return self.assignment.difference(*(callback.partitions for callback in self.callbacks))
 
-    def transition(self, target: MemberState) -> None:
-        """Along the table of states.py."""
-        if target is self.state:
-            return
-        if (self.state, target) not in TRANSITIONS:
-            raise IllegalTransition(self.member_id, self.state, target)
-        self.state = target
-
     # -- what the application does
 
     def subscribe(self, topics: Iterable[str], pattern: TopicPattern | None, now: int) -> Step:
@@ -158,48 +136,12 @@ class Member:
             self.joining.want("the subscription has changed" if was_active else "")
         return self._go_on(now)
 
-    def poll_begins(self, now: int) -> Step:
-        """The application is there, until `poll_ends`: its callbacks can run, and its time does not."""
-        self._is_back()
-        return self._go_on(now)
-
-    def _is_back(self) -> None:
-        if self.subscription.is_active:
-            self.polls.begin()
-
-    def poll_ends(self, now: int, *, records: int = 0) -> None:
-        """`records`: how many it takes with it. Also before each callback, which takes its own time (KIP-62)."""
-        if self.subscription.is_active and not self.is_finished:
-            self.polls.end(now, records=records)
-
-    def begin_callback(self) -> Callback | None:
-        """What the application's thread is to run next, inside a poll; None if there is nothing."""
-        self._is_in_callback = bool(self.callbacks)
-        return self.callbacks[0] if self.callbacks else None
-
-    def callback_done(self, now: int, *, has_failed: bool = False) -> Step:
-        """It has run, with or without an exception, and the application is back in its poll. Partitions are given up
-        when on_revoked has run, not before: it may commit (ConsumerCoordinator.onJoinPrepare)."""
-        self._is_in_callback = False
-        self._is_back()
-        kind, partitions = self.callbacks.popleft()
-        if kind is not Kind.ASSIGNED:
-            self.assignment -= partitions
-            self.commits.revoke(partitions)
-        return self._go_on(now)
-
     def enforce_rebalance(self, reason: str, now: int) -> Step:
         """The application wants a rebalance (KIP-568, ClassicKafkaConsumer.enforceRebalance). A long reason is cut
         (JoinGroupRequest.maybeTruncateReason)."""
         if self.subscription.is_active:
             self.joining.want(reason[:_LONGEST_REASON])
         return self._go_on(now)
-
-    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], now: int) -> tuple[Commit, Step]:
-        """The outcome stands in the Commit; it has until default.api.timeout.ms (KIP-266)."""
-        commit = Commit(dict(offsets), now + self.config.default_api_timeout_ms)
-        self.commits.add(commit, now)
-        return commit, self._go_on(now)
 
     def unsubscribe(self, now: int, *, leave: bool | None = None, reason: str = "the consumer unsubscribed") -> Step:
         """Gives up all it has and leaves (ConsumerCoordinator.onLeavePrepare). Done when `has_left`.
@@ -213,7 +155,7 @@ class Member:
         self.polls.stop()
         self.joining.cancel()
         self.take_failure()  # of joining, which is no longer wanted
-        self._drop_callbacks()
+        self.drop_callbacks()
         return self._go_on(now)
 
     def close(self, now: int, *, leave: bool | None = None) -> Step:
@@ -224,13 +166,6 @@ class Member:
     def has_left(self) -> bool:
         """Nothing is left to be told, sent or heard."""
         return self.state is MemberState.UNJOINED and self._leaving is None and not self.callbacks
-
-    def take_failure(self) -> KafkaError | None:
-        """To be raised by poll(). Being fenced is for good (KIP-345); after anything else the member tries again."""
-        failure = self.failure
-        if not self.is_finished:
-            self.failure = None
-        return failure
 
     # -- what the network does
 
@@ -288,16 +223,8 @@ class Member:
 
     # -- time
 
-    def next_deadline(self) -> int | None:
-        """When to call `tick`; None: nothing waits for time."""
-        can_send = self.coordinator is not None
-        earliest = min(
-            self.heartbeats.next_deadline(can_send=can_send),
-            self.polls.next_deadline(),
-            self.commits.next_deadline(can_send=can_send),
-            self.coordination.next_deadline(),
-        )
-        return None if earliest == NEVER else earliest
+    def _next_heartbeat(self) -> int:
+        return self.heartbeats.next_deadline(can_send=self.coordinator is not None)
 
     def tick(self, now: int) -> Step:
         """What time brings about: late polls, lost coordinators, heartbeats, retries
@@ -331,10 +258,6 @@ class Member:
         self.heartbeats.in_flight = None
         self.coordination.lose(now)
         self.heartbeats.retry(self.coordination.retry_at)
-
-    def pause_ms(self, failures: int) -> int:
-        """The pause after so many failures in a row."""
-        return self.coordination.pause_ms(failures)
 
     def _found(self, request: FindCoordinatorRequest, response: FindCoordinatorResponse, now: int) -> None:
         """A coordinator that was found may have heard nothing of the member for a while."""
@@ -455,20 +378,13 @@ class Member:
         if not self.is_finished:
             self.failure = failure
 
-    def commit_failure(self, now: int) -> KafkaError:
-        """Why this member, which is part of no generation, cannot commit."""
-        if self.failure is not None and self.is_finished:
-            return self.failure
-        overrun = self.polls.overrun_at(now) if self._out_because is CommitFailure.POLL_OVERRUN else None
-        return CommitFailedError(self._out_because, self.config, overrun=overrun)
-
     def _forget(self, now: int, *, keep_member_id: bool = False) -> None:
         self.generation_id = NO_GENERATION
         if not keep_member_id:
             self.member_id = ""
         self.heartbeats.disable()
         self.joining.interrupt()
-        self._drop_callbacks()
+        self.drop_callbacks()
         self.transition(MemberState.UNJOINED)
         self.commits.abandon(self.commit_failure(now))
 
@@ -477,13 +393,6 @@ class Member:
         Whether or not there is a coordinator to join at, the application had better stop."""
         if self.generation_id == NO_GENERATION and self.assignment and not self.callbacks:
             self.callbacks.append(Callback(Kind.LOST, self.assignment))
-
-    def _drop_callbacks(self) -> None:
-        """All but the one that runs. What the application was not told of, it never had."""
-        while len(self.callbacks) > self._is_in_callback:
-            kind, partitions = self.callbacks.pop()
-            if kind is Kind.ASSIGNED:
-                self.assignment -= partitions
 
     # -- leaving
 
@@ -513,4 +422,4 @@ class Member:
             return
         who = MemberIdentity(member_id=self.member_id, reason=reason)
         self._leaving = LeaveGroupRequest(group_id=self.config.group_id, member_id=self.member_id, members=[who])
-        step.send(self._leaving, min(self.config.request_timeout_ms, _LEAVE_TIMEOUT_MS))
+        step.send(self._leaving, min(self.config.request_timeout_ms, LEAVE_TIMEOUT_MS))

@@ -57,10 +57,3 @@ TRANSITIONS: dict[tuple[MemberState, MemberState], str] = {
     (MemberState.COMPLETING_REBALANCE, MemberState.UNJOINED): "put out of the group, or it leaves",
     (MemberState.STABLE, MemberState.UNJOINED): "put out of the group, or it leaves",
 }
-
-
-class IllegalTransition(AssertionError):
-    """A bug of ours: the table does not have this way."""
-
-    def __init__(self, member_id: str, origin: MemberState, target: MemberState) -> None:
-        super().__init__(f"member {member_id or '(new)'}: no way from {origin.value} to {target.value}")

@@ -5,21 +5,19 @@ It has the same face and the same Step as the member of a classic group: `member
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from equipoise.assignors import Cluster
-from equipoise.member.commits import CONSUMER_COMMIT, Commit, Commits, OffsetAndMetadata
+from equipoise.member.base import LEAVE_TIMEOUT_MS, BaseMember
+from equipoise.member.commits import CONSUMER_COMMIT, Commits
 from equipoise.member.config import MemberConfig
 from equipoise.member.consumer.answers import CONSUMER_HEARTBEAT, MOST_RETRIES
 from equipoise.member.consumer.assignment import received
 from equipoise.member.consumer.heartbeats import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Heartbeats
 from equipoise.member.consumer.reconcile import Reconciliation
-from equipoise.member.consumer.states import BEATING, IN_GROUP, OUT, TRANSITIONS, IllegalTransition, MemberState
-from equipoise.member.coordination import Coordination, Node
+from equipoise.member.consumer.states import BEATING, IN_GROUP, OUT, TRANSITIONS, MemberState
 from equipoise.member.errors import CommitFailedError, CommitFailure, FencedInstanceIdError, error_of
-from equipoise.member.partitions import NOTHING, Owned, TopicPartition
-from equipoise.member.polls import Polls
+from equipoise.member.partitions import NOTHING, Owned
 from equipoise.member.step import NEVER, Callback, Kind, Step
 from equipoise.member.subscription import TopicPattern, TopicSubscription
 from equipoise.member.verdicts import Verdict
@@ -34,43 +32,30 @@ from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.schema import Message
 
 JOIN_EPOCH = 0
-_LEAVE_TIMEOUT_MS = 5_000  # the answer is not worth a long wait
 _FENCED = {
     ErrorCode.UNKNOWN_MEMBER_ID: CommitFailure.REMOVED,
     ErrorCode.FENCED_MEMBER_EPOCH: CommitFailure.FENCED_EPOCH,
 }
 
 
-class ConsumerMember:
-    """`member_id` is one for the life of the consumer, unlike any other (rule B2.1, KIP-1082). `jitter` gives numbers
-    between 0.8 and 1.2 for pauses between attempts."""
+class ConsumerMember(BaseMember[MemberState]):
+    """`member_id` is one for the life of the consumer, unlike any other (rule B2.1, KIP-1082)."""
+
+    transitions = TRANSITIONS
 
     def __init__(self, config: MemberConfig, member_id: str, jitter: Callable[[], float] = lambda: 1.0) -> None:
-        self.config = config
+        super().__init__(config, jitter)
         self.member_id = member_id
         self.member_epoch = JOIN_EPOCH
         self.state = MemberState.UNSUBSCRIBED
-        self.assignment: Owned = NOTHING
-        self.callbacks: deque[Callback] = deque()
-        self.failure: KafkaError | None = None  # for the application, at its next poll
-        self.is_in_callback = False
-        self.coordination = Coordination(config, jitter)
         self.subscription = TopicSubscription()
-        self.polls = Polls(config)
         self.commits = Commits(self, CONSUMER_COMMIT)
         self.reconciliation = Reconciliation(self)
         self.heartbeats = Heartbeats(self)
-        self._leaving: Message | None = None
         self._leave_epoch: int | None = LEAVE_EPOCH  # None: it goes without a word
         self._retries = 0  # of what is fatal if it lasts
-        self._out_because = CommitFailure.NOT_JOINED
 
     # -- what it is
-
-    @property
-    def coordinator(self) -> Node | None:
-        """The broker that coordinates the group; None: it is being looked for, or not needed."""
-        return self.coordination.node
 
     @property
     def generation_id(self) -> int:
@@ -135,14 +120,6 @@ class ConsumerMember:
             return NOTHING
         return self.assignment.difference(*(callback.partitions for callback in self.callbacks))
 
-    def transition(self, target: MemberState) -> None:
-        """Along the table of states.py."""
-        if target is self.state:
-            return
-        if (self.state, target) not in TRANSITIONS:
-            raise IllegalTransition(self.member_id, self.state, target)
-        self.state = target
-
     # -- what the application does
 
     def subscribe(self, topics: Iterable[str], pattern: TopicPattern | None, now: int) -> Step:
@@ -150,41 +127,25 @@ class ConsumerMember:
         self.subscription.to(topics, pattern)
         return self._go_on(now)
 
-    def poll_begins(self, now: int) -> Step:
-        """The application is there, until `poll_ends`: its callbacks can run, and its time does not."""
-        self._is_back()
-        return self._go_on(now)
-
     def _is_back(self) -> None:
-        if self.subscription.is_active and not self.is_finished:
-            self.polls.begin()
-
-    def poll_ends(self, now: int, *, records: int = 0) -> None:
-        """`records`: how many it takes with it. Also before each callback, which takes its own time (rule B9.1)."""
-        if self.subscription.is_active and not self.is_finished:
-            self.polls.end(now, records=records)
+        if not self.is_finished:
+            super()._is_back()
 
     def begin_callback(self) -> Callback | None:
-        """What the application's thread is to run next, inside a poll; None if there is nothing. A reconciliation that
-        the application hears of runs to its end (rule B5.4)."""
-        self.is_in_callback = bool(self.callbacks)
+        """A reconciliation that the application hears of runs to its end (rule B5.4)."""
         if self.callbacks and self.reconciliation.under_way is not None:
             self.reconciliation.has_begun = True
-        return self.callbacks[0] if self.callbacks else None
+        return super().begin_callback()
 
     def callback_done(self, now: int, *, has_failed: bool = False) -> Step:
-        """It has run. Rule B6.10: a reconciliation whose callback has failed is not acknowledged, and the next poll
-        tries again. Out of the group, or on the way out, there is nothing to try again."""
-        self.is_in_callback = False
-        self._is_back()
+        """Rule B6.10: a reconciliation whose callback has failed is not acknowledged, and the next poll tries again.
+        Out of the group, or on the way out, there is nothing to try again."""
         if has_failed and self.reconciliation.has_begun:
+            self.is_in_callback = False
+            self._is_back()
             self.reconciliation.has_begun = False
             return self._go_on(now)
-        kind, partitions = self.callbacks.popleft()
-        if kind is not Kind.ASSIGNED:
-            self.assignment -= partitions
-            self.commits.revoke(partitions)
-        return self._go_on(now)
+        return super().callback_done(now, has_failed=has_failed)
 
     def enforce_rebalance(self, reason: str, now: int) -> Step:
         """Rule B2.2. The coordinator decides when to assign (AsyncKafkaConsumer.enforceRebalance)."""
@@ -192,12 +153,6 @@ class ConsumerMember:
             "enforce_rebalance() has no meaning with group.protocol=consumer: the coordinator assigns when there is a "
             "reason to"
         )
-
-    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], now: int) -> tuple[Commit, Step]:
-        """The outcome stands in the Commit; it has until default.api.timeout.ms (KIP-266)."""
-        commit = Commit(dict(offsets), now + self.config.default_api_timeout_ms)
-        self.commits.add(commit, now)
-        return commit, self._go_on(now)
 
     def unsubscribe(self, now: int, *, leave: bool | None = None) -> Step:
         """Rules B10.1 to B10.3. Gives up all it has and leaves; done when `has_left`
@@ -222,13 +177,6 @@ class ConsumerMember:
         """Nothing is left to be told, sent or heard."""
         is_out = self.state in (MemberState.UNSUBSCRIBED, MemberState.FATAL)
         return is_out and self._leaving is None and not self.callbacks and not self.assignment
-
-    def take_failure(self) -> KafkaError | None:
-        """To be raised by poll(). A fatal error is raised by every poll (rule B8.1)."""
-        failure = self.failure
-        if not self.is_finished:
-            self.failure = None
-        return failure
 
     # -- what the network does
 
@@ -267,16 +215,8 @@ class ConsumerMember:
 
     # -- time
 
-    def next_deadline(self) -> int | None:
-        """When to call `tick`; None: nothing waits for time."""
-        can_send = self.coordinator is not None
-        earliest = min(
-            self.heartbeats.next_deadline() if self._may_beat else NEVER,
-            self.polls.next_deadline(),
-            self.commits.next_deadline(can_send=can_send),
-            self.coordination.next_deadline(),
-        )
-        return None if earliest == NEVER else earliest
+    def _next_heartbeat(self) -> int:
+        return self.heartbeats.next_deadline() if self._may_beat else NEVER
 
     def tick(self, now: int) -> Step:
         """What time brings about: late polls, heartbeats, retries."""
@@ -448,25 +388,7 @@ class ConsumerMember:
         if self.state in OUT and self.assignment and not self.callbacks:
             self.callbacks.append(Callback(Kind.LOST, self.assignment))
 
-    def drop_callbacks(self) -> None:
-        """All but the one that runs. What the application was not told of, it never had."""
-        while len(self.callbacks) > self.is_in_callback:
-            kind, partitions = self.callbacks.pop()
-            if kind is Kind.ASSIGNED:
-                self.assignment -= partitions
-
     # -- what commits show
-
-    def commit_failure(self, now: int) -> KafkaError:
-        """Why this member, which is out of the group, cannot commit."""
-        if self.failure is not None and self.is_finished:
-            return self.failure
-        overrun = self.polls.overrun_at(now) if self._out_because is CommitFailure.POLL_OVERRUN else None
-        return CommitFailedError(self._out_because, self.config, overrun=overrun)
-
-    def pause_ms(self, failures: int) -> int:
-        """The pause after so many failures in a row."""
-        return self.coordination.pause_ms(failures)
 
     def lose_coordinator(self, now: int) -> None:
         """It is elsewhere, or does not answer: the next heartbeat says all, to whoever coordinates then."""
@@ -511,7 +433,7 @@ class ConsumerMember:
         self.transition(MemberState.LEAVING)
         if self.coordinator is not None and self._leave_epoch is not None:
             self._leaving = self.heartbeats.build_leave(self._leave_epoch)
-            step.send(self._leaving, min(self.config.request_timeout_ms, _LEAVE_TIMEOUT_MS))
+            step.send(self._leaving, min(self.config.request_timeout_ms, LEAVE_TIMEOUT_MS))
         self._get_out(failure if target is MemberState.UNSUBSCRIBED else self.commit_failure(now))
         self.transition(target)
 

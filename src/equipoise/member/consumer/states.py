@@ -82,10 +82,3 @@ TRANSITIONS: dict[tuple[MemberState, MemberState], str] = {
     (S.STALE, S.UNSUBSCRIBED): "on_lost has run, and the application has unsubscribed",
     **{(state, S.FATAL): "the coordinator has refused the member for good" for state in BEATING | {S.UNSUBSCRIBED}},
 }
-
-
-class IllegalTransition(AssertionError):
-    """A bug of ours: the table does not have this way."""
-
-    def __init__(self, member_id: str, origin: MemberState, target: MemberState) -> None:
-        super().__init__(f"member {member_id}: no way from {origin.value} to {target.value}")
