@@ -23,6 +23,8 @@ from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
 from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from equipoise.wire.apis.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from equipoise.wire.apis.k33_alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from equipoise.wire.apis.k69_consumer_group_describe import ConsumerGroupDescribeRequest
 from equipoise.wire.primitives import write_uvarint
 from equipoise.wire.records.batch import HEADER_SIZE, LOG_OVERHEAD, Codec, crc_of, read_header, write_header
 from equipoise.wire.records.codecs import compress
@@ -268,6 +270,30 @@ def crowd(scene: Scene) -> None:
         time.sleep(0.5)
 
 
+def consumer_groups(scene: Scene) -> None:
+    """Hundreds of members come to a `consumer` group, with long subscriptions and costly regular expressions, are
+    described again and again, and leave without a word."""
+    with scene.clients(20) as clients:
+        for number, client in enumerate(clients):
+            for place in range(15):
+                request = ConsumerGroupHeartbeatRequest(
+                    group_id="comers",
+                    member_id=f"{number}-{place}",
+                    member_epoch=0,
+                    rebalance_timeout_ms=10_000,
+                    subscribed_topic_names=["many", *(f"none-{one}" for one in range(500))],
+                    subscribed_topic_regex="(.*a){20}" * place + "x" if place % 5 == 0 else None,
+                    topic_partitions=[],
+                )
+                client.send(request, 1)
+        for client in clients:
+            for _ in range(15):
+                client.receive()
+            client.send(ConsumerGroupDescribeRequest(group_ids=["comers"]), 1)
+        for client in clients:
+            client.receive()
+
+
 ATTACKS: dict[Callable[[Scene], None], int] = {  # and the megabytes that it may take for the while
     declared_sizes: 40,
     large_frames: 300,  # most of queued.max.request.bytes, and what is being read
@@ -283,6 +309,7 @@ ATTACKS: dict[Callable[[Scene], None], int] = {  # and the megabytes that it may
     bombs: 200,
     large_assignments: 150,
     crowd: 100,
+    consumer_groups: 150,
 }
 
 

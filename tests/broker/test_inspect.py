@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from equipoise import Broker, Consumer, Producer
+from equipoise import Broker, Consumer, Producer, TopicPartition
 from equipoise.coordinator.reasons import Trigger
 from equipoise.errors import KafkaError
 
@@ -71,3 +73,28 @@ def test_the_fixtures_group_is_ready_at_once(broker: Broker, equipoise_broker: B
     """Without Kafka's initial wait, by the setting: how long it takes is for the benchmarks."""
     assert broker is equipoise_broker
     assert broker.server.config.group_initial_rebalance_delay_ms == 0
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_as_whom_and_by_which_listener_a_member_has_come(protocol: str) -> None:
+    """In the view and in the journal; never on the wire."""
+    settings = {"group.initial.rebalance.delay.ms": 0, "group.consumer.assignment.interval.ms": 0}
+    users = {"alice": "alice-secret"}
+    with Broker(settings, topics={"orders": 1}, security="SASL_PLAINTEXT", users=users) as broker:
+        known = broker.client_settings("alice")
+        with Consumer({**known, "group.id": "billing", "group.protocol": protocol}) as reading:
+            reading.subscribe(["orders"])
+            while not reading.assignment():
+                reading.poll(0.01)
+            (member,) = broker.groups["billing"].members
+            assert (member.principal, member.listener) == ("User:alice", "SASL_PLAINTEXT")
+        with Consumer({**known, "auto.offset.reset": "earliest"}) as of_journal:
+            of_journal.assign([TopicPartition("__rebalances", 0)])
+            rows: list[dict[str, object]] = []
+            while not rows:
+                rows += [
+                    row
+                    for record in of_journal.poll(0.1)
+                    if (row := json.loads(record.value or b""))["type"] == "member_joined"
+                ]
+        assert (rows[0]["principal"], rows[0]["listener"]) == ("User:alice", "SASL_PLAINTEXT")

@@ -9,8 +9,9 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from equipoise.broker.groups.held_heartbeats import intervals_of
 from equipoise.coordinator.classic.group import ClassicGroupMember, Group
-from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.consumer.group import ConsumerGroup, Presence
 from equipoise.coordinator.journal import Rebalance
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from equipoise.wire.errors import ProtocolError
@@ -33,6 +34,8 @@ class MemberSnapshot:
     host: str
     group_instance_id: str | None
     partitions: frozenset[tuple[str, int]]  # topic and number; empty where its protocol is not the consumer's
+    principal: str = ""  # as whom it came; empty, if it has not come since the broker started
+    listener: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,7 @@ def _describe_consumer_group(server: Server, group: ConsumerGroup) -> GroupSnaps
             member.client_host.lstrip("/"),
             member.instance_id,
             frozenset((name_of(topic_id) or "", number) for topic_id, number in member.assigned),
+            *_origin(group.presence_of(member.member_id)),
         )
         for member in group.members.values()
     ]
@@ -142,7 +146,14 @@ def _describe_consumer_group(server: Server, group: ConsumerGroup) -> GroupSnaps
 def _describe_member(member: ClassicGroupMember, is_consumer: bool) -> MemberSnapshot:
     partitions = _partitions(member.assignment) if is_consumer else frozenset()
     host = member.client_host.lstrip("/")
-    return MemberSnapshot(member.member_id, member.client_id, host, member.group_instance_id, partitions)
+    return MemberSnapshot(
+        member.member_id, member.client_id, host, member.group_instance_id, partitions, *_origin(member)
+    )
+
+
+def _origin(member: ClassicGroupMember | Presence) -> tuple[str, str]:
+    notes = intervals_of(member)
+    return notes.principal, notes.listener
 
 
 def _partitions(assignment: bytes) -> frozenset[tuple[str, int]]:

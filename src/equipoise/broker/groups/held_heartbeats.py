@@ -50,9 +50,18 @@ _BLOCKED_TIMES = 3
 
 
 class HeartbeatIntervals:
-    """What one member shows of its heartbeats, over all its connections."""
+    """What one member shows of its heartbeats, over all its connections, and who it is."""
 
-    __slots__ = ("_blocked", "_held_ms", "_interval", "_last_heartbeat", "connections", "was_cut_off")
+    __slots__ = (
+        "_blocked",
+        "_held_ms",
+        "_interval",
+        "_last_heartbeat",
+        "connections",
+        "listener",
+        "principal",
+        "was_cut_off",
+    )
 
     def __init__(self) -> None:
         self._interval: int | None = None
@@ -61,6 +70,7 @@ class HeartbeatIntervals:
         self._blocked = 0
         self.connections = 0  # open ones that have carried a request of the member, see `carriers.py`
         self.was_cut_off = False  # a connection was closed during a hold
+        self.principal = self.listener = ""  # of the last connection
 
     def limit(self, member: ClassicGroupMember, longest: int, now: int, *, is_own: bool, is_sent_past: bool) -> int:
         """How long this heartbeat may be held, 0: not at all. `is_sent_past`: it has ended the hold of the last."""

@@ -13,9 +13,10 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from equipoise.broker.groups.held_heartbeats import intervals_of
 from equipoise.broker.net.turns import SLICE_S
 from equipoise.coordinator.classic.states import State
-from equipoise.coordinator.events import Event, StateChanged, TargetReached
+from equipoise.coordinator.events import Event, MemberJoined, StateChanged, TargetReached
 from equipoise.coordinator.journal import Journal, Rebalance
 from equipoise.coordinator.shard import Shard
 from equipoise.wire.errors import KafkaError
@@ -80,10 +81,22 @@ class GroupJournal:
     def _work(self) -> Iterator[None]:
         while self._events:
             journal, event = self._events.popleft()
-            self._add(event.group_id, event_row(event, self._ahead))
+            row = event_row(event, self._ahead)
+            if isinstance(event, MemberJoined):
+                row |= self._origin(event)
+            self._add(event.group_id, row)
             yield
             if isinstance(event, StateChanged | TargetReached) and journal is not None:
                 yield from self._settle(journal)
+
+    def _origin(self, event: MemberJoined) -> dict[str, str]:
+        """As whom and by which listener a member has come; empty, if it is gone again already. Kafka does not tell."""
+        shard = self._server.group_coordinator.shard_of(event.group_id)
+        member = shard.core.find_noted(event.group_id, event.who.member_id)
+        if member is None:
+            return {"principal": "", "listener": ""}
+        notes = intervals_of(member)
+        return {"principal": _plain(notes.principal), "listener": notes.listener}
 
     def _settle(self, journal: Journal) -> Iterator[None]:
         """With the event that ends a rebalance comes the row of the whole rebalance, and of those it overtook."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from equipoise.broker.groups.held_heartbeats import intervals_of
 from equipoise.coordinator.step import Caller
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.errors import ErrorCode, KafkaError
@@ -36,6 +37,8 @@ def note_carrier(server: Server, call: Call, member: ClassicGroupMember | Presen
     carried = call.connection.carried
     if member is not None and member is not carried.last:
         carried.note(member, server.group_coordinator.carriers)
+        notes = intervals_of(member)
+        notes.principal, notes.listener = call.connection.session.principal, call.connection.listener.name
 
 
 def caller_of(call: Call, token: Any = None) -> Caller:
