@@ -20,7 +20,7 @@ from itertools import count
 from typing import Any
 
 from equipoise.coordinator.config import GroupConfig
-from equipoise.coordinator.consumer.describe import describe_consumer_group
+from equipoise.coordinator.consumer.describe import describe_consumer_group, describe_members
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.heartbeat import owned_partitions
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
@@ -156,7 +156,9 @@ class Stage:
         return self.group.group_epoch, self.group.target_epoch
 
     def describe(self) -> DescribedConsumerGroup:
-        return describe_consumer_group(self.shard, "g")
+        group = describe_consumer_group(self.shard, "g")
+        group.members = list(describe_members(self.shard, "g"))
+        return group
 
     def types(self, since: int = 0) -> list[str]:
         """The records after the first `since`, by type; t: a tombstone."""

@@ -78,6 +78,11 @@ def encode_rows(cls: type[Message], version: int, rows: Sequence[Struct]) -> Enc
     return Encoded(len(rows), b"".join(pieces))
 
 
+def join_rows(portions: Sequence[Encoded]) -> Encoded:
+    """Elements that were encoded one portion after the other."""
+    return Encoded(sum(one.elements for one in portions), b"".join([one.data for one in portions]))
+
+
 @cache
 def _row_encoder(cls: type[Message], version: int, of: type[Struct]) -> Encoder:
     return _Encoding(cls, version, root=of).function()

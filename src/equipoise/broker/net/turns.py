@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from equipoise.wire.apis import APIS
-from equipoise.wire.compiler import encode_rows
+from equipoise.wire.compiler import encode_rows, join_rows
 from equipoise.wire.schema import Encoded, Message, Struct
 
 if TYPE_CHECKING:
@@ -91,12 +91,18 @@ class Turns:
 
     def run(self, call: Call, work: Iterator[object], answer: Callable[[], Message] | None) -> None:
         """Does `work`, which yields wherever it may be interrupted, then answers, unless `work` has seen to that.
-        Short work is done at once."""
+        Short work is done at once, unless much has come in this turn of the loop: many may ask for it together."""
+        if self.is_busy:
+            self.add(lambda: self._go_on(call, work, answer))
+        else:
+            self._go_on(call, work, answer)
+
+    def _go_on(self, call: Call, work: Iterator[object], answer: Callable[[], Message] | None) -> None:
         try:
             ends = monotonic() + SLICE_S
             for _ in work:
                 if monotonic() >= ends:
-                    self.add(lambda: self.run(call, work, answer))
+                    self.add(lambda: self._go_on(call, work, answer))
                     return
             response = answer() if answer is not None else None
         except Exception:  # noqa: BLE001  one request must not end the loop, nor the work of others
@@ -146,8 +152,4 @@ class Turns:
                     rows = []
             portions.append(encode_rows(message, call.version, rows))
 
-        self.run(call, work(), lambda: response(_joined(portions)))
-
-
-def _joined(portions: list[Encoded]) -> Encoded:
-    return Encoded(sum(one.elements for one in portions), b"".join([one.data for one in portions]))
+        self.run(call, work(), lambda: response(join_rows(portions)))

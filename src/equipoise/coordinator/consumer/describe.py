@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.consumer.assignment.epochs import preferred_assignor
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.records.build import by_topic
-from equipoise.coordinator.metadata import MetadataImage, TopicPartition
+from equipoise.coordinator.metadata import NO_PARTITIONS, MetadataImage, Partitions, TopicPartition
 from equipoise.wire.apis.k69_consumer_group_describe import (
     DescribedAssignment,
     DescribedConsumerGroup,
@@ -25,7 +25,9 @@ _CLASSIC, _CONSUMER = 0, 1
 
 
 def describe_consumer_group(shard: Shard, group_id: str) -> DescribedConsumerGroup:
-    """Rules A18.1 and A18.2. Kafka: GroupMetadataManager.consumerGroupDescribe."""
+    """The group without its members, which `describe_members` tells.
+
+    Rules A18.1 and A18.2. Kafka: GroupMetadataManager.consumerGroupDescribe."""
     if not group_id:
         return DescribedConsumerGroup(error_code=ErrorCode.INVALID_GROUP_ID, group_id="")
     group = shard.find(group_id)
@@ -39,11 +41,22 @@ def describe_consumer_group(shard: Shard, group_id: str) -> DescribedConsumerGro
         group_epoch=group.group_epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=preferred_assignor(shard, group),
-        members=[_member(shard.image, group, member) for member in group.members.values()],
+        members=[],
     )
 
 
-def _member(image: MetadataImage, group: ConsumerGroup, member: ConsumerGroupMember) -> DescribedConsumerGroupMember:
+def describe_members(shard: Shard, group_id: str) -> Iterator[DescribedConsumerGroupMember]:
+    """The members as they are now, one by one: between two of them the caller may do something else."""
+    group = shard.consumer_groups.get(group_id)
+    if group is None:
+        return iter(())
+    image, targets = shard.image, dict(group.targets)
+    return (_member(image, targets, member) for member in list(group.members.values()))
+
+
+def _member(
+    image: MetadataImage, targets: Mapping[str, Partitions], member: ConsumerGroupMember
+) -> DescribedConsumerGroupMember:
     """What is to be given up still counts as assigned (KAFKA-20431). Rule A18.3.
 
     Kafka: ConsumerGroupMember.asConsumerGroupDescribeMember.
@@ -58,7 +71,7 @@ def _member(image: MetadataImage, group: ConsumerGroup, member: ConsumerGroupMem
         subscribed_topic_names=sorted(member.subscribed_topic_names),
         subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_assignment(image, member.assigned.keys() | member.revoking.keys()),
-        target_assignment=_assignment(image, group.target_of(member.member_id)),
+        target_assignment=_assignment(image, targets.get(member.member_id, NO_PARTITIONS)),
         member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )
 
