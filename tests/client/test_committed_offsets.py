@@ -9,7 +9,7 @@ import pytest
 
 from equipoise.client.group.committed_offsets import CommittedOffsetFetcher, Found
 from equipoise.client.group.membership import Membership
-from equipoise.member import MemberConfig, Node, OffsetAndMetadata, TopicPartition
+from equipoise.member import BrokerNode, MemberConfig, OffsetAndMetadata, TopicPartition
 from equipoise.wire.apis.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -32,7 +32,7 @@ class ScriptedMembership:
 
     def __init__(self, *errors: ErrorCode) -> None:
         self.config = MemberConfig(group_id="g", retry_backoff_ms=1, retry_backoff_max_ms=1)
-        self.coordinator = Node(1, "h", 1)
+        self.coordinator = BrokerNode(1, "h", 1)
         self.offset_fetch_identity = ("me", 1)
         self.member = self
         self.asked: list[tuple[str | None, int]] = []
@@ -42,7 +42,7 @@ class ScriptedMembership:
     def act(self, act: Any) -> None:
         self.refused += 1
 
-    async def ask(self, request: Any, coordinator: Node | None, timeout: float) -> OffsetFetchResponse:
+    async def ask(self, request: Any, coordinator: BrokerNode | None, timeout: float) -> OffsetFetchResponse:
         assert isinstance(request, OffsetFetchRequest)
         self.asked.append((request.groups[0].member_id, request.groups[0].member_epoch))
         error = self._errors.pop(0)

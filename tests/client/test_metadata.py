@@ -14,7 +14,7 @@ from equipoise.client.metadata.metadata import (
     patience_rounds,
 )
 from equipoise.client.net.backoff import Backoff
-from equipoise.member import Node
+from equipoise.member import BrokerNode
 from equipoise.member.backoff import backoff_ms
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k02_list_offsets import (
@@ -70,7 +70,7 @@ def test_leaders_topics_and_ids_are_known() -> None:
     assert metadata.leader(B0) is None
     assert metadata.topics["a"].partitions == 2
     assert metadata.topic_name(ID) == "a"
-    assert metadata.controller == Node(2, "host2", 9092)
+    assert metadata.controller == BrokerNode(2, "host2", 9092)
     assert metadata.by_leader([A0, A1, B0]) == {1: [A0], 2: [A1], None: [B0]}
     assert metadata.is_settled
 
@@ -113,7 +113,7 @@ def test_what_a_broker_says_besides_counts_if_it_is_newer_and_can_be_reached() -
     metadata = known(topic("a", (1, 5)))
     assert not metadata.learn_leader(A0, Leader(2, 5), None)
     assert not metadata.learn_leader(A0, Leader(3, 6), None)
-    assert metadata.learn_leader(A0, Leader(3, 6), Node(3, "host3", 9092))
+    assert metadata.learn_leader(A0, Leader(3, 6), BrokerNode(3, "host3", 9092))
     assert metadata.leader(A0) == Leader(3, 6)
 
 

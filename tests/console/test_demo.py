@@ -14,7 +14,7 @@ import pytest
 from equipoise.console.demo import members, with_spark
 from equipoise.console.demo.accounts import Output, account, read_output
 from equipoise.console.demo.picture import Span, spans
-from equipoise.console.demo.watch import Look
+from equipoise.console.demo.watch import Sighting
 from tests.commands import Command
 
 SCRIPT = Path(__file__).with_name("demo_query.py")
@@ -130,5 +130,5 @@ def test_only_files_that_spark_lists_count(tmp_path: Path) -> None:
 
 
 def test_spans_of_a_partition() -> None:
-    looks = [Look(at, owners, 0) for at, owners in ((0, {}), (1, {0: "a"}), (2, {0: "a"}), (3, {0: "b"}))]
+    looks = [Sighting(at, owners, 0) for at, owners in ((0, {}), (1, {0: "a"}), (2, {0: "a"}), (3, {0: "b"}))]
     assert list(spans(looks, 1)) == [Span(0, "", 0, 1), Span(0, "a", 1, 3), Span(0, "b", 3, 3)]

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from equipoise.member import Callback, Commit, Kind, MemberState, TopicPartition
+from equipoise.member import Callback, CallbackKind, Commit, MemberState, TopicPartition
 from equipoise.member.partitions import Owned
 from equipoise.simulate import Call, Consumer, Observer
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -223,7 +223,7 @@ class TownMachine(RuleBasedStateMachine):
 
     def tell(self, consumer: Consumer, callback: Callback, *, commits: bool) -> None:
         had = self.told[consumer]
-        if callback.kind is Kind.ASSIGNED:
+        if callback.kind is CallbackKind.ASSIGNED:
             assert not callback.partitions & had, "assigned twice"
             self.told[consumer] = had | callback.partitions
         else:
@@ -262,9 +262,9 @@ class TownMachine(RuleBasedStateMachine):
         owned = set(member.assignment)
         for number, callback in enumerate(member.callbacks):
             is_begun = number == 0 and consumer.is_in_callback
-            if (callback.kind is Kind.ASSIGNED) is not is_begun:
+            if (callback.kind is CallbackKind.ASSIGNED) is not is_begun:
                 owned -= callback.partitions
-            if callback.kind is not Kind.ASSIGNED and not is_begun:
+            if callback.kind is not CallbackKind.ASSIGNED and not is_begun:
                 owned |= callback.partitions
         assert owned == self.told[consumer]
         assert member.readable <= self.told[consumer]

@@ -9,7 +9,7 @@ import pytest
 from equipoise.client.net.errors import error_from
 from equipoise.client.security.config import SecurityConfig, SecurityProtocol
 from equipoise.security.acls import AclOperation, ResourceType
-from equipoise.security.denials import RESOURCE_OF, Action, AuthorizationError, on_cluster, on_group, on_topic
+from equipoise.security.denials import RESOURCE_OF, AclAction, AuthorizationError, on_cluster, on_group, on_topic
 from equipoise.wire.errors import ErrorCode
 
 READ = AclOperation.READ
@@ -35,13 +35,13 @@ def test_a_denial_names_the_operation_the_resource_the_principal_and_the_remedy(
         ),
         (on_cluster(AclOperation.ALTER), "ALTER on the cluster", "Alter --cluster"),
         (
-            Action(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "tx"),
+            AclAction(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "tx"),
             "WRITE on transactional id tx",
             "Write --transactional-id tx",
         ),
     ],
 )
-def test_words_and_options(action: Action, words: str, options: str) -> None:
+def test_words_and_options(action: AclAction, words: str, options: str) -> None:
     assert str(action) == words
     assert action.command("").endswith(f"--allow-principal User:NAME --operation {options}")
 

@@ -14,7 +14,7 @@ from random import Random
 
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.shard import Shard
-from equipoise.member import Callback, Kind, TopicPartition
+from equipoise.member import Callback, CallbackKind, TopicPartition
 from equipoise.member.consumer.member import ConsumerMember
 from equipoise.member.partitions import Owned
 from equipoise.simulate import Clock, Network, World
@@ -57,7 +57,7 @@ class Watch(Observer):
             self._check_owners(shard)
 
     def called_back(self, name: str, callback: Callback) -> None:
-        if self.world is not None and callback.kind is Kind.ASSIGNED:
+        if self.world is not None and callback.kind is CallbackKind.ASSIGNED:
             self._check_owners(self.world.shard)
 
     def _check_owners(self, shard: Shard) -> None:
@@ -122,7 +122,7 @@ def _owned(consumer: Consumer) -> Owned:
     """Told to the application, and not taken back yet."""
     member = consumer.member
     running = 1 if consumer.is_in_callback else 0
-    untold = [one.partitions for one in list(member.callbacks)[running:] if one.kind is Kind.ASSIGNED]
+    untold = [one.partitions for one in list(member.callbacks)[running:] if one.kind is CallbackKind.ASSIGNED]
     return member.assignment.difference(*untold)
 
 
@@ -211,7 +211,7 @@ class Hunt:
             self.world.tell_metadata()
 
     def _commit_in(self, consumer: Consumer, callback: Callback) -> None:
-        if callback.kind is Kind.REVOKED and self.random.random() < 0.5:
+        if callback.kind is CallbackKind.REVOKED and self.random.random() < 0.5:
             consumer.commit(dict.fromkeys(callback.partitions, self.world.now))
 
     def leave(self) -> None:

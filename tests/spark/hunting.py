@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from equipoise.client import Admin, Consumer
-from equipoise.member import Callback, Kind
+from equipoise.member import Callback, CallbackKind
 from equipoise.spark.source.source_offset import INITIAL, SourceOffset
 from equipoise.wire.errors import EquipoiseError
 from tests.client.writing import Reachable
@@ -69,7 +69,7 @@ class Query:
             poll_ends(busy)
 
         def followed(callback: Callback) -> None:
-            if callback.kind is Kind.LOST:
+            if callback.kind is CallbackKind.LOST:
                 gone = {one.partition for one in callback.partitions}
                 self._world.note(f"{self.name} loses {sorted(gone)}, with batch {self._last_planned}")
                 self._world.late_windows.append((self, self._last_planned, gone))

@@ -11,7 +11,7 @@ from equipoise.client.net.blocking import Connection
 from equipoise.client.net.errors import KafkaConnectionError, error_from, is_final
 from equipoise.client.security.config import SecurityConfig
 from equipoise.client.security.parsing import security_from_keywords
-from equipoise.security.denials import RESOURCE_OF, Action
+from equipoise.security.denials import RESOURCE_OF, AclAction
 from equipoise.wire.apis.k03_metadata import MetadataResponse
 
 
@@ -45,7 +45,7 @@ class AdminConnections:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check(self, code: int, broker_says: str | None, otherwise: str, *actions: Action) -> None:
+    def _check(self, code: int, broker_says: str | None, otherwise: str, *actions: AclAction) -> None:
         """Of a denial brokers say "Authorization failed." at most."""
         if code:
             what = otherwise if code in RESOURCE_OF else broker_says or otherwise

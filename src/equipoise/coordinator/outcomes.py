@@ -12,7 +12,7 @@ from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
-    from equipoise.coordinator.classic.group import Group, Protocols, Timeouts
+    from equipoise.coordinator.classic.group import Group, MemberTimeouts, Protocols
     from equipoise.coordinator.consumer.group import ConsumerGroup
     from equipoise.coordinator.step import Caller
 
@@ -45,7 +45,7 @@ class Incarnation(NamedTuple):
     member_id: str
     leader: str  # of the group
     protocols: Protocols
-    timeouts: Timeouts
+    timeouts: MemberTimeouts
 
 
 class StaticMemberReplaced(NamedTuple):

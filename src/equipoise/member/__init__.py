@@ -5,7 +5,7 @@ from equipoise.member.classic.states import MemberState
 from equipoise.member.commits import Commit, OffsetAndMetadata
 from equipoise.member.config import MemberConfig
 from equipoise.member.consumer.member import ConsumerMember
-from equipoise.member.coordination import Node
+from equipoise.member.coordination import BrokerNode
 from equipoise.member.errors import (
     CommitFailedError,
     CommitFailure,
@@ -15,22 +15,22 @@ from equipoise.member.errors import (
 )
 from equipoise.member.face import AnyMember
 from equipoise.member.partitions import TopicPartition
-from equipoise.member.step import Callback, Kind, Send, Step
+from equipoise.member.step import Callback, CallbackKind, Send, Step
 from equipoise.member.subscription import SubscriptionPattern
 
 __all__ = [
     "AnyMember",
+    "BrokerNode",
     "Callback",
+    "CallbackKind",
     "Commit",
     "CommitFailedError",
     "CommitFailure",
     "ConsumerMember",
     "FencedInstanceIdError",
-    "Kind",
     "Member",
     "MemberConfig",
     "MemberState",
-    "Node",
     "OffsetAndMetadata",
     "Overrun",
     "RebalanceInProgressError",

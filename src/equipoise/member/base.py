@@ -10,11 +10,11 @@ from typing import ClassVar, Generic, TypeVar
 
 from equipoise.member.commits import Commit, Commits, OffsetAndMetadata
 from equipoise.member.config import MemberConfig
-from equipoise.member.coordination import Coordination, Node
+from equipoise.member.coordination import BrokerNode, Coordination
 from equipoise.member.errors import CommitFailedError, CommitFailure
 from equipoise.member.partitions import NOTHING, Owned, TopicPartition
 from equipoise.member.polls import Polls
-from equipoise.member.step import NEVER, Callback, Kind, Step
+from equipoise.member.step import NEVER, Callback, CallbackKind, Step
 from equipoise.member.subscription import TopicSubscription
 from equipoise.wire.errors import IllegalTransition, KafkaError
 from equipoise.wire.schema import Message
@@ -61,7 +61,7 @@ class BaseMember(ABC, Generic[StateT]):
     # -- what it is
 
     @property
-    def coordinator(self) -> Node | None:
+    def coordinator(self) -> BrokerNode | None:
         """The broker that coordinates the group; None: it is being looked for, or not needed."""
         return self.coordination.node
 
@@ -100,7 +100,7 @@ class BaseMember(ABC, Generic[StateT]):
         self.is_in_callback = False
         self._is_back()
         kind, partitions = self.callbacks.popleft()
-        if kind is not Kind.ASSIGNED:
+        if kind is not CallbackKind.ASSIGNED:
             self.assignment -= partitions
             self.commits.revoke(partitions)
         return self._go_on(now)
@@ -109,7 +109,7 @@ class BaseMember(ABC, Generic[StateT]):
         """All but the one that runs. What the application was not told of, it never had."""
         while len(self.callbacks) > self.is_in_callback:
             kind, partitions = self.callbacks.pop()
-            if kind is Kind.ASSIGNED:
+            if kind is CallbackKind.ASSIGNED:
                 self.assignment -= partitions
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], now: int) -> tuple[Commit, Step]:

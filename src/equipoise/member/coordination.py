@@ -21,7 +21,7 @@ from equipoise.wire.schema import Message
 GROUP = 0  # key_type of FindCoordinator
 
 
-class Node(NamedTuple):
+class BrokerNode(NamedTuple):
     """A broker, and where it listens."""
 
     node_id: int
@@ -39,7 +39,7 @@ class Coordination:
     """`jitter` gives numbers between 0.8 and 1.2 for pauses between attempts."""
 
     def __init__(self, config: MemberConfig, jitter: Callable[[], float]) -> None:
-        self.node: Node | None = None
+        self.node: BrokerNode | None = None
         self.retry_at = 0  # the end of the pause under way; 0: there is none
         self._config = config
         self._jitter = jitter
@@ -96,7 +96,7 @@ class Coordination:
         found = response.coordinators[0] if response.coordinators else response
         error = error_of(found.error_code)
         if error is ErrorCode.NONE:
-            self.node = Node(found.node_id, found.host, found.port)
+            self.node = BrokerNode(found.node_id, found.host, found.port)
             self.recover()
             return None
         self.back_off(now)

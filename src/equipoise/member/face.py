@@ -16,7 +16,7 @@ from typing import Protocol
 from equipoise.assignors import Cluster
 from equipoise.member.commits import Commit, Commits, OffsetAndMetadata
 from equipoise.member.config import MemberConfig
-from equipoise.member.coordination import Node
+from equipoise.member.coordination import BrokerNode
 from equipoise.member.partitions import Owned, TopicPartition
 from equipoise.member.polls import Polls
 from equipoise.member.step import Callback, Step
@@ -51,7 +51,7 @@ class AnyMember(Protocol):
         """The generation, or the member epoch; -1 outside the group."""
 
     @property
-    def coordinator(self) -> Node | None:
+    def coordinator(self) -> BrokerNode | None:
         """The broker that coordinates the group; None: it is being looked for, or not needed."""
 
     @property

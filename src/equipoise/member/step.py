@@ -11,7 +11,7 @@ from equipoise.wire.schema import Message
 NEVER = 2**63 - 1  # a deadline that does not come
 
 
-class Kind(Enum):
+class CallbackKind(Enum):
     """Named as the methods of a rebalance listener."""
 
     REVOKED = "on_revoked"  # still owned while it runs: offsets can be committed
@@ -22,7 +22,7 @@ class Kind(Enum):
 class Callback(NamedTuple):
     """To be run by the application's thread; the member goes on when it is told that this is done."""
 
-    kind: Kind
+    kind: CallbackKind
     partitions: Owned
 
 

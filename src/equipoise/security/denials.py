@@ -22,7 +22,7 @@ class AuthorizationError(KafkaError):
     """The broker denies an operation to this client's principal. An ACL can allow it."""
 
 
-class Action(NamedTuple):
+class AclAction(NamedTuple):
     """An operation on a resource, as an ACL allows it (Action in Kafka's Authorizer)."""
 
     operation: AclOperation
@@ -46,22 +46,22 @@ class Action(NamedTuple):
         return f"equipoise acls add --allow-principal {allowed} --operation {operation} {resource}"
 
 
-def on_topic(operation: AclOperation, name: str) -> Action:
+def on_topic(operation: AclOperation, name: str) -> AclAction:
     """The operation on this topic."""
-    return Action(operation, ResourceType.TOPIC, name)
+    return AclAction(operation, ResourceType.TOPIC, name)
 
 
-def on_group(operation: AclOperation, name: str) -> Action:
+def on_group(operation: AclOperation, name: str) -> AclAction:
     """The operation on this group."""
-    return Action(operation, ResourceType.GROUP, name)
+    return AclAction(operation, ResourceType.GROUP, name)
 
 
-def on_cluster(operation: AclOperation) -> Action:
+def on_cluster(operation: AclOperation) -> AclAction:
     """The operation on the whole cluster."""
-    return Action(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+    return AclAction(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def authorization_error(code: ErrorCode, what: str, *actions: Action, principal: str = "") -> AuthorizationError:
+def authorization_error(code: ErrorCode, what: str, *actions: AclAction, principal: str = "") -> AuthorizationError:
     """`what` has failed. The first of the actions that fits the error's resource is the one that is denied."""
     denied = next((one for one in actions if one.resource_type is RESOURCE_OF.get(code)), None)
     if denied is None:

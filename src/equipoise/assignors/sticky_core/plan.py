@@ -15,7 +15,7 @@ from equipoise.assignors.sticky_core.numbering import NOBODY, Flags, Ints, Numbe
 from equipoise.wire.consumer_protocol import Partitions, StickyUserData
 
 
-class Plan(NamedTuple):
+class StickyPlan(NamedTuple):
     """An assignment in numbers, with the names to read it."""
 
     subscribers: Subscribers
@@ -37,7 +37,7 @@ class Plan(NamedTuple):
 
 def make_plan(
     cluster: Cluster, members: Members, memories: dict[str, StickyUserData], most_pairs: int | None = None
-) -> Plan:
+) -> StickyPlan:
     """Plans the best balance first, then most partitions in their owner's rack, then the fewest moves. With more pairs
     of topics and subscriptions than `most_pairs`, it is quick instead (large.py)."""
     subscribers = Subscribers(cluster, members, sorted(members, key=java_order))
@@ -50,7 +50,7 @@ def make_plan(
         owner = large.balance(claimed, group)
     else:
         owner = balance(claimed, len(members), numbering, group)
-    return Plan(subscribers, numbering, claimed, contested, owner)
+    return StickyPlan(subscribers, numbering, claimed, contested, owner)
 
 
 def _settle(numbering: Numbering, partitions: Ints, claimants: Ints, generations: Sequence[int]) -> tuple[Ints, Flags]:

@@ -21,7 +21,7 @@ from equipoise.client.consumer.base import (
 )
 from equipoise.client.consumer.engine import ConsumerEngine, too_late
 from equipoise.client.fetch.records import ConsumerRecord
-from equipoise.member import Callback, Commit, Kind, OffsetAndMetadata, TopicPartition
+from equipoise.member import Callback, CallbackKind, Commit, OffsetAndMetadata, TopicPartition
 from equipoise.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class AsyncConsumer(BaseConsumer):
                 self._engine.callback_done(has_failed=has_failed)
 
     async def _run(self, callback: Callback) -> None:
-        if callback.kind is Kind.REVOKED and self.config.enable_auto_commit:
+        if callback.kind is CallbackKind.REVOKED and self.config.enable_auto_commit:
             await self._commit_before_revoking()
         told = self._method(callback)(self, callback.partitions)
         if inspect.isawaitable(told):

@@ -16,10 +16,10 @@ from equipoise.client.consumer.engine import ConsumerEngine
 from equipoise.client.group.listener import RebalanceListener
 from equipoise.member import (
     Callback,
+    CallbackKind,
     Commit,
     CommitFailedError,
     FencedInstanceIdError,
-    Kind,
     OffsetAndMetadata,
     SubscriptionPattern,
     TopicPartition,
@@ -228,7 +228,7 @@ class BaseConsumer:
             log.warning("offsets could not be committed; the next commit will try again: %s", commit.error)
 
     def _forget(self, callback: Callback) -> None:
-        if callback.kind is not Kind.ASSIGNED:
+        if callback.kind is not CallbackKind.ASSIGNED:
             for partition in callback.partitions:
                 self._committed.pop(partition, None)
 

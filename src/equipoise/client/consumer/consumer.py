@@ -22,7 +22,7 @@ from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.client.consumer.engine import ConsumerEngine, too_late
 from equipoise.client.fetch.records import ConsumerRecord
 from equipoise.client.net.loop_thread import LoopThread
-from equipoise.member import Callback, Commit, Kind, OffsetAndMetadata, TopicPartition
+from equipoise.member import Callback, CallbackKind, Commit, OffsetAndMetadata, TopicPartition
 from equipoise.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Consumer(BaseConsumer):
                 self._engine.callback_done(has_failed=has_failed)
 
     def _run(self, callback: Callback) -> None:
-        if callback.kind is Kind.REVOKED and self.config.enable_auto_commit:
+        if callback.kind is CallbackKind.REVOKED and self.config.enable_auto_commit:
             self._commit_before_revoking()
         self._method(callback)(self, callback.partitions)
 

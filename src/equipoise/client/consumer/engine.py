@@ -18,7 +18,7 @@ from equipoise.client.metadata.cluster import Cluster, Snapshot
 from equipoise.client.metadata.leader_epochs import LogPosition
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.lasting_warnings import LastingWarning, LastingWarnings
-from equipoise.member import AnyMember, Callback, Commit, Kind, OffsetAndMetadata, Step, TopicPartition
+from equipoise.member import AnyMember, Callback, CallbackKind, Commit, OffsetAndMetadata, Step, TopicPartition
 from equipoise.member.partitions import NOTHING, Owned
 from equipoise.member.subscription import TopicPattern, TopicsOfInterest
 from equipoise.wire.consumer_protocol import NO_GENERATION
@@ -140,7 +140,7 @@ class ConsumerEngine:
             callback = self.membership.member.begin_callback()
             if callback is not None:
                 self.membership.member.poll_ends(now_ms())
-            if callback is not None and callback.kind is Kind.ASSIGNED:
+            if callback is not None and callback.kind is CallbackKind.ASSIGNED:
                 self._being_told = callback.partitions
                 self._shared |= callback.partitions
                 self.subscriptions.assign(callback.partitions, held=True)
@@ -189,7 +189,7 @@ class ConsumerEngine:
             seen = member.assignment, callbacks, member.generation_id == NO_GENERATION, member.failure
             has_changed, self._seen = seen != self._seen, seen
             if has_changed:
-                untold = [callback.partitions for callback in callbacks if callback.kind is Kind.ASSIGNED]
+                untold = [callback.partitions for callback in callbacks if callback.kind is CallbackKind.ASSIGNED]
                 told, readable = member.assignment.difference(*untold), member.readable
                 told |= self._being_told & member.assignment
                 self.subscriptions.revoke(self._shared - told)

@@ -46,7 +46,7 @@ from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.connection import AsyncConnection
 from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.client.net.pool import Purpose
-from equipoise.member import Node
+from equipoise.member import BrokerNode
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k01_fetch import FetchResponse, PartitionData
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
@@ -412,7 +412,7 @@ class Fetcher:
             log.debug("fetch session of broker %d: error %d", node.node_id, answer.error_code)
             node.session.reset()
             return
-        nodes = {one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints}
+        nodes = {one.node_id: BrokerNode(one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints}
         has_news = False
         with self._subscriptions.lock:
             for asked, data in answered(answer, asking):
@@ -422,7 +422,7 @@ class Fetcher:
         if has_news:
             self._on_data()
 
-    def _follow_hint(self, asked: _Asked, data: PartitionData, nodes: Mapping[int, Node]) -> bool:
+    def _follow_hint(self, asked: _Asked, data: PartitionData, nodes: Mapping[int, BrokerNode]) -> bool:
         """The leader that the answer names is asked at once, without new metadata."""
         hint = new_leader(data)
         if hint is None:

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from equipoise.client.group.membership import Membership
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.errors import error_from
-from equipoise.member import Node, OffsetAndMetadata, TopicPartition
+from equipoise.member import BrokerNode, OffsetAndMetadata, TopicPartition
 from equipoise.member.partitions import by_topic
 from equipoise.security.acls import AclOperation
-from equipoise.security.denials import Action, on_group, on_topic
+from equipoise.security.denials import AclAction, on_group, on_topic
 from equipoise.wire.apis.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -76,7 +76,7 @@ class CommittedOffsetFetcher:
         self._check(answer.error_code, f"offsets of group {self._group_id!r} cannot be fetched")
         return dict(row for topic in answer.topics for row in self._rows(topic))
 
-    async def _coordinator(self) -> Node:
+    async def _coordinator(self) -> BrokerNode:
         """The member's, if it has one: a consumer that assigns itself has looked for none."""
         known = self._membership.member.coordinator
         if known is not None:
@@ -86,7 +86,7 @@ class CommittedOffsetFetcher:
         assert isinstance(response, FindCoordinatorResponse)
         found = response.coordinators[0] if response.coordinators else response
         self._check(found.error_code, f"the coordinator of group {self._group_id!r} cannot be found")
-        return Node(found.node_id, found.host, found.port)
+        return BrokerNode(found.node_id, found.host, found.port)
 
     def _rows(self, topic: OffsetFetchResponseTopic) -> Iterable[tuple[TopicPartition, OffsetAndMetadata]]:
         for row in topic.partitions:
@@ -96,7 +96,7 @@ class CommittedOffsetFetcher:
             if row.committed_offset != _NOTHING_COMMITTED:
                 yield partition, _committed(row)
 
-    def _check(self, code: int, what: str, *actions: Action) -> None:
+    def _check(self, code: int, what: str, *actions: AclAction) -> None:
         """A consumer needs READ on its group, which includes DESCRIBE."""
         if code != ErrorCode.NONE:
             config = self._membership.member.config

@@ -25,7 +25,7 @@ from equipoise.client.net.errors import error_from
 from equipoise.client.net.hedging import while_in_charge
 from equipoise.client.net.lasting_warnings import LastingWarning
 from equipoise.client.net.pool import Purpose
-from equipoise.member import AnyMember, ConsumerMember, Member, MemberConfig, Node, Send, Step
+from equipoise.member import AnyMember, BrokerNode, ConsumerMember, Member, MemberConfig, Send, Step
 from equipoise.member.fallback import fall_back, is_refused
 from equipoise.member.subscription import TopicsOfInterest
 from equipoise.wire.apis import APIS
@@ -164,7 +164,7 @@ class Membership:
 
     # -- messages
 
-    async def _exchange(self, send: Send, coordinator: Node | None) -> None:
+    async def _exchange(self, send: Send, coordinator: BrokerNode | None) -> None:
         request = send.request
         try:
             response = await self.ask(request, coordinator, send.timeout_ms / 1000)
@@ -203,7 +203,7 @@ class Membership:
             "__consumer_offsets readable, and are there brokers enough for offsets.topic.replication.factor?"
         )
 
-    async def ask(self, request: Message, coordinator: Node | None, timeout: float) -> Message:
+    async def ask(self, request: Message, coordinator: BrokerNode | None, timeout: float) -> Message:
         """The coordinator's answer; any broker's if there is none. KafkaConnectionError: also if another broker is the
         coordinator by now."""
         response = APIS[request.api_key].response
@@ -223,7 +223,7 @@ class Membership:
         suspicious = max(_SUSPICIOUS_S, 1.5 * self.member.heartbeat_interval_ms / 1000)
         return await while_in_charge(ask(), partial(self._has_moved, coordinator), suspicious, _SUSPICIOUS_S)
 
-    async def _has_moved(self, coordinator: Node) -> str | None:
+    async def _has_moved(self, coordinator: BrokerNode) -> str | None:
         group_id = self.member.config.group_id
         try:
             response = await self._cluster.ask(

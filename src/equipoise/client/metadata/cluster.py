@@ -30,7 +30,7 @@ from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.client.net.hedging import PATIENCE_S, first_answer, while_in_charge
 from equipoise.client.net.lasting_warnings import LastingWarning, LastingWarnings
 from equipoise.client.net.pool import ConnectionPool, PooledConnection, Purpose
-from equipoise.member import Node
+from equipoise.member import BrokerNode
 from equipoise.member.partitions import TopicPartition
 from equipoise.member.subscription import TopicsOfInterest
 from equipoise.security.acls import AclOperation
@@ -125,7 +125,7 @@ class Cluster:
     # -- metadata
 
     @property
-    def nodes(self) -> Mapping[int, Node]:
+    def nodes(self) -> Mapping[int, BrokerNode]:
         """Brokers that are known, by id."""
         return self.metadata.nodes
 

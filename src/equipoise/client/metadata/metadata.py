@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from equipoise.client.net.addresses import Address
 from equipoise.client.net.backoff import Backoff
-from equipoise.member import Node
+from equipoise.member import BrokerNode
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k03_metadata import (
     MetadataRequest,
@@ -63,7 +63,7 @@ class Metadata:
 
     def __init__(self) -> None:
         self.controller_id = -1
-        self.nodes: dict[int, Node] = {}
+        self.nodes: dict[int, BrokerNode] = {}
         self.topics: dict[str, TopicInfo] = {}
         self.errors: dict[str, int] = {}  # what brokers say of a topic in place of its partitions
         self.leaderless: set[TopicPartition] = set()
@@ -83,7 +83,7 @@ class Metadata:
 
     def _take_in(self, response: MetadataResponse, *, is_partial: bool) -> None:
         self.controller_id = response.controller_id
-        self.nodes = {one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in response.brokers}
+        self.nodes = {one.node_id: BrokerNode(one.node_id, one.host, one.port, one.rack) for one in response.brokers}
         self._racks |= {one.node_id: one.rack for one in response.brokers if one.rack}
         known, leaders = self.topics, self._leaders
         self._forget({topic.name or "" for topic in response.topics} if is_partial else None)
@@ -128,7 +128,7 @@ class Metadata:
         else:
             self._leaders[partition] = leader
 
-    def learn_leader(self, partition: TopicPartition, leader: Leader, node: Node | None) -> bool:
+    def learn_leader(self, partition: TopicPartition, leader: Leader, node: BrokerNode | None) -> bool:
         """What a broker has said besides, if it is news: only a newer epoch is (KIP-951,
         Metadata.updatePartitionLeadership)."""
         known = self._leaders.get(partition)
@@ -162,7 +162,7 @@ class Metadata:
         return self._names.get(topic_id)
 
     @property
-    def controller(self) -> Node | None:
+    def controller(self) -> BrokerNode | None:
         """None: the cluster names none that it knows."""
         return self.nodes.get(self.controller_id)
 

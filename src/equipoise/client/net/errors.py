@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from equipoise.security.denials import RESOURCE_OF, Action, authorization_error
+from equipoise.security.denials import RESOURCE_OF, AclAction, authorization_error
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.frames import FrameSizeError
 from equipoise.wire.text import printable
@@ -59,7 +59,7 @@ def no_kafka_broker(address: str, error: FrameSizeError) -> EquipoiseError:
     )
 
 
-def error_from(code: int, message: str, *actions: Action, principal: str = "") -> KafkaError:
+def error_from(code: int, message: str, *actions: AclAction, principal: str = "") -> KafkaError:
     """A broker's error as an exception, also for the codes that have no name here. What it says may be logged.
 
     A denial names the action that `principal` needs, the first of `actions` that fits."""

@@ -33,7 +33,7 @@ from equipoise.client.net.pool import Purpose
 from equipoise.client.producer.accumulator import PartitionQueue, RecordAccumulator
 from equipoise.client.producer.config import ACKS, ProducerConfig
 from equipoise.client.producer.delivery import ProducerBatch
-from equipoise.member import Node
+from equipoise.member import BrokerNode
 from equipoise.member.partitions import TopicPartition
 from equipoise.security.acls import AclOperation
 from equipoise.security.denials import AuthorizationError, on_cluster
@@ -302,7 +302,7 @@ class Sender:
             for batch in batches:
                 self._store(batch)
             return
-        nodes = {one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints}
+        nodes = {one.node_id: BrokerNode(one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints}
         found = {TopicPartition(t.name, one.index): one for t in answer.responses for one in t.partition_responses}
         for batch in batches:
             one = found.get(batch.partition)
@@ -311,7 +311,7 @@ class Sender:
             else:
                 self._judge(batch, one, nodes)
 
-    def _judge(self, batch: ProducerBatch, answer: PartitionProduceResponse, nodes: dict[int, Node]) -> None:
+    def _judge(self, batch: ProducerBatch, answer: PartitionProduceResponse, nodes: dict[int, BrokerNode]) -> None:
         code = answer.error_code
         if code in _STORED:
             batch.base_offset, batch.append_time = answer.base_offset, answer.log_append_time_ms
@@ -327,7 +327,7 @@ class Sender:
         else:
             self._give_up(batch, _refused(batch, error))
 
-    def _learn(self, batch: ProducerBatch, answer: PartitionProduceResponse, nodes: dict[int, Node]) -> None:
+    def _learn(self, batch: ProducerBatch, answer: PartitionProduceResponse, nodes: dict[int, BrokerNode]) -> None:
         """The new leader, where the old one tells it (KIP-951); else it is asked for."""
         hint = answer.current_leader
         if hint is not None and hint.leader_id >= 0:

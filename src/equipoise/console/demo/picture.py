@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from equipoise.console.demo.watch import Look
+from equipoise.console.demo.watch import Sighting
 
 _COLOURS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377")
 _NOBODY = "#e6e6e6"
@@ -23,7 +23,7 @@ class Span(NamedTuple):
     end: float
 
 
-def spans(looks: Sequence[Look], partitions: int) -> Iterator[Span]:
+def spans(looks: Sequence[Sighting], partitions: int) -> Iterator[Span]:
     """The owners of each partition, one after another."""
     for partition in range(partitions):
         begin, owner = looks[0].at, looks[0].owners.get(partition, "")
@@ -37,7 +37,7 @@ def spans(looks: Sequence[Look], partitions: int) -> Iterator[Span]:
 
 def draw(
     path: Path,
-    looks: Sequence[Look],
+    looks: Sequence[Sighting],
     *,
     members: Sequence[str],
     partitions: int,

@@ -17,7 +17,7 @@ from equipoise.coordinator.journal import Rebalance
 _STEP_S = 0.2
 
 
-class Look(NamedTuple):
+class Sighting(NamedTuple):
     """`owners`: the client id of each partition's member."""
 
     at: float
@@ -31,11 +31,11 @@ class Watch:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._begun = time.time()
-        self.looks: list[Look] = [Look(0.0, {}, 0)]
+        self.looks: list[Sighting] = [Sighting(0.0, {}, 0)]
         self.events: list[tuple[float, str]] = []
 
     @property
-    def last(self) -> Look:
+    def last(self) -> Sighting:
         """The newest look at the group."""
         return self.looks[-1]
 
@@ -63,7 +63,7 @@ class Watch:
         while not ending.wait(_STEP_S):
             owners = self._broker.groups[GROUP].owners if GROUP in self._broker.groups else {}
             lag = sum(self._broker.topics[TOPIC].end_offsets) - self._broker.call(_committed)
-            self.looks.append(Look(self.now(), {number: owner for (_, number), owner in owners.items()}, lag))
+            self.looks.append(Sighting(self.now(), {number: owner for (_, number), owner in owners.items()}, lag))
 
     def rebalances(self) -> list[tuple[float, Rebalance]]:
         """Each rebalance with its start."""

@@ -28,7 +28,7 @@ _LARGEST_SUBSCRIPTIONS = 1 << 20  # bytes, of all members that differ
 Protocols = list[tuple[str, bytes]]  # name and metadata, in order of preference
 
 
-class Timeouts(NamedTuple):
+class MemberTimeouts(NamedTuple):
     """A member's two timeouts: for its silence, and for its return to a rebalance."""
 
     session_ms: int
@@ -107,9 +107,9 @@ class ClassicGroupMember:
         return Who(self.member_id, self.client_id, self.client_host, self.group_instance_id)
 
     @property
-    def timeouts(self) -> Timeouts:
+    def timeouts(self) -> MemberTimeouts:
         """Both timeouts, to be kept when the member is replaced."""
-        return Timeouts(self.session_timeout_ms, self.rebalance_timeout_ms)
+        return MemberTimeouts(self.session_timeout_ms, self.rebalance_timeout_ms)
 
     def metadata(self, protocol: str | None) -> bytes:
         """The member's metadata for a protocol; empty if it does not offer that one.
@@ -213,7 +213,7 @@ class Group:
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
 
-    def update(self, member: ClassicGroupMember, protocols: Protocols, timeouts: Timeouts) -> None:
+    def update(self, member: ClassicGroupMember, protocols: Protocols, timeouts: MemberTimeouts) -> None:
         """A rejoin may bring other protocols and timeouts. Kafka: ClassicGroup.updateMember."""
         self._count_supporters(member.protocols, -1)
         self._count_supporters(protocols, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.classic.group import ClassicGroupMember, Group, Timeouts, protocols_of
+from equipoise.coordinator.classic.group import ClassicGroupMember, Group, MemberTimeouts, protocols_of
 from equipoise.coordinator.classic.replies import join_error, joined
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import MemberLeft
@@ -35,7 +35,7 @@ class Joining:
         self.step = step
         self.protocols = protocols_of(request)
         rebalance_timeout = request.rebalance_timeout_ms if caller.version >= 1 else request.session_timeout_ms
-        self.timeouts = Timeouts(request.session_timeout_ms, rebalance_timeout)
+        self.timeouts = MemberTimeouts(request.session_timeout_ms, rebalance_timeout)
 
     def run(self) -> None:
         """In Kafka's order: existence, size, protocols, then the member.

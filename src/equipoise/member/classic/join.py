@@ -13,7 +13,7 @@ from equipoise.member.classic import answers
 from equipoise.member.classic.states import MemberState
 from equipoise.member.errors import error_of
 from equipoise.member.partitions import NOTHING, Owned, TopicPartition, by_topic, flatten, listed
-from equipoise.member.step import Callback, Kind, Step
+from equipoise.member.step import Callback, CallbackKind, Step
 from equipoise.wire.apis.k11_join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _GRACE_MS = 5_000  # JoinGroup is answered within the rebalance timeout; this is for the way
 
 
-class Joining:
+class JoinProgress:
     """What a member wants of the next generation, and how far it has come."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ def prepare(member: Member) -> None:
     if member.is_cooperative:
         given_up = _without(given_up, member.subscription.topics)
     if given_up:
-        member.callbacks.append(Callback(Kind.REVOKED, given_up))
+        member.callbacks.append(Callback(CallbackKind.REVOKED, given_up))
 
 
 def _without(owned: Owned, topics: frozenset[str]) -> Owned:
@@ -305,7 +305,7 @@ def _complete(member: Member, assignment: Assignment, now: int) -> None:
         member.stumble(f"on_assignment of the assignor {member.joining.protocol_name!r} failed", error)
     revoked, added = member.assignment - assigned, assigned - member.assignment
     if revoked:
-        member.callbacks.append(Callback(Kind.REVOKED, revoked))
+        member.callbacks.append(Callback(CallbackKind.REVOKED, revoked))
         member.joining.want("partitions were revoked, and their next owners wait for them")
     member.assignment |= added
-    member.callbacks.append(Callback(Kind.ASSIGNED, added))
+    member.callbacks.append(Callback(CallbackKind.ASSIGNED, added))

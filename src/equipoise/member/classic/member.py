@@ -16,7 +16,7 @@ from equipoise.member.commits import Commits
 from equipoise.member.config import MemberConfig
 from equipoise.member.errors import CommitFailedError, CommitFailure, FencedInstanceIdError, error_of
 from equipoise.member.partitions import NOTHING, Owned
-from equipoise.member.step import Callback, Kind, Step
+from equipoise.member.step import Callback, CallbackKind, Step
 from equipoise.member.subscription import SubscriptionPattern, TopicPattern, TopicSubscription
 from equipoise.member.verdicts import ErrorTable, Verdict
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -50,7 +50,7 @@ class Member(BaseMember[MemberState]):
         self.subscription = TopicSubscription(watches_racks=config.client_rack is not None)
         self.heartbeats = Heartbeats(config)
         self.commits = Commits(self)
-        self.joining = join.Joining()
+        self.joining = join.JoinProgress()
 
     # -- what it is
 
@@ -392,7 +392,7 @@ class Member(BaseMember[MemberState]):
         """Others may own the partitions already: on_lost, not on_revoked (KIP-429, ConsumerCoordinator.onJoinPrepare).
         Whether or not there is a coordinator to join at, the application had better stop."""
         if self.generation_id == NO_GENERATION and self.assignment and not self.callbacks:
-            self.callbacks.append(Callback(Kind.LOST, self.assignment))
+            self.callbacks.append(Callback(CallbackKind.LOST, self.assignment))
 
     # -- leaving
 
@@ -402,7 +402,7 @@ class Member(BaseMember[MemberState]):
         AbstractCoordinator.maybeLeaveGroup)."""
         is_settled = self.is_stable
         if self.assignment:
-            self.callbacks.append(Callback(Kind.REVOKED if is_settled else Kind.LOST, self.assignment))
+            self.callbacks.append(Callback(CallbackKind.REVOKED if is_settled else CallbackKind.LOST, self.assignment))
         elif not (is_settled and self.commits.are_waiting) and (
             self.member_id or self.state is not MemberState.UNJOINED
         ):

@@ -18,7 +18,7 @@ from equipoise.member.consumer.reconcile import Reconciliation
 from equipoise.member.consumer.states import BEATING, IN_GROUP, OUT, TRANSITIONS, MemberState
 from equipoise.member.errors import CommitFailedError, CommitFailure, FencedInstanceIdError, error_of
 from equipoise.member.partitions import NOTHING, Owned
-from equipoise.member.step import NEVER, Callback, Kind, Step
+from equipoise.member.step import NEVER, Callback, CallbackKind, Step
 from equipoise.member.subscription import TopicPattern, TopicSubscription
 from equipoise.member.verdicts import Verdict
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -386,7 +386,7 @@ class ConsumerMember(BaseMember[MemberState]):
     def _tell_of_loss(self) -> None:
         """Rule B7.1. on_lost, not on_revoked: offsets cannot be committed any more."""
         if self.state in OUT and self.assignment and not self.callbacks:
-            self.callbacks.append(Callback(Kind.LOST, self.assignment))
+            self.callbacks.append(Callback(CallbackKind.LOST, self.assignment))
 
     # -- what commits show
 
@@ -422,7 +422,9 @@ class ConsumerMember(BaseMember[MemberState]):
         if self.callbacks:
             return
         if self.assignment:
-            self.callbacks.append(Callback(Kind.REVOKED if self.is_stable else Kind.LOST, self.assignment))
+            self.callbacks.append(
+                Callback(CallbackKind.REVOKED if self.is_stable else CallbackKind.LOST, self.assignment)
+            )
         elif not (self.is_stable and self.commits.are_waiting):
             self._out_because = CommitFailure.NOT_JOINED
             self._leave(step, MemberState.UNSUBSCRIBED, now)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.member.consumer.assignment import NONE, ById, LocalAssignment, named
 from equipoise.member.consumer.states import MemberState
-from equipoise.member.step import Callback, Kind
+from equipoise.member.step import Callback, CallbackKind
 
 if TYPE_CHECKING:
     from equipoise.member.consumer.member import ConsumerMember
@@ -131,9 +131,9 @@ class Reconciliation:
             return
         revoked, added = member.assignment - assigned, assigned - member.assignment
         if revoked:
-            member.callbacks.append(Callback(Kind.REVOKED, revoked))
+            member.callbacks.append(Callback(CallbackKind.REVOKED, revoked))
         member.assignment |= added
-        member.callbacks.append(Callback(Kind.ASSIGNED, added))
+        member.callbacks.append(Callback(CallbackKind.ASSIGNED, added))
         self.under_way = resolved
 
     def _complete(self, resolved: LocalAssignment) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from equipoise.client.group.committed_offsets import CommittedOffsetFetcher, Found
 from equipoise.client.group.membership import Membership, now_ms
-from equipoise.member import AnyMember, Callback, Kind, Step, TopicPartition
+from equipoise.member import AnyMember, Callback, CallbackKind, Step, TopicPartition
 from equipoise.member.partitions import NOTHING, Owned, listed
 from equipoise.spark.options import ConsumerStrategy
 from equipoise.spark.source.offset_reader import OffsetReader
@@ -105,7 +105,7 @@ class QueryMember:
         self.news.set()
 
     def _must_wait(self, callback: Callback) -> bool:
-        return callback.kind is Kind.REVOKED and not self.busy.keys().isdisjoint(callback.partitions)
+        return callback.kind is CallbackKind.REVOKED and not self.busy.keys().isdisjoint(callback.partitions)
 
     def _callback_done(self, member: AnyMember, now: int) -> Step:
         """The engine is no nearer for that: its time runs on from its last call."""
@@ -116,7 +116,7 @@ class QueryMember:
 
     def _follow(self, callback: Callback) -> None:
         kind, partitions = callback
-        if kind is Kind.ASSIGNED:
+        if kind is CallbackKind.ASSIGNED:
             self.owned |= partitions
             self.fresh |= partitions
             self.rebalances += 1
@@ -124,7 +124,7 @@ class QueryMember:
             return
         self.owned -= partitions
         self.fresh -= partitions
-        if kind is Kind.LOST:
+        if kind is CallbackKind.LOST:
             held = [f"{one} [{start}, {end})" for one, (start, end) in self.busy.items() if one in partitions]
             log.warning(
                 "group %s has gone on without this query, which loses %s; in the batch under way: %s, which others "

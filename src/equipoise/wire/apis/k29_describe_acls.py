@@ -12,7 +12,7 @@ from equipoise.wire.schema import Message, Struct, field
 LITERAL = 3  # the pattern type of a resource by its own name
 
 
-class AclFilter(Struct, shared=True):
+class AclFilterRows(Struct, shared=True):
     """A filter of null matches every name, principal or host."""
 
     resource_type_filter: int = field("int8")
@@ -41,7 +41,7 @@ class AclEntry(Struct, shared=True):
     permission_type: int = field("int8")
 
 
-class DescribeAclsRequest(AclFilter, Message, api_key=29, versions="1-3", flexible="2+"):
+class DescribeAclsRequest(AclFilterRows, Message, api_key=29, versions="1-3", flexible="2+"):
     """The ACLs that match are asked for."""
 
 

@@ -7,11 +7,11 @@ v3  resource type USER
 from __future__ import annotations
 
 from equipoise.wire.apis.common import Throttled, WithError
-from equipoise.wire.apis.k29_describe_acls import AclEntry, AclFilter, AclResource
+from equipoise.wire.apis.k29_describe_acls import AclEntry, AclFilterRows, AclResource
 from equipoise.wire.schema import Message, field
 
 
-class DeleteAclsFilter(AclFilter):
+class DeleteAclsFilter(AclFilterRows):
     """The ACLs that match are deleted."""
 
 

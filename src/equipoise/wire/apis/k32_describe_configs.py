@@ -12,7 +12,7 @@ from equipoise.wire.apis.common import Throttled, WithError
 from equipoise.wire.schema import Message, Struct, field
 
 
-class ConfigResource(Struct, shared=True):
+class ConfigResourceRows(Struct, shared=True):
     """What has configs: a topic, a broker, a group."""
 
     resource_type: int = field("int8")
@@ -29,7 +29,7 @@ class ConfigEntry(Struct, shared=True):
     is_sensitive: bool = field("bool")
 
 
-class DescribeConfigsResource(ConfigResource):
+class DescribeConfigsResource(ConfigResourceRows):
     configuration_keys: list[str] | None = field(["string"], nullable=True, default=None)
 
 
@@ -51,7 +51,7 @@ class DescribeConfigsResourceResult(ConfigEntry):
     documentation: str | None = field("string", "3+", nullable=True, default=None)
 
 
-class DescribeConfigsResult(WithError, ConfigResource):
+class DescribeConfigsResult(WithError, ConfigResourceRows):
     configs: list[DescribeConfigsResourceResult] = field([DescribeConfigsResourceResult], default=[])
 
 

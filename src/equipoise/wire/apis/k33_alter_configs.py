@@ -7,7 +7,7 @@ v2  flexible
 from __future__ import annotations
 
 from equipoise.wire.apis.common import Throttled, WithError
-from equipoise.wire.apis.k32_describe_configs import ConfigResource
+from equipoise.wire.apis.k32_describe_configs import ConfigResourceRows
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -16,7 +16,7 @@ class AlterableConfig(Struct):
     value: str | None = field("string", nullable=True)
 
 
-class AlterConfigsResource(ConfigResource):
+class AlterConfigsResource(ConfigResourceRows):
     configs: list[AlterableConfig] = field([AlterableConfig])
 
 
@@ -25,7 +25,7 @@ class AlterConfigsRequest(Message, api_key=33, versions="0-2", flexible="2+"):
     validate_only: bool = field("bool", default=False)
 
 
-class AlterConfigsResourceResponse(WithError, ConfigResource):
+class AlterConfigsResourceResponse(WithError, ConfigResourceRows):
     """Of one resource of the request."""
 
 

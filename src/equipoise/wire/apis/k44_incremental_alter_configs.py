@@ -6,7 +6,7 @@ v1  flexible
 from __future__ import annotations
 
 from equipoise.wire.apis.common import Throttled
-from equipoise.wire.apis.k32_describe_configs import ConfigResource
+from equipoise.wire.apis.k32_describe_configs import ConfigResourceRows
 from equipoise.wire.apis.k33_alter_configs import AlterConfigsResourceResponse
 from equipoise.wire.schema import Message, Struct, field
 
@@ -17,7 +17,7 @@ class IncrementalAlterableConfig(Struct):
     value: str | None = field("string", nullable=True)
 
 
-class IncrementalAlterConfigsResource(ConfigResource):
+class IncrementalAlterConfigsResource(ConfigResourceRows):
     configs: list[IncrementalAlterableConfig] = field([IncrementalAlterableConfig])
 
 

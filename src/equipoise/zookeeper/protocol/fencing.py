@@ -34,7 +34,7 @@ from equipoise.zookeeper.protocol.views import Offsets, PartitionTopicInfo
 _AT_ONCE = 500  # partitions in one transaction: three operations each, far below ZooKeeper's 1 MiB for a request
 
 
-class Claim(NamedTuple):
+class ClaimOutcome(NamedTuple):
     """All of it, with tokens; or nothing, because of an owner node that is in the way."""
 
     tokens: dict[TopicPartition, int] | None
@@ -51,7 +51,7 @@ class FencedNodes:
 
     # -- claiming
 
-    def claim(self, consumer_id: str, take: Decision) -> Steps[Claim]:
+    def claim(self, consumer_id: str, take: Decision) -> Steps[ClaimOutcome]:
         """In one transaction, and only while the consumer is registered: after its session it claims nothing."""
         yield from self._prepare(take)
         operations: list[Operation] = [CheckVersion(self._paths.registration(consumer_id), 0)]
@@ -60,12 +60,12 @@ class FencedNodes:
             operations.append(SetNode(self._paths.epoch(partition), consumer_id.encode()))
         done = yield from Transaction(tuple(operations))
         if not done.failure:
-            return Claim(dict(zip(sorted(take), done.versions, strict=True)))
+            return ClaimOutcome(dict(zip(sorted(take), done.versions, strict=True)))
         if done.failure != NODE_EXISTS:
             self._ready.clear()  # they may have been deleted
             raise ZooKeeperError(f"the claim of {consumer_id} was refused: {done.failure}")
         owned = yield from self._group.owner_sessions(take)
-        return Claim(None, self._paths.owner(min(owned)) if owned else "")
+        return ClaimOutcome(None, self._paths.owner(min(owned)) if owned else "")
 
     def _prepare(self, take: Decision) -> Steps[None]:
         """The nodes above the owners, and the epochs: a transaction makes no parents."""
