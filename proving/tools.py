@@ -14,6 +14,7 @@ from struct import Struct
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, Self
 
+from equipoise.process_guard import GuardedProcess
 from equipoise.wire.errors import EquipoiseError, UsageError
 from proving.brokers import QUICK_JVM
 from proving.fetched import jars, java
@@ -86,7 +87,7 @@ class Tools:
         if self._process is None:
             command = [self._java, *QUICK_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
             command += ["-cp", f"{self._jars}/*", str(_RUNNER)]
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._process = GuardedProcess(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         return self._process
 
     def _read_int(self) -> int:

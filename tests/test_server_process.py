@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import psutil
 import pytest
 
-from equipoise.process_guard import ProcessGuard
+from equipoise.process_guard import GuardedProcess, ProcessGuard
 
 TIMEOUT = 20.0
 PARENT = """
@@ -110,3 +110,31 @@ def test_a_guard_that_is_killed_does_no_harm(child: subprocess.Popen[bytes]) -> 
     guard.forget(child.pid)
     guard.watch(child.pid)
     assert is_alive(child.pid)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no guard on this system")
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
+def test_a_guarded_process_ends_with_its_parent(sign: signal.Signals) -> None:
+    """Also one that reads nothing and writes nothing, as kcat may."""
+    starter = (
+        "import sys, time\n"
+        "from equipoise.process_guard import GuardedProcess\n"
+        "child = GuardedProcess([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", starter], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert is_alive(pid)
+        parent.send_signal(sign)
+    wait_gone([pid])
+
+
+def test_a_guarded_process_that_has_ended_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[str] = []
+    monkeypatch.setattr(ProcessGuard, "watch", lambda _, pid: noted.append(f"+{pid}"))
+    monkeypatch.setattr(ProcessGuard, "forget", lambda _, pid: noted.append(f"-{pid}"))
+    with GuardedProcess[bytes]([sys.executable, "-c", ""]) as child:
+        assert child.wait(TIMEOUT) == 0
+    assert noted[:2] == [f"+{child.pid}", f"-{child.pid}"]

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from equipoise.process_guard import GuardedProcess
 from proving.members.events import PATIENCE_S, Event, Ledger, Place
 from proving.members.security import Security
 from proving.tree import python_module, with_tree
@@ -89,7 +90,7 @@ class JsonHost(Host):
         self._ledgers: dict[str, Ledger] = {}
         self._telling = threading.Lock()
         with log.open("ab") as stderr:
-            self._process = subprocess.Popen(
+            self._process: GuardedProcess[bytes] = GuardedProcess(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

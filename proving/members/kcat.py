@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from equipoise.process_guard import GuardedProcess
 from proving.fetched import find_tool
 from proving.members.child import given
 from proving.members.events import PATIENCE_S, Event, Ledger, Place
@@ -113,7 +114,7 @@ class _Kcat:
         self._rest = {"out": b"", "err": b""}
         self._begun_at = 0.0  # the line that is not yet complete on stderr: kcat ends it late
         self._nothing_at = time.monotonic()
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.process: GuardedProcess[bytes] = GuardedProcess(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 

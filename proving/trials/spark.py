@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
+from equipoise.process_guard import GuardedProcess
 from equipoise.server_process import HOST
 from equipoise.wire.errors import EquipoiseError
 from proving.fetched import jars
@@ -64,7 +65,7 @@ class Application:
     def _start(self) -> subprocess.Popen[bytes]:
         environment = {**os.environ, **with_tree(), "SPARK_LOCAL_IP": HOST}
         with self._log.open("wb") as log:
-            return subprocess.Popen(self._command, stdout=log, stderr=log, env=environment)
+            return GuardedProcess(self._command, stdout=log, stderr=log, env=environment)
 
     def check(self) -> None:
         if self._process.poll() is None:

@@ -2,7 +2,7 @@
 
 A SIGKILL leaves no time to stop children. A small separate process, the guard, therefore holds one end of a pipe and
 knows the children by their ids. When this process ends, however it ends, the system closes the other end of the pipe.
-The guard notices, and kills the servers that are left. PR_SET_PDEATHSIG would not do: it follows the thread that
+The guard notices, and kills the children that are left. PR_SET_PDEATHSIG would not do: it follows the thread that
 started the child, which may end much earlier than the process.
 
 This file is also the guard's program. It runs without the package, so that it starts at once.
@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
+from typing import Any, AnyStr
 
 _IS_POSSIBLE = os.name == "posix"
 _BEGIN, _END = "+", "-"
@@ -63,6 +64,32 @@ class ProcessGuard:
             start_new_session=True,
         )
         atexit.register(_dismiss, self._guard)
+
+
+GUARD = ProcessGuard()
+
+
+class GuardedProcess(subprocess.Popen[AnyStr]):
+    """A child that ends with this process, however that ends. The guard forgets it when its status is known."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        GUARD.watch(self.pid)
+
+    def poll(self) -> int | None:
+        """Its status; None: it runs."""
+        return self._noted(super().poll())
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its status, when it has ended."""
+        status = super().wait(timeout)
+        self._noted(status)
+        return status
+
+    def _noted(self, status: int | None) -> int | None:
+        if status is not None:
+            GUARD.forget(self.pid)
+        return status
 
 
 def _dismiss(guard: subprocess.Popen[str]) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
-from equipoise.process_guard import ProcessGuard
+from equipoise.process_guard import GuardedProcess
 from equipoise.wire.errors import EquipoiseError
 
 HOST = "127.0.0.1"
@@ -26,7 +26,6 @@ _START_S = 120.0
 _STOP_S = 30.0
 _LAST_WORDS = 2000
 _FRAMES = "at ", "... "  # of Java
-_guard = ProcessGuard()
 
 
 def ports_of_share(share: str) -> range:
@@ -124,8 +123,7 @@ class ServerProcess(ABC):
         command, environment = list(self.command()), {**os.environ, **self.environment()}
         self._began = time.perf_counter()
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)
-        _guard.watch(self._process.pid)
+            self._process = GuardedProcess(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)
 
     def _check_port(self) -> None:
         """Refuses a port in use: the other server would be taken for this one, and found ready."""
@@ -204,7 +202,6 @@ class ServerProcess(ABC):
                 process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-        _guard.forget(process.pid)
 
     def close(self) -> None:
         """Ends the server at once, and removes its temporary files."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from equipoise.process_guard import GuardedProcess
 from equipoise.server_process import free_port
 
 RLIM_INFINITY = resource.RLIM_INFINITY
@@ -45,7 +46,7 @@ class ServedBroker:
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         with self.log.open("a") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, **self._options)
+            self._process = GuardedProcess(command, stdout=subprocess.PIPE, stderr=log, text=True, **self._options)
         assert self._process.stdout is not None
         ready = self._process.stdout.readline()
         told, _, secured = ready.rstrip("\n").partition(" (security.protocol=")

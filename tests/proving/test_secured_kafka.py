@@ -14,6 +14,7 @@ import pytest
 from equipoise import Admin, AsyncConsumer, Consumer, Producer, TopicPartition
 from equipoise.client.net.connection import AsyncConnection
 from equipoise.errors import AuthenticationError, TlsError
+from equipoise.process_guard import GuardedProcess
 from proving.brokers import QUICK_JVM
 from proving.fetched import jars, java
 from proving.secured_kafka import MECHANISMS, PASSWORD, USER, SecuredKafka
@@ -167,7 +168,7 @@ def java_member(secured: SecuredKafka, topic: str, directory: Path) -> subproces
         *("--bootstrap-server", secured.address_of("RENEWED"), "--topic", topic, "--group", topic),
         *("--consumer.config", str(config)),
     ]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return GuardedProcess(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
 @pytest.mark.timeout(120)

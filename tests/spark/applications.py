@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from equipoise.process_guard import GuardedProcess
 from equipoise.spark.source.source_offset import INITIAL, SourceOffset
 from tests.spark.streams import PATIENCE_S, Place, committed, until
 
@@ -39,7 +40,7 @@ class Application:
         self._runs += 1
         given = {"home": str(self.home), "options": self._options, **given}
         with self._log.open("w") as log:
-            self._process = subprocess.Popen(
+            self._process = GuardedProcess(
                 [sys.executable, "-m", "tests.spark.driver", json.dumps(given)],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,

@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 
 from equipoise.broker import Broker
 from equipoise.client import Admin, Consumer, TopicPartition
+from equipoise.process_guard import GuardedProcess
 from equipoise.spark.history.report import OVERVIEW, PAGE, write_report
 from equipoise.spark.history.tables import COMMITS, Request, write_tables
 from equipoise.wire.errors import UsageError
@@ -50,7 +51,7 @@ class Member:
         }
         script = str(Path(__file__).parent / "history_member.py")
         command = [sys.executable, script, json.dumps(settings), lived.topic]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process: GuardedProcess[str] = GuardedProcess(command, stdout=subprocess.PIPE, text=True)
 
     def await_partitions(self, *wanted: int) -> None:
         """Reads what it says until it has these; it says nothing else for ever if the group never settles so."""

@@ -18,6 +18,7 @@ import pytest
 from confluent_kafka import Producer
 
 from equipoise.client import Admin, Connection
+from equipoise.process_guard import GuardedProcess
 from equipoise.wire.apis.k69_consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -58,7 +59,7 @@ class Plain:
     def start(self) -> None:
         self._runs += 1
         with self._log(self._runs).open("w") as log:
-            self._process = subprocess.Popen(
+            self._process = GuardedProcess(
                 [sys.executable, "-m", "tests.spark.plain_reader", self._servers, "g", *self._session_ms],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,

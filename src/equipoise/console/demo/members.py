@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from equipoise.console.demo.accounts import Output
 from equipoise.console.demo.orders import TOPIC
+from equipoise.process_guard import GuardedProcess
 from equipoise.wire.errors import EquipoiseError
 
 GROUP = "orders-etl"
@@ -74,7 +75,7 @@ class Query:
         self.name = name
         self._said = directory / f"{name}.said"
         with self._said.open("w") as said:
-            self._process = subprocess.Popen(
+            self._process: GuardedProcess[bytes] = GuardedProcess(
                 query_command(name, directory, bootstrap_servers),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
