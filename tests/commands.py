@@ -41,8 +41,8 @@ def command_of(
     return call
 
 
-def check_line(ended: Ended, told: str, program: str = "equipoise") -> None:
-    assert (ended.status, ended.out) == (2, "")
+def check_line(ended: Ended, told: str, program: str = "equipoise", *, status: int = 2) -> None:
+    assert (ended.status, ended.out) == (status, "")
     assert ended.err.startswith(f"{program}: ")
     assert told in ended.err
     assert ended.err.count("\n") == 1

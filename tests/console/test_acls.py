@@ -106,7 +106,7 @@ def test_what_makes_no_rule_is_refused_in_one_line(acls: Any, options: tuple[str
 def test_without_an_authorizer_the_command_says_what_to_set(command: Command) -> None:
     with Broker() as broker:
         ended = command("acls", "list", "--bootstrap-servers", broker.bootstrap_servers)
-    check_line(ended, "authorizer.class.name")
+    check_line(ended, "authorizer.class.name", status=1)
 
 
 def test_admin_has_typed_values(broker: Broker) -> None:

@@ -69,11 +69,11 @@ def test_a_zookeeper_group(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith(r"group x\n2026-01-01 ERROR all is lost: 0 members")
 
 
-@pytest.mark.parametrize("name", [CLEARS, FORGES, "no\udcffutf8", "[/red]"])
-def test_topics_that_nobody_can_have(command: Command, broker: Any, name: str) -> None:
-    for asked in (["create", name], ["describe", name], ["delete", name]):
-        ended = command("topics", *asked, "--bootstrap-servers", broker.bootstrap_servers)
-        assert (ended.status, ended.out) == (2, "")
+@pytest.mark.parametrize(("name", "not_there"), [(CLEARS, 1), (FORGES, 1), ("no\udcffutf8", 2), ("[/red]", 1)])
+def test_topics_that_nobody_can_have(command: Command, broker: Any, name: str, not_there: int) -> None:
+    for asked, status in (("create", 2), ("describe", 2), ("delete", not_there)):
+        ended = command("topics", asked, name, "--bootstrap-servers", broker.bootstrap_servers)
+        assert (ended.status, ended.out) == (status, "")
         assert ended.err.startswith("equipoise: ")
         assert ended.err.count("\n") == 1
         assert ended.err.rstrip("\n").isprintable()

@@ -82,4 +82,4 @@ def test_mistakes_are_one_line(users: Command, file: str, tmp_path: Path, monkey
     check_line(users("add", "alice", "--password-file", str(tmp_path / "empty")), "the password is empty")
     check_line(users("add", "alice", "--password-file", str(tmp_path / "none")), "No such file")
     check_line(users("add", "alice", "--password-file", file, "--iterations", "1"), "from 4096 to 16384")
-    check_line(users("remove", "nobody"), "(RESOURCE_NOT_FOUND)")
+    check_line(users("remove", "nobody"), "(RESOURCE_NOT_FOUND)", status=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -14,10 +15,12 @@ from typing import NoReturn, TextIO
 
 import click
 
-from equipoise.wire.errors import EquipoiseError, UsageError
+from equipoise.client.net.errors import KafkaConnectionError
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
 from equipoise.wire.text import printable
 
-FAILED, INTERRUPTED, TERMINATED = 2, 130, 143  # statuses; 128 and the signal's number, as a shell has them
+# Statuses: the answer is no; wrong use; the cluster is away; 128 and the signal's number, as a shell has them.
+REFUSED, FAILED, UNREACHABLE, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 _EXTRAS = {
     "confluent_kafka": "demo",
     "kazoo": "zookeeper",
@@ -46,7 +49,7 @@ def log_warnings() -> None:
 
 
 def run_app(app: click.Group, program: str) -> None:
-    """An error of ours, or in the options, is one line on stderr and status 2, never a traceback."""
+    """An error of ours, or in the options, is one line on stderr and a status, never a traceback."""
     with at_a_terminal():
         try:
             app(standalone_mode=False)
@@ -57,14 +60,44 @@ def run_app(app: click.Group, program: str) -> None:
             fail(error, program)
         except ImportError as error:
             fail(missing_package(error), program)
-        except click.Abort:
+        except (click.Abort, KeyboardInterrupt):
             sys.exit(INTERRUPTED)
 
 
 def fail(error: Exception, program: str = "equipoise") -> NoReturn:
-    """One line on stderr and status 2."""
-    print(f"{program}:", printable(_told(error).strip() or type(error).__name__), file=sys.stderr)
-    sys.exit(FAILED)
+    """One line on stderr and a status: 1 if the cluster refuses, 3 if it cannot be reached, else 2. With --json the
+    same stands on stdout as an object."""
+    told = printable(_told(error).strip() or type(error).__name__)
+    print(f"{program}:", told, file=sys.stderr)
+    if _wants_json():
+        code = error.code.name if isinstance(error, KafkaError) else _ERROR_NAMES[_status(error)]
+        message, _, advice = told.partition("; ")
+        print(json.dumps({"error": {"code": code, "message": message, "advice": advice or None}}))
+    sys.exit(_status(error))
+
+
+_ERROR_NAMES = {FAILED: "USAGE", UNREACHABLE: "UNREACHABLE"}
+
+
+# Names and values that cannot be, whoever asks.
+_WRONG_USE = {
+    ErrorCode.INVALID_CONFIG,
+    ErrorCode.INVALID_GROUP_ID,
+    ErrorCode.INVALID_PARTITIONS,
+    ErrorCode.INVALID_REPLICATION_FACTOR,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+}
+
+
+def _status(error: Exception) -> int:
+    if isinstance(error, KafkaError):
+        return FAILED if error.code in _WRONG_USE else REFUSED
+    return UNREACHABLE if isinstance(error, KafkaConnectionError) else FAILED
+
+
+def _wants_json() -> bool:
+    return "--json" in sys.argv[1:]
 
 
 def missing_package(error: ImportError) -> EquipoiseError:

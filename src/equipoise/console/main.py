@@ -10,6 +10,7 @@ import click
 
 from equipoise.console.commands.acls import acls
 from equipoise.console.commands.check import check
+from equipoise.console.commands.groups import groups
 from equipoise.console.commands.history import history
 from equipoise.console.commands.run import run as run_command
 from equipoise.console.commands.users import users
@@ -30,6 +31,7 @@ def app() -> None:
 
 app.add_command(acls)
 app.add_command(check)
+app.add_command(groups)
 app.add_command(history)
 app.add_command(run_command)
 app.add_command(users)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -15,11 +17,14 @@ from equipoise.wire.errors import UsageError
 
 if TYPE_CHECKING:
     from equipoise.client import Admin
+    from equipoise.watching.access import Access
 
 log = logging.getLogger(__name__)
 
 DEFAULT_BROKER = "127.0.0.1:9092"
 _EXAMPLES = {"--set": "num.partitions=6", "--config": "retention.ms=3600000"}
+_AGE = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
@@ -67,19 +72,39 @@ def file_option(*names: str, **more: Any) -> Callable[[Decorated], Decorated]:
     return click.option(*names, metavar="FILE", type=click.Path(path_type=Path), callback=_new_file, **more)
 
 
+class Duration(click.ParamType):  # type: ignore[type-arg]  # click before 8.4 knows none
+    """A span of time in milliseconds, written as an age: 500ms, 30s, 15m, 2h, 7d."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        option = param.opts[0] if param is not None else "a duration"
+        return parse_duration(option, str(value))
+
+
 class ClusterOptions(NamedTuple):
     """A cluster, and the settings of a client for it: those of --command-config. Secrets print as ***."""
 
     bootstrap_servers: str
     settings: Mapping[str, object] = {}
+    timeout: float = 30.0  # s, of one question
 
     def admin(self) -> Admin:
         """A connected Admin."""
-        from equipoise.client import Admin
-        from equipoise.client.security.parsing import parse_security
+        return self.access().admin()
 
-        security = parse_security(self.settings, self.bootstrap_servers)
-        return Admin(self.bootstrap_servers, security=security)
+    def access(self) -> Access:
+        """The cluster as a watcher reaches it."""
+        from equipoise.watching.access import Access
+
+        return Access(bootstrap_servers=self.bootstrap_servers, settings=self.settings, timeout=self.timeout)
+
+    def client(self, **more: object) -> dict[str, object]:
+        """The settings of a consumer or a producer, under Kafka's names."""
+        named = {name.replace("_", "."): value for name, value in more.items()}
+        return {**self.settings, "bootstrap.servers": self.bootstrap_servers, **named}
 
 
 def command_config(function: Decorated) -> Decorated:
@@ -101,9 +126,11 @@ def cluster_options(function: Callable[..., None]) -> Callable[..., None]:
 
     servers = click.option(
         "--bootstrap-servers",
+        "-b",
         metavar="HOST:PORT",
         default=DEFAULT_BROKER,
         show_default=True,
+        envvar="EQUIPOISE_BOOTSTRAP_SERVERS",
         help="A broker of the cluster, or some, with commas.",
     )
     return servers(command_config(command))
@@ -128,6 +155,26 @@ def client_settings(file: Path) -> tuple[dict[str, object], str | None]:
     if others:
         log.warning("--command-config %s: no effect on a command: %s", file, ", ".join(sorted(others)))
     return settings, None if servers is None else str(servers)
+
+
+def parse_duration(option: str, text: str) -> int:
+    """Milliseconds of an age. UsageError names the option."""
+    found = _AGE.fullmatch(text.strip().lower())
+    if found is None:
+        raise UsageError(f"{option} {text}: write a span of time, for instance 500ms, 30s, 15m, 2h or 7d")
+    return round(float(found[1]) * _UNITS_MS[found[2]])
+
+
+def parse_time(option: str, text: str, now_ms: int) -> int:
+    """Milliseconds since 1970 of an age counted back from now, a date or an ISO time; without a zone, local time."""
+    if _AGE.fullmatch(text.strip().lower()):
+        return now_ms - parse_duration(option, text)
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        raise UsageError(
+            f"{option} {text}: write an age (30m, 7d), a date (2026-01-31) or a time (2026-01-31T08:00)"
+        ) from None
 
 
 def parse_pairs(option: str, pairs: tuple[str, ...], example: str | None = None) -> dict[str, str]:

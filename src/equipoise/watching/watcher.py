@@ -243,13 +243,15 @@ class Watcher:
     async def _refresh_for_ever(self, interval: float) -> None:
         """A round that takes longer than its interval is followed at once by the next. A cluster that is away is asked
         again; what was known stays, with its age."""
+        pause = interval
         while True:
+            await asyncio.sleep(pause)
             began = time.monotonic()
             try:
                 await self.refresh()
             except (KafkaConnectionError, KafkaError) as error:
                 self._note("the cluster", error)
-            await asyncio.sleep(max(0.0, interval - (time.monotonic() - began)))
+            pause = max(0.1, interval - (time.monotonic() - began))
 
     async def _follow(self) -> None:
         """The source from where it was read to; after a failure again, from the same place on."""
