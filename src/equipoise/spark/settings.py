@@ -16,7 +16,8 @@ TUNED = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     # The default one does not know private keys as PEM text, and finds a JAAS entry by chance.
-    "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|jaas|\.pem|keystore\.key|oauthbearer\.config",
+    "spark.redaction.regex": r"(?i)secret|password|passphrase|token|access[.]?key|jaas|\.pem|keystore\.key"
+    r"|oauthbearer\.config",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

@@ -10,7 +10,7 @@ import pytest
 
 from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.client.producer.config import ProducerConfig
-from equipoise.client.security.config import PLAINTEXT, SecurityConfig, SecurityProtocol
+from equipoise.client.security.config import PLAINTEXT, AssertionConfig, SecurityConfig, SecurityProtocol
 from equipoise.client.security.parsing import parse_security, security_from_keywords
 from equipoise.client.security.settings import TWINS, WITHOUT_EFFECT, rows
 from equipoise.security.secrets import Secret
@@ -283,6 +283,33 @@ def test_oidc_as_librdkafka_writes_it() -> None:
     assert found.extensions == (("logicalCluster", "lkc-1"), ("identityPoolId", "pool-1"))
 
 
+@pytest.mark.parametrize(
+    "grant",
+    [
+        {"sasl.oauthbearer.grant.type": "urn:ietf:params:oauth:grant-type:jwt-bearer"},
+        {"sasl.oauthbearer.jwt.retriever.class": "org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever"},
+    ],
+)
+def test_a_signed_assertion_as_librdkafka_and_java_write_it(grant: dict[str, str]) -> None:
+    settings = {
+        **ENDPOINT,
+        **grant,
+        "sasl.oauthbearer.assertion.algorithm": "ES256",
+        "sasl.oauthbearer.assertion.private.key.pem": SECRET,
+        "sasl.oauthbearer.assertion.claim.iss": "me",
+        "sasl.oauthbearer.assertion.claim.exp.seconds": "60",
+        "sasl.oauthbearer.assertion.claim.jti.include": "true",
+    }
+    found = oauth(settings).oauth.assertion
+    assert found == AssertionConfig(
+        algorithm="ES256", private_key_pem=Secret(SECRET), iss="me", exp_seconds=60, jti_include=True
+    )
+    assert SECRET not in repr(oauth(settings))
+    del settings["sasl.oauthbearer.assertion.private.key.pem"]
+    assert "the grant jwt-bearer needs" in refusal({**SASL, "sasl.mechanism": "OAUTHBEARER", **settings})
+    assert oauth({**ENDPOINT, "sasl.oauthbearer.client.id": "me"}).oauth.assertion is None
+
+
 @pytest.mark.parametrize("name", ["oauth_cb", "oauth.cb", "sasl.oauth.token.provider", "sasl.oauthbearer.callback"])
 def test_a_callback_under_all_its_names(name: str) -> None:
     found = oauth({name: token, "sasl.oauthbearer.config": SECRET}).oauth
@@ -345,4 +372,6 @@ def test_the_rows_that_are_secrets() -> None:
         "ssl.key.pem",
         "sasl.oauthbearer.client.secret",
         "sasl.oauthbearer.config",
+        "sasl.oauthbearer.assertion.private.key.pem",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
     }

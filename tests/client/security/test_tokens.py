@@ -5,16 +5,29 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
+from base64 import urlsafe_b64decode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 
 from equipoise.client.net.errors import AuthenticationError, KafkaConnectionError
-from equipoise.client.security.config import OAuthConfig
+from equipoise.client.security.config import AssertionConfig, OAuthConfig
 from equipoise.client.security.tokens import Tokens, callback_source, fetch_token, token_from, tokens_of
 from equipoise.security.sasl.bearer_tokens import (
     BearerToken,
@@ -28,6 +41,9 @@ from equipoise.security.secrets import Secret
 from equipoise.wire.errors import UsageError
 
 FAR = 4e9
+EC_KEY = (
+    ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+)
 
 
 class Endpoint(ThreadingHTTPServer):
@@ -92,6 +108,74 @@ def test_client_credentials_are_exchanged_for_a_token(endpoint: Endpoint) -> Non
     assert headers["Authorization"] == "Basic bWU6czNjcmV0Oi8="
     assert headers["Accept"] == "application/json"
     assert body == "grant_type=client_credentials&scope=kafka+read"
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
+def test_a_signed_assertion_is_exchanged_for_a_token(endpoint: Endpoint, algorithm: str) -> None:
+    """The grant jwt-bearer (RFC 7523): the endpoint can verify the signature, and gets no secret."""
+    is_rsa = algorithm == "RS256"
+    key = rsa.generate_private_key(65537, 2048) if is_rsa else ec.generate_private_key(ec.SECP256R1())
+    encryption = BestAvailableEncryption(b"passphrase")
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode()
+    assertion = AssertionConfig(
+        algorithm=algorithm,
+        private_key_pem=Secret(pem),
+        private_key_passphrase=Secret("passphrase"),
+        aud="https://issuer",
+        iss="me",
+        sub="service",
+        jti_include=True,
+    )
+    endpoint.answers = [(200, {"access_token": "opaque", "expires_in": 100})]
+    before = time.time()
+    token = fetch_token(oidc(endpoint, assertion=assertion, scope="kafka"))
+    assert token.value.reveal() == "opaque"
+    ((headers, body),) = endpoint.asked
+    asked = parse_qs(body)
+    assert "Authorization" not in headers
+    assert (asked["grant_type"], asked["scope"]) == (["urn:ietf:params:oauth:grant-type:jwt-bearer"], ["kafka"])
+    head, claims, signature = asked["assertion"][0].split(".")
+    assert _decoded(head) == {"alg": algorithm, "typ": "JWT"}
+    found = _decoded(claims)
+    assert (found["aud"], found["iss"], found["sub"], len(found["jti"])) == ("https://issuer", "me", "service", 36)
+    assert before - 1 <= found["iat"] <= time.time()
+    assert (found["exp"] - found["iat"], found["iat"] - found["nbf"]) == (300, 60)
+    signed, raw = f"{head}.{claims}".encode(), urlsafe_b64decode(signature + "==")
+    public = key.public_key()
+    if isinstance(public, rsa.RSAPublicKey):
+        public.verify(raw, signed, PKCS1v15(), SHA256())
+    else:
+        made = encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big"))
+        public.verify(made, signed, ec.ECDSA(SHA256()))
+
+
+def _decoded(part: str) -> Any:
+    return json.loads(urlsafe_b64decode(part + "=="))
+
+
+def test_an_assertion_of_a_file_is_read_anew_each_time(endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.answers = [(200, {"access_token": "opaque", "expires_in": 100})]
+    file = tmp_path / "assertion"
+    for text in ("one", "two"):
+        file.write_text(text + "\n")
+        fetch_token(oidc(endpoint, assertion=AssertionConfig(file=str(file))))
+    assert [parse_qs(body)["assertion"] for _, body in endpoint.asked] == [["one"], ["two"]]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"file": "/nowhere"}, "assertion.file=/nowhere cannot be read: No such file"),
+        ({"private_key_file": "/nowhere"}, "private.key.file=/nowhere cannot be read: No such file"),
+        ({"private_key_pem": Secret("s3cret")}, "is no PEM key, or .*passphrase is missing or wrong"),
+        ({"private_key_pem": Secret(EC_KEY)}, "is no key for RS256"),
+    ],
+)
+def test_an_assertion_that_cannot_be_made(endpoint: Endpoint, given: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError, match=why) as raised:
+        fetch_token(oidc(endpoint, assertion=AssertionConfig(**given)))
+    assert "s3cret" not in str(raised.value)
+    assert endpoint.asked == []
 
 
 def test_names_may_be_url_encoded_and_id_token_is_taken(endpoint: Endpoint) -> None:

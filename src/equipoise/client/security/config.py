@@ -30,6 +30,23 @@ class SecurityProtocol(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AssertionConfig:
+    """What a client signs to get a token (RFC 7523)."""
+
+    algorithm: str = "RS256"
+    private_key_file: str = ""
+    private_key_pem: Secret = NO_SECRET
+    private_key_passphrase: Secret = NO_SECRET
+    file: str = ""  # with an assertion that somebody else has made
+    aud: str = ""
+    iss: str = ""
+    sub: str = ""
+    exp_seconds: int = 300
+    nbf_seconds: int = 60
+    jti_include: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthConfig:
     """Where the tokens of OAUTHBEARER come from: a callback, a token endpoint (OIDC) or AWS's signer."""
 
@@ -39,6 +56,7 @@ class OAuthConfig:
     token_endpoint_url: str = ""
     client_id: str = ""
     client_secret: Secret = NO_SECRET
+    assertion: AssertionConfig | None = None  # in place of id and secret: the grant jwt-bearer
     scope: str = ""
     extensions: tuple[tuple[str, str], ...] = ()
     unsecured_claims: tuple[tuple[str, str], ...] = ()

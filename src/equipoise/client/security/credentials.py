@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import fields
 from typing import Any, NoReturn
 
-from equipoise.client.security.config import KerberosConfig, OAuthConfig
+from equipoise.client.security.assertions import JWT_BEARER
+from equipoise.client.security.config import AssertionConfig, KerberosConfig, OAuthConfig
 from equipoise.client.security.settings import SecuritySettings
 from equipoise.security.sasl.jaas import LoginModule, parse_jaas
 from equipoise.security.secrets import NO_SECRET, Secret
@@ -29,6 +31,8 @@ _MODULES = {
 # Java classes that users paste, and that can be honoured.
 _OIDC_HANDLER = "OAuthBearerLoginCallbackHandler"
 _IAM_HANDLER = "IAMClientCallbackHandler"
+_JWT_BEARER_RETRIEVER = "JwtBearerJwtRetriever"
+_RETRIEVERS = _JWT_BEARER_RETRIEVER, "ClientCredentialsJwtRetriever", "DefaultJwtRetriever", "FileJwtRetriever"
 _AWS_OPTIONS = {
     "awsProfileName": "profile",
     "awsRoleArn": "role_arn",
@@ -103,6 +107,7 @@ def _check_classes(parsed: SecuritySettings) -> None:
     for setting, given, known in (
         ("sasl.login.callback.handler.class", parsed.sasl_login_callback_handler_class, (_OIDC_HANDLER, _IAM_HANDLER)),
         ("sasl.client.callback.handler.class", parsed.sasl_client_callback_handler_class, (_IAM_HANDLER,)),
+        ("sasl.oauthbearer.jwt.retriever.class", parsed.sasl_oauthbearer_jwt_retriever_class, _RETRIEVERS),
     ):
         name = given.rpartition(".")[2]
         if name and name not in known:
@@ -144,10 +149,27 @@ def _oauth(parsed: SecuritySettings, module: LoginModule) -> OAuthConfig:
         config=parsed.sasl_oauthbearer_config,
         client_id=parsed.sasl_oauthbearer_client_id or module.option("clientId"),
         client_secret=parsed.sasl_oauthbearer_client_secret or module.secret("clientSecret"),
+        assertion=_assertion(parsed),
         scope=parsed.sasl_oauthbearer_scope or module.option("scope"),
         extensions=tuple(extensions.items()),
         unsecured_claims=claims,
     )
+
+
+def _assertion(parsed: SecuritySettings) -> AssertionConfig | None:
+    """In place of id and secret, where the grant is jwt-bearer (JwtBearerJwtRetriever)."""
+    grants = parsed.sasl_oauthbearer_grant_type, parsed.sasl_oauthbearer_jwt_retriever_class.rpartition(".")[2]
+    if JWT_BEARER not in grants and _JWT_BEARER_RETRIEVER not in grants:
+        return None
+    prefix = "sasl_oauthbearer_assertion_"
+    found = {row.name.removeprefix(prefix): getattr(parsed, row.name) for row in fields(parsed) if prefix in row.name}
+    assertion = AssertionConfig(**{name.removeprefix("claim_"): value for name, value in found.items()})
+    if not (assertion.file or assertion.private_key_file or assertion.private_key_pem):
+        raise UsageError(
+            "the grant jwt-bearer needs sasl.oauthbearer.assertion.private.key.file, .private.key.pem, or "
+            "sasl.oauthbearer.assertion.file"
+        )
+    return assertion
 
 
 def _method(parsed: SecuritySettings, has_claims: bool) -> str:

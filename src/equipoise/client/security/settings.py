@@ -77,6 +77,25 @@ class SecuritySettings:
     sasl_oauthbearer_client_id: str = setting("", "OIDC: the client's id.")
     sasl_oauthbearer_client_secret: Secret = setting(NO_SECRET, "OIDC: the client's secret.")
     sasl_oauthbearer_scope: str = setting("", "OIDC: the scope that is asked for.")
+    sasl_oauthbearer_grant_type: str = setting(
+        "client_credentials",
+        "OIDC: client_credentials (id and secret), or urn:ietf:params:oauth:grant-type:jwt-bearer (an assertion).",
+        choices=("client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+    )
+    sasl_oauthbearer_jwt_retriever_class: str = setting("", "Java's JwtBearerJwtRetriever means the grant jwt-bearer.")
+    sasl_oauthbearer_assertion_algorithm: str = setting(
+        "RS256", "Algorithm of the assertion's signature.", choices=("RS256", "ES256")
+    )
+    sasl_oauthbearer_assertion_private_key_file: str = setting("", "Key that signs the assertion: a PEM file.")
+    sasl_oauthbearer_assertion_private_key_pem: Secret = setting(NO_SECRET, "The same key as PEM text.")
+    sasl_oauthbearer_assertion_private_key_passphrase: Secret = setting(NO_SECRET, "Passphrase of this key.")
+    sasl_oauthbearer_assertion_file: str = setting("", "A file with the assertion, signed elsewhere; read each time.")
+    sasl_oauthbearer_assertion_claim_aud: str = setting("", "Claim `aud` of the assertion.")
+    sasl_oauthbearer_assertion_claim_iss: str = setting("", "Claim `iss` of the assertion.")
+    sasl_oauthbearer_assertion_claim_sub: str = setting("", "Claim `sub` of the assertion.")
+    sasl_oauthbearer_assertion_claim_exp_seconds: int = setting(300, "Life of the assertion.", 1, 86_400)
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int = setting(60, "Time before now from which it is valid.", 0, 3600)
+    sasl_oauthbearer_assertion_claim_jti_include: bool = setting(False, "Whether each assertion has an id of its own.")
     sasl_oauthbearer_extensions: str = setting("", "SASL extensions: `logicalCluster=lkc-1,identityPoolId=pool-1`.")
     sasl_oauthbearer_header_urlencode: bool = setting(False, "OIDC: whether id and secret are URL-encoded.")
     enable_sasl_oauthbearer_unsecure_jwt: bool = setting(False, "Tokens without a signature, for tests.")

@@ -22,6 +22,7 @@ from urllib.parse import quote, urlencode
 
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.errors import AuthenticationError, KafkaConnectionError
+from equipoise.client.security.assertions import JWT_BEARER, make_assertion
 from equipoise.client.security.config import OAuthConfig
 from equipoise.security.sasl.bearer_tokens import BearerToken, RefreshWindow, expiry_of, refresh_at, unsecured_token
 from equipoise.security.secrets import Secret
@@ -32,6 +33,7 @@ Source = Callable[[], BearerToken | Awaitable[Any]]  # what is awaited is what a
 
 _TOO_MANY_REQUESTS, _FIRST_SERVER_ERROR = 429, 500
 _LONGEST_ANSWER = 1024 * 1024
+_FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
 _UNSECURED_LIFETIME_S = 3600
 _random = random.Random()
 
@@ -262,19 +264,20 @@ def _token_of_file(url: str) -> BearerToken:
 
 
 def token_request(oauth: OAuthConfig) -> urllib.request.Request:
-    """The request to the token endpoint."""
+    """The request to the token endpoint: with id and secret, or with a signed assertion."""
+    scope, headers = ({"scope": oauth.scope} if oauth.scope else {}), dict(_FORM)
+    if oauth.assertion is not None:
+        body = {"grant_type": JWT_BEARER, "assertion": make_assertion(oauth.assertion, int(time.time())), **scope}
+    else:
+        body = {"grant_type": "client_credentials", **scope}
+        headers["Authorization"] = _basic(oauth)
+    return urllib.request.Request(oauth.token_endpoint_url, urlencode(body).encode(), headers)
+
+
+def _basic(oauth: OAuthConfig) -> str:
     names = (oauth.client_id, oauth.client_secret.reveal())
     name, secret = (quote(one, safe="") for one in names) if oauth.header_urlencode else names
-    body = {"grant_type": "client_credentials", **({"scope": oauth.scope} if oauth.scope else {})}
-    return urllib.request.Request(
-        oauth.token_endpoint_url,
-        urlencode(body).encode(),
-        {
-            "Content-Type": "application/x-www-form-urlencoded",
-            "Accept": "application/json",
-            "Authorization": "Basic " + b64encode(f"{name}:{secret}".encode()).decode(),
-        },
-    )
+    return "Basic " + b64encode(f"{name}:{secret}".encode()).decode()
 
 
 def _post(oauth: OAuthConfig) -> bytes:
@@ -292,6 +295,8 @@ def _post(oauth: OAuthConfig) -> bytes:
             if error.code == _TOO_MANY_REQUESTS or error.code >= _FIRST_SERVER_ERROR:
                 raise _Passing(f"HTTP status {error.code}") from None
             raise _refused(url, f"HTTP status {error.code}{_said(error)}") from None
+    except UsageError:  # of the assertion
+        raise
     except ValueError:
         raise UsageError(f"sasl.oauthbearer.token.endpoint.url={url} is no http or https URL") from None
     except (OSError, HTTPException) as error:
@@ -332,5 +337,5 @@ def _answered(body: bytes, url: str) -> BearerToken:
 
 def _refused(url: str, why: str) -> AuthenticationError:
     code = ErrorCode.SASL_AUTHENTICATION_FAILED
-    advice = "check sasl.oauthbearer.client.id, .client.secret and .scope"
+    advice = "check sasl.oauthbearer.client.id, .client.secret and .scope, or the assertion"
     return AuthenticationError(code, f"the token endpoint {url} refuses: {printable(why)}; {advice} ({code.name})")
