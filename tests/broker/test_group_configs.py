@@ -22,6 +22,7 @@ from tests.broker.test_topic_configs import APPEND, DEFAULT, DELETE, GROUP, SET,
 
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 INTERVAL, OFFLOAD = "consumer.assignment.interval.ms", "consumer.assignor.offload.enable"
+INCREMENTAL = "classic.rebalance.incremental"
 DYNAMIC_GROUP = 8
 INT, BOOLEAN = 3, 1
 OF_THE_BROKER = GroupSettings(45_000, 5_000, 1_000)
@@ -80,7 +81,25 @@ def test_a_group_without_configs_has_the_brokers_settings(start: Start, connect:
         HEARTBEAT: ("6000", STATIC_BROKER),
         INTERVAL: ("1000", DEFAULT),
         OFFLOAD: ("true", DEFAULT),
+        INCREMENTAL: ("off", DEFAULT),
     }
+
+
+def test_a_strict_broker_knows_kafkas_configs_alone(start: Start, connect: Connect) -> None:
+    """Rule C1.1."""
+    client = connect(start({"strict": True, "group.rebalance.incremental": "all"}))
+    assert INCREMENTAL not in described(client)
+    assert alter(client, {INCREMENTAL: "all"}).error_code == ErrorCode.INVALID_CONFIG
+
+
+def test_a_group_may_have_its_own_way_to_rebalance(start: Start, connect: Connect) -> None:
+    """Rule C1.1."""
+    server = start()
+    client = connect(server)
+    assert alter(client, {INCREMENTAL: "perhaps"}).error_code == ErrorCode.INVALID_CONFIG
+    assert alter(client, {INCREMENTAL: "all"}).error_code == ErrorCode.NONE
+    assert described(client)[INCREMENTAL] == ("all", DYNAMIC_GROUP)
+    assert in_force(server).incremental == "all"
 
 
 def test_synonyms_are_the_override_then_the_brokers(start: Start, connect: Connect) -> None:

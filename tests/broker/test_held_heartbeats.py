@@ -6,7 +6,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.groups.held_heartbeats import HeldHeartbeat, note_rejoin
+from equipoise.broker.groups.held_heartbeats import HeldHeartbeat, Silence, note_rejoin
 from equipoise.coordinator.classic.group import ClassicGroupMember
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
 from equipoise.wire.errors import ErrorCode
@@ -35,10 +35,11 @@ class Client:
             protocols=[],
         )
         self.member.last_seen = NOW
+        self.silence = Silence(45_000, is_static=static)
 
     def beat(self, at: float) -> int:
         now = NOW + round(at * 1000)
-        limit = self.held_heartbeat.limit(self.config, self.member, now)
+        limit = self.held_heartbeat.limit(self.config, self.member, self.silence, now)
         self.member.last_seen = now
         return limit
 

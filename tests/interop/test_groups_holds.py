@@ -15,8 +15,7 @@ from aiokafka import AIOKafkaConsumer
 from kafka import KafkaConsumer
 
 from equipoise.broker import Broker
-from equipoise.broker.groups.held_heartbeats import HeartbeatIntervals, HeldHeartbeat
-from equipoise.coordinator.classic.group import ClassicGroupMember
+from equipoise.broker.groups.held_heartbeats import HeartbeatIntervals, HeldHeartbeat, Silence
 from tests.interop.drivers.base import PATIENCE_S
 
 Holds = dict[str, list[int]]
@@ -28,10 +27,10 @@ def holds(monkeypatch: pytest.MonkeyPatch) -> Holds:
     seen: Holds = {}
     limit = HeldHeartbeat.limit
 
-    def listen(self: HeldHeartbeat, config: Any, member: ClassicGroupMember | None, now: int) -> int:
-        allowed = limit(self, config, member, now)
+    def listen(self: HeldHeartbeat, config: Any, member: Any, silence: Silence | None, now: int) -> int:
+        allowed = limit(self, config, member, silence, now)
         if member is not None:
-            seen.setdefault(member.group_id, []).append(allowed)
+            seen.setdefault(member.timer.group_id, []).append(allowed)
         return allowed
 
     monkeypatch.setattr(HeldHeartbeat, "limit", listen)

@@ -11,9 +11,8 @@ from kafka.admin import MemberToRemove
 from kafka.errors import NoError
 
 from equipoise.broker import Broker
-from equipoise.broker.groups.held_heartbeats import HeldHeartbeat
+from equipoise.broker.groups.held_heartbeats import HeldHeartbeat, Silence
 from equipoise.broker.net import connection
-from equipoise.coordinator.classic.group import ClassicGroupMember
 from equipoise.wire.apis.headers import decode_request_header
 from proving.members.events import Place
 from proving.members.fleet import Members
@@ -53,10 +52,10 @@ def holds(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     seen: dict[str, list[int]] = defaultdict(list)
     limit = HeldHeartbeat.limit
 
-    def listen(self: HeldHeartbeat, config: Any, member: ClassicGroupMember | None, now: int) -> int:
-        allowed = limit(self, config, member, now)
+    def listen(self: HeldHeartbeat, config: Any, member: Any, silence: Silence | None, now: int) -> int:
+        allowed = limit(self, config, member, silence, now)
         if member is not None:
-            seen[member.group_id].append(allowed)
+            seen[member.timer.group_id].append(allowed)
         return allowed
 
     monkeypatch.setattr(HeldHeartbeat, "limit", listen)

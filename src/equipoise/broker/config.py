@@ -243,6 +243,11 @@ class BrokerConfig:
     group_rebalance_debounce_ms: int = setting(
         0, "A rebalance of a Stable group takes at least this long, so that a burst of joins costs one.", 0, INT_MAX
     )
+    group_rebalance_incremental: str = setting(
+        "off",
+        "Classic groups that the broker rebalances member by member: none, cooperative ones, or eager ones too.",
+        choices=("off", "cooperative", "all"),
+    )
     group_consumer_assignment_timer: bool = setting(
         True,
         "Whether the next target of a `consumer` group is computed as soon as it may; false: with the next heartbeat.",
@@ -288,6 +293,7 @@ _STRICT: dict[str, Any] = {
     "group_initial_rebalance_delay_quiet_ms": 0,
     "group_lost_connection_grace_ms": 0,
     "group_rebalance_debounce_ms": 0,
+    "group_rebalance_incremental": "off",
     "group_heartbeat_hold_max_ms": 0,
     "group_consumer_assignment_timer": False,
     "group_consumer_heartbeat_interval_reconciling_ms": 0,

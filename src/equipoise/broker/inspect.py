@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from equipoise.broker.groups.held_heartbeats import intervals_of
 from equipoise.coordinator.classic.group import ClassicGroupMember, Group
 from equipoise.coordinator.consumer.group import ConsumerGroup, Presence
+from equipoise.coordinator.incremental.eligibility import offered_by, selected_protocol
 from equipoise.coordinator.journal import Rebalance
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from equipoise.wire.errors import ProtocolError
@@ -140,7 +141,8 @@ def _describe_consumer_group(server: Server, group: ConsumerGroup) -> GroupSnaps
         for member in group.members.values()
     ]
     rebalances = [copy(entry) for entry in group.journal.entries]
-    return GroupSnapshot(group.group_id, group.state_word, group.group_epoch, None, members, rebalances)
+    protocol = selected_protocol(offered_by(group)) if group.is_shown_classic else None
+    return GroupSnapshot(group.group_id, group.state_word, group.group_epoch, protocol, members, rebalances)
 
 
 def _describe_member(member: ClassicGroupMember, is_consumer: bool) -> MemberSnapshot:

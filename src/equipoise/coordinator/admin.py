@@ -10,6 +10,7 @@ from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.records.build import group_tombstones
 from equipoise.coordinator.events import GroupDeleted
+from equipoise.coordinator.incremental.describe import describe
 from equipoise.coordinator.offsets.committed import tombstone
 from equipoise.coordinator.outcomes import GroupTombstoned
 from equipoise.coordinator.step import Caller, Step, write_error
@@ -22,7 +23,7 @@ from equipoise.wire.offsets_records import CoordinatorRecord
 if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
 
-GROUP_TYPES = (Group.group_type, ConsumerGroup.group_type)
+GROUP_TYPES = ("classic", "consumer")
 _NOT_FOUND_FROM = 6
 
 
@@ -32,7 +33,9 @@ def describe_group(shard: Shard, group_id: str, version: int) -> DescribedGroup:
     A `consumer` group is not for this request: unknown here, described by ConsumerGroupDescribe. Rule A18.4.
     Kafka: GroupMetadataManager.describeGroups.
     """
-    group = shard.groups.get(group_id)
+    group, kept = shard.groups.get(group_id), shard.consumer_groups.get(group_id)
+    if kept is not None and kept.is_shown_classic:
+        return describe(kept, shard.image)
     if group is None:
         is_error = version >= _NOT_FOUND_FROM
         return DescribedGroup(

@@ -18,6 +18,7 @@ from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.membership.timers import arm_missing
 from equipoise.coordinator.consumer.records.replay import Part, Replaced, apply, restore
 from equipoise.coordinator.consumer.story import note, undone
+from equipoise.coordinator.incremental.syncs import wake as wake_classic_members
 from equipoise.coordinator.metadata import Partitions, TopicPartition
 from equipoise.coordinator.outcomes import Answered, GroupDowngraded, Outcome
 from equipoise.coordinator.reasons import Cause
@@ -92,8 +93,7 @@ class Changes:
         """The records go to the log; `outcome` follows when they are durable."""
         if self.records:
             self._begin(step, outcome)
-            note(self._shard, self, step)
-            wake(self._shard, self, step)
+            self._tell(step)
 
     def answer(self, step: Step, caller: Caller, response: Message) -> None:
         """Answers when all that the answer may rest on is durable. Rules A5.11 and A21.3."""
@@ -102,8 +102,13 @@ class Changes:
         else:
             step.reply(caller, response)
         if self.records:
-            note(self._shard, self, step)
-            wake(self._shard, self, step)
+            self._tell(step)
+
+    def _tell(self, step: Step) -> None:
+        """The journal, and whoever waits for news: members of the consumer protocol, and classic ones."""
+        note(self._shard, self, step)
+        wake(self._shard, self, step)
+        wake_classic_members(self._shard, self, step)
 
     def members_before(self) -> dict[str, ConsumerGroupMember | None]:
         """The members that this input has changed, as they were before it; None: they are new."""

@@ -22,6 +22,7 @@ class GroupConfig:
     group_initial_rebalance_delay_quiet_ms: int = 0  # here as in Kafka; the broker has a default of its own
     group_rebalance_debounce_ms: int = 0
     group_lost_connection_grace_ms: int = 0  # the same
+    group_rebalance_incremental: str = "off"  # the same
     group_heartbeat_hold_max_ms: int = 0  # whether heartbeats are held at all; how long is the broker's affair
 
     group_coordinator_rebalance_protocols: str = "classic,consumer"

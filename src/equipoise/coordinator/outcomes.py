@@ -79,5 +79,11 @@ class GroupDowngraded(NamedTuple):
     answer: Answered | None
 
 
-OfAGroup = GroupCreated | AssignmentWritten | StaticMemberReplaced | GroupTombstoned | GroupDowngraded
+class GroupTurned(NamedTuple):
+    """A classic group that has become this incremental one. If that cannot be written, who waits in it is let go."""
+
+    group: ConsumerGroup
+
+
+OfAGroup = GroupCreated | AssignmentWritten | StaticMemberReplaced | GroupTombstoned | GroupDowngraded | GroupTurned
 Outcome = Answered | OffsetsCommitted | OfAGroup

@@ -22,14 +22,14 @@ from equipoise.coordinator.consumer import holds
 from equipoise.coordinator.consumer.group import ConsumerGroup, Presence
 from equipoise.coordinator.consumer.guests import requests as guests
 from equipoise.coordinator.consumer.heartbeat import consumer_group_heartbeat, quiet_interval
-from equipoise.coordinator.consumer.member import short_id
+from equipoise.coordinator.consumer.member import ConsumerGroupMember, short_id
 from equipoise.coordinator.consumer.membership import lost_connections as lost_in_consumer_groups
 from equipoise.coordinator.consumer.membership.expiry import on_timer
-from equipoise.coordinator.consumer.membership.timers import arm_missing
 from equipoise.coordinator.consumer.offsets import check_fetch
 from equipoise.coordinator.consumer.records import replay
 from equipoise.coordinator.consumer.regexes import regexes_resolved
 from equipoise.coordinator.consumer.settings import GroupSettings, broker_settings
+from equipoise.coordinator.incremental import calls, joins, turning
 from equipoise.coordinator.metadata import EMPTY_IMAGE, MetadataImage
 from equipoise.coordinator.offsets import commit, delete, expiry, fetch
 from equipoise.coordinator.offsets.committed import CommittedOffsets
@@ -39,6 +39,7 @@ from equipoise.coordinator.outcomes import (
     GroupCreated,
     GroupDowngraded,
     GroupTombstoned,
+    GroupTurned,
     OffsetsCommitted,
     StaticMemberReplaced,
 )
@@ -189,8 +190,8 @@ class Shard:
             if len(group.members) > self.config.group_max_size:
                 cause = Cause(Trigger.SIZE_LIMIT, group_max_size=self.config.group_max_size)
                 self.rebalancer.prepare(group, cause, step)
-        for consumer_group in self.consumer_groups.values():
-            arm_missing(self, consumer_group, now)
+        for consumer_group in list(self.consumer_groups.values()):
+            turning.activate(self, consumer_group, step)
         return step
 
     def close(self, now: int) -> Step:
@@ -205,7 +206,7 @@ class Shard:
                 self.rebalancer.release(group, member, UNLOADED, step)
             group.transition(State.DEAD, self.wall_time(now))
         for consumer_group in self.consumer_groups.values():
-            for member_id in list(consumer_group.held):
+            for member_id in list(consumer_group.members):
                 holds.refuse(self, consumer_group, member_id, step, error=ErrorCode.NOT_COORDINATOR)
         self.groups.clear()
         self.consumer_groups.clear()
@@ -228,12 +229,15 @@ class Shard:
                 commit.offsets_committed(self, outcome, error, step)
             case Answered() as outcome:
                 _answer(outcome, error, step)
+            case GroupTurned() as outcome:
+                turning.turned(self, outcome, error, step)
             case GroupDowngraded() as outcome:
                 self._downgraded(outcome, error, step)
             case GroupCreated() as outcome:
                 join.group_created(self, outcome, error, step)
             case AssignmentWritten():
                 self.rebalancer.assignment_written(write, error, step)
+                turning.maybe_turn(self, write.outcome.group_id, step)
             case StaticMemberReplaced() as outcome:
                 join.static_member_replaced(self, outcome, error, step)
             case GroupTombstoned() as outcome:
@@ -312,10 +316,7 @@ class Shard:
         step = Step(now)
         error = self._join_error(request, caller)
         if error is ErrorCode.NONE:
-            if request.group_id in self.consumer_groups:
-                guests.join_group(self, request, caller, step)
-            else:
-                join.Joining(self, request, caller, step).run()
+            joins.join_group(self, request, caller, step)
         else:
             is_elsewhere = error is self.unavailable
             step.reply(caller, join_error(caller, error, "" if is_elsewhere else request.member_id))
@@ -353,7 +354,7 @@ class Shard:
         error = ErrorCode.INVALID_GROUP_ID if not request.group_id else self.unavailable
         if error is ErrorCode.NONE:
             if request.group_id in self.consumer_groups:
-                guests.heartbeat(self, request, caller, step)
+                guests.heartbeat(self, request, caller, step, hold_ms=hold_ms)
             else:
                 heartbeat.heartbeat(self, request, caller, step, hold_ms=hold_ms)
         else:
@@ -367,6 +368,8 @@ class Shard:
         True: its sign of life is noted, and the answer is "all is well". Anything else is for `heartbeat`.
         """
         group = self.groups.get(request.group_id)
+        if group is None and (kept := self.consumer_groups.get(request.group_id)) is not None:
+            return calls.is_well(self, kept, request, now)
         if group is None or group.state is not _STABLE or self.status is not _ACTIVE:
             return False
         member = group.members.get(request.member_id)
@@ -408,9 +411,13 @@ class Shard:
         return group.presence_of(member_id) if group is not None and member_id in group.members else None
 
     def is_held(self, group_id: str, member_id: str) -> bool:
-        """Whether a heartbeat of the member of a `consumer` group waits."""
+        """Whether a heartbeat of the member waits."""
+        if (classic := self.groups.get(group_id)) is not None:
+            return member_id in classic.parked.heartbeats
         group = self.consumer_groups.get(group_id)
-        return group is not None and member_id in group.held
+        return group is not None and (
+            member_id in group.held or (group.incremental is not None and member_id in group.incremental.heartbeats)
+        )
 
     def changes(self, group_id: str) -> Changes:
         """Changes to a `consumer` group, for one input."""
@@ -542,7 +549,8 @@ class Shard:
         for group in self.consumer_groups.values():
             if any(map(group.is_subscribed_to, changed)):
                 group.refreshed_at_epoch = None
-                if self.config.group_consumer_assignment_timer and self.status is _ACTIVE:
+                has_timer = self.config.group_consumer_assignment_timer or group.incremental is not None
+                if has_timer and self.status is _ACTIVE:
                     self.timers.arm(group.timer(TimerKind.TARGET), now)
         return step
 
@@ -550,6 +558,11 @@ class Shard:
         """The member, if group and member exist."""
         group = self.groups.get(group_id)
         return group.members.get(member_id) if group is not None else None
+
+    def find_incremental_member(self, group_id: str, member_id: str) -> ConsumerGroupMember | None:
+        """The member, if there is such an incremental group."""
+        group = self.consumer_groups.get(group_id)
+        return group.members.get(member_id) if group is not None and group.incremental is not None else None
 
     def find_noted(self, group_id: str, member_id: str) -> ClassicGroupMember | Presence | None:
         """What the runner keeps its notes with, of a member of either kind of group; None: there is no such member."""

@@ -23,6 +23,8 @@ class TimerKind(IntEnum):
     TARGET = auto()  # of a `consumer` group: when its next target may be computed
     QUIET = auto()  # of a group: no new member has come for so long
     LOST = auto()  # of a member without a connection: it has not come back on another one
+    PARKED = auto()  # of a member of an incremental group: its parked SyncGroup is answered with what is free
+    CALL = auto()  # of an incremental group: who has waited for a part of its partitions is called for the others
     EXPIRY = auto()  # of the shard: the next sweep of expired offsets
 
 

@@ -25,8 +25,11 @@ log = logging.getLogger(__name__)
 
 _PREFIX = "consumer."  # of a group's config; the broker's setting has "group." before it
 _LIMITED = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms", "consumer.assignment.interval.ms")
+_KAFKAS = (*_LIMITED, "consumer.assignor.offload.enable")
+_INCREMENTAL = "classic.rebalance.incremental"  # our own. Rule C1.1
 GROUP_ROWS: dict[str, dataclasses.Field[Any]] = {
-    name: rows()[f"group.{name}"] for name in (*_LIMITED, "consumer.assignor.offload.enable")
+    **{name: rows()[f"group.{name}"] for name in _KAFKAS},
+    _INCREMENTAL: rows()["group.rebalance.incremental"],
 }
 _SESSION, _HEARTBEAT, _INTERVAL = _LIMITED
 MOST_GROUPS = 10_000  # with configs of their own: all are saved together, and a group need not exist
@@ -62,7 +65,7 @@ class GroupConfigs:
         """
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
-        parsed = {name: _parsed(name, text) for name, text in configs.items()}
+        parsed = {name: self._parsed(name, text) for name, text in configs.items()}
         for name in parsed.keys() & set(_LIMITED):
             low, high = self._limits(name)
             if not low <= parsed[name] <= high:
@@ -89,13 +92,27 @@ class GroupConfigs:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         own, described = self._own.get(group_id, {}), []
-        for name, row in GROUP_ROWS.items():
+        for name, row in self._rows.items():
             synonyms = broker_synonyms(self._config, row)
             if name in own:
                 synonyms = ((name, own[name], ConfigSource.DYNAMIC_GROUP), *synonyms)
             _, value, source = synonyms[0]
             described.append(ConfigRow(name, value, source, False, config_type(row), row.metadata["doc"], synonyms))
         return sorted(described)
+
+    def _parsed(self, name: str, text: str) -> Any:
+        if name not in self._rows:
+            hint = nearest(name, self._rows, DOCUMENT)
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {printable(name)}{hint}")
+        try:
+            return parse_value(name, text, GROUP_ROWS[name])
+        except UsageError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+    @property
+    def _rows(self) -> Mapping[str, dataclasses.Field[Any]]:
+        """Kafka's alone where answers are Kafka's to the letter."""
+        return {name: GROUP_ROWS[name] for name in _KAFKAS} if self._config.strict else GROUP_ROWS
 
     @property
     def _config(self) -> BrokerConfig:
@@ -105,13 +122,17 @@ class GroupConfigs:
         rest = name.removeprefix(_PREFIX).replace(".", "_")
         return _Limits(*(getattr(self._config, f"group_consumer_{side}_{rest}") for side in ("min", "max")))
 
-    def _value(self, parsed: Mapping[str, int], name: str) -> int:
+    def _value(self, parsed: Mapping[str, Any], name: str) -> int:
         return parsed[name] if name in parsed else int(getattr(self._config, GROUP_ROWS[name].name))
 
     def _in_force(self, group_id: str, configs: Mapping[str, str]) -> GroupSettings:
         """Rule A19.2. Kafka: GroupConfig.evaluate."""
         values = {name: self._clamped(group_id, name, text) for name, text in configs.items() if name in _LIMITED}
-        return GroupSettings(*(self._value(values, name) for name in (_SESSION, _HEARTBEAT, _INTERVAL)))
+        session, heartbeat, interval = (self._value(values, name) for name in (_SESSION, _HEARTBEAT, _INTERVAL))
+        incremental = self._config.group_rebalance_incremental
+        if not self._config.strict:
+            incremental = configs.get(_INCREMENTAL, incremental)
+        return GroupSettings(session, heartbeat, interval, incremental)
 
     def _clamped(self, group_id: str, name: str, text: str) -> int:
         low, high = self._limits(name)
@@ -128,13 +149,3 @@ class GroupConfigs:
                 clamped,
             )
         return clamped
-
-
-def _parsed(name: str, text: str) -> int:
-    if name not in GROUP_ROWS:
-        hint = nearest(name, GROUP_ROWS, DOCUMENT)
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {printable(name)}{hint}")
-    try:
-        return int(parse_value(name, text, GROUP_ROWS[name]))
-    except UsageError as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None

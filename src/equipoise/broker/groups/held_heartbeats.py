@@ -15,7 +15,7 @@ the answer, and is held no more.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.broker.config import BrokerConfig
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
@@ -24,7 +24,6 @@ from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartb
 if TYPE_CHECKING:
     from equipoise.broker.groups.shards import GroupShard
     from equipoise.broker.net.connection import Call
-    from equipoise.coordinator.classic.group import ClassicGroupMember
     from equipoise.coordinator.consumer.group import Presence
 
 _Request = HeartbeatRequest | ConsumerGroupHeartbeatRequest
@@ -33,7 +32,15 @@ _Request = HeartbeatRequest | ConsumerGroupHeartbeatRequest
 class Noted(Protocol):
     """A member, of either protocol, and what the broker notes of it."""
 
+    last_seen: int
     notes: object
+
+
+class Silence(NamedTuple):
+    """What a classic member says of itself: how long it may be silent, and whether it is static."""
+
+    session_timeout_ms: int
+    is_static: bool
 
 
 PATIENT_CLIENTS = frozenset({"confluent-kafka-python", "librdkafka", "kafka-python", "apache-kafka-java", "equipoise"})
@@ -72,7 +79,7 @@ class HeartbeatIntervals:
         self.was_cut_off = False  # a connection was closed during a hold
         self.principal = self.listener = ""  # of the last connection
 
-    def limit(self, member: ClassicGroupMember, longest: int, now: int, *, is_own: bool, is_sent_past: bool) -> int:
+    def limit(self, member: Noted, longest: int, now: int, *, is_own: bool, is_sent_past: bool) -> int:
         """How long this heartbeat may be held, 0: not at all. `is_sent_past`: it has ended the hold of the last."""
         last, self._last_heartbeat = self._last_heartbeat, now
         if not self.bears_holds:
@@ -144,15 +151,15 @@ class HeldHeartbeat:
         self._software = _AIOKAFKA_NAME if is_aiokafka else software
         self.is_patient = is_aiokafka or software in PATIENT_CLIENTS
 
-    def limit(self, config: BrokerConfig, member: ClassicGroupMember | None, now: int) -> int:
+    def limit(self, config: BrokerConfig, member: Noted | None, silence: Silence | None, now: int) -> int:
         """How long this heartbeat may be held; 0: not at all."""
-        if not self.is_patient or member is None:
+        if not self.is_patient or member is None or silence is None:
             return 0
         is_sent_past, self._is_sent_past = self._is_sent_past, False
-        longest = min(config.group_heartbeat_hold_max_ms, member.session_timeout_ms // 3)
+        longest = min(config.group_heartbeat_hold_max_ms, silence.session_timeout_ms // 3)
         if self._software in _HASTY_CLIENTS:
             longest = min(longest, _HASTY_LIMIT_MS)
-        if member.is_static:
+        if silence.is_static:
             longest = min(longest, _STATIC_LIMIT_MS)
         is_own = self._software == _OWN
         return intervals_of(member).limit(member, longest, now, is_own=is_own, is_sent_past=is_sent_past)
@@ -211,7 +218,7 @@ def intervals_of(member: Noted) -> HeartbeatIntervals:
     return member.notes
 
 
-def note_rejoin(member: ClassicGroupMember | None) -> None:
+def note_rejoin(member: Noted | None) -> None:
     """While a client waits for a rebalance it sends no heartbeats: the gap is not its interval."""
     if member is not None and member.notes is not None:
         intervals_of(member).forget_last()

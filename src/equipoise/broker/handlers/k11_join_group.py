@@ -25,7 +25,7 @@ def handle(server: Server, request: JoinGroupRequest, call: Call) -> JoinGroupRe
     except KafkaError as error:
         return join_error(caller, error.code, "")
     shard = server.group_coordinator.shard_of(request.group_id)
-    note_rejoin(shard.core.find_member(request.group_id, request.member_id))
+    note_rejoin(shard.core.find_noted(request.group_id, request.member_id))
     shard.run(shard.core.join_group(request, caller, call.now))
     note_carrier(server, call, shard.core.find_noted(request.group_id, request.member_id))
     return None

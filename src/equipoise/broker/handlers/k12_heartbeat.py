@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from equipoise.broker.groups.held_heartbeats import Silence
 from equipoise.broker.handlers.groups import authorize_group, caller_of, note_carrier
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
@@ -12,6 +13,7 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
+    from equipoise.coordinator.shard import Shard
 
 VERSIONS = "0-4"
 
@@ -19,6 +21,17 @@ VERSIONS = "0-4"
 @cache
 def _all_is_well(version: int) -> bytes:
     return HeartbeatResponse(error_code=ErrorCode.NONE).encode(version)
+
+
+def _silence(core: Shard, request: HeartbeatRequest) -> Silence | None:
+    """Of a member of a classic group; a group that is shown so may be kept otherwise."""
+    member = core.find_member(request.group_id, request.member_id)
+    if member is not None:
+        return Silence(member.session_timeout_ms, member.is_static)
+    guest = core.find_incremental_member(request.group_id, request.member_id)
+    if guest is None or guest.classic is None:
+        return None
+    return Silence(guest.classic.session_timeout_ms, guest.instance_id is not None)
 
 
 def handle(server: Server, request: HeartbeatRequest, call: Call) -> HeartbeatResponse | bytes | None:
@@ -29,12 +42,13 @@ def handle(server: Server, request: HeartbeatRequest, call: Call) -> HeartbeatRe
         return HeartbeatResponse(error_code=error.code)
     shard = server.group_coordinator.shard_of(request.group_id)
     held = call.connection.held_heartbeat
-    member = shard.core.find_member(request.group_id, request.member_id)
-    note_carrier(server, call, member or shard.core.presence_of(request.group_id, request.member_id))
-    hold_ms = held.limit(server.config, member, call.now)
+    member = shard.core.find_noted(request.group_id, request.member_id)
+    note_carrier(server, call, member)
+    silence = _silence(shard.core, request) if held.is_patient else None
+    hold_ms = held.limit(server.config, member, silence, call.now)
     if hold_ms == 0 and shard.core.is_well(request, call.now):
         return _all_is_well(call.version)
     shard.run(shard.core.heartbeat(request, caller_of(call), call.now, hold_ms))
-    if call.pieces is None and member is not None:
+    if member is not None and shard.core.is_held(request.group_id, request.member_id):
         held.begin(shard, request, member, call)
     return None

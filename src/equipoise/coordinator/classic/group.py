@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -122,9 +122,7 @@ class ClassicGroupMember:
 
     def vote(self, candidates: set[str]) -> str:
         """The first of its protocols that all members have. Rule 2.5. Kafka: ClassicGroupMember.vote."""
-        if self.protocols[0][0] in candidates:
-            return self.protocols[0][0]
-        return next(name for name, _ in self.protocols if name in candidates)
+        return _vote(self.protocols, candidates)
 
 
 @dataclass(slots=True)
@@ -323,11 +321,7 @@ class Group:
         candidates = self._candidates()
         if len(candidates) == 1 and self.members:
             return next(iter(candidates))
-        votes: dict[str, int] = {}
-        for member in self.members.values():
-            choice = member.vote(candidates)
-            votes[choice] = votes.get(choice, 0) + 1
-        return min(votes, key=lambda name: (-votes[name], _tie_break(name)), default=None)
+        return count_votes((member.protocols for member in self.members.values()), candidates)
 
     def update_subscribed_topics(self) -> None:
         """What the members subscribe to, as far as their metadata can be read; None where it cannot.
@@ -415,6 +409,24 @@ class Group:
             )
             for member in self.members.values()
         ]
+
+
+def count_votes(offered: Iterable[Sequence[tuple[str, bytes]]], candidates: set[str]) -> str | None:
+    """The protocol with most votes, of members with these protocols; None: there are no members.
+
+    Rule 2.5. Kafka: ClassicGroup.selectProtocol.
+    """
+    votes: dict[str, int] = {}
+    for protocols in offered:
+        choice = _vote(protocols, candidates)
+        votes[choice] = votes.get(choice, 0) + 1
+    return min(votes, key=lambda name: (-votes[name], _tie_break(name)), default=None)
+
+
+def _vote(protocols: Sequence[tuple[str, bytes]], candidates: set[str]) -> str:
+    if protocols[0][0] in candidates:
+        return protocols[0][0]
+    return next(name for name, _ in protocols if name in candidates)
 
 
 def _tie_break(name: str) -> int:

@@ -31,7 +31,7 @@ def describe_consumer_group(shard: Shard, group_id: str) -> DescribedConsumerGro
     if not group_id:
         return DescribedConsumerGroup(error_code=ErrorCode.INVALID_GROUP_ID, group_id="")
     group = shard.find(group_id)
-    if not isinstance(group, ConsumerGroup):
+    if not isinstance(group, ConsumerGroup) or group.is_shown_classic:
         what = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
         return DescribedConsumerGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=what, group_id=group_id)
     return DescribedConsumerGroup(

@@ -15,6 +15,7 @@ from equipoise.coordinator.classic.group import Loss
 from equipoise.coordinator.consumer.member import LEFT_EPOCH, ConsumerGroupMember
 from equipoise.coordinator.consumer.states import GroupState, MemberState
 from equipoise.coordinator.consumer.story import Story
+from equipoise.coordinator.incremental.data import Incremental, state_word
 from equipoise.coordinator.journal import Journal
 from equipoise.coordinator.metadata import NO_PARTITIONS, Partitions, TopicPartition
 from equipoise.coordinator.timers import TimerKey, TimerKind
@@ -70,7 +71,6 @@ class Presence:
 class ConsumerGroup:
     """A `consumer` group. Kafka: ConsumerGroup."""
 
-    group_type: ClassVar[str] = "consumer"
     protocol_type: ClassVar[str] = PROTOCOL_TYPE
 
     group_id: str
@@ -98,6 +98,7 @@ class ConsumerGroup:
     resolution: Resolution = field(default_factory=lambda: NEVER_RESOLVED, compare=False)
     held: dict[str, Held] = field(default_factory=dict, compare=False)  # heartbeats, by member id
     computed: Computed | None = field(default=None, compare=False)
+    incremental: Incremental | None = field(default=None, compare=False)  # of a group that is kept so. Rule C3
     story: Story = field(default_factory=Story, compare=False)
     journal: Journal = field(init=False, compare=False)
     _unsettled: int | None = field(default=None, compare=False)  # members; None: to be counted
@@ -119,9 +120,19 @@ class ConsumerGroup:
         return GroupState.RECONCILING if self._unsettled else GroupState.STABLE
 
     @property
+    def is_shown_classic(self) -> bool:
+        """Whether the group is one to its members that all clients and tools see as a classic group. Rule C7.3."""
+        return self.incremental is not None and self.classic_members == len(self.members)
+
+    @property
+    def group_type(self) -> str:
+        """As ListGroups says it."""
+        return "classic" if self.is_shown_classic else "consumer"
+
+    @property
     def state_word(self) -> str:
         """The state as describe and list say it."""
-        return self.state.value
+        return state_word(self) if self.is_shown_classic else self.state.value
 
     @property
     def is_empty(self) -> bool:
@@ -142,7 +153,10 @@ class ConsumerGroup:
         return self.refreshed_at_epoch is None or self.group_epoch < self.refreshed_at_epoch
 
     def is_settled(self, member: ConsumerGroupMember) -> bool:
-        """Whether the member has nothing to do on its way to the target."""
+        """Whether the member has nothing to do on its way to the target. The epochs of the classic members of an
+        incremental group may lag behind for ever. Rule C3.1."""
+        if self.incremental is not None and member.classic is not None:
+            return not member.revoking and self.target_of(member.member_id) == member.assigned.keys()
         return member.state is MemberState.STABLE and member.member_epoch == self.target_epoch
 
     def timer(self, kind: TimerKind, member_id: str = "") -> TimerKey:
@@ -178,6 +192,11 @@ class ConsumerGroup:
         if found is None:
             found = self.presence[member_id] = Presence(self.timer(TimerKind.SESSION, member_id))
         return found
+
+    def keep_incremental(self, incremental: Incremental | None) -> None:
+        """The group is kept as an incremental one from here on; None: as any other."""
+        self.incremental = incremental
+        self._unsettled = None
 
     # -- subscriptions
 
@@ -241,6 +260,8 @@ class ConsumerGroup:
             self.targets.pop(member_id, None)
         else:
             self.targets[member_id] = target
+        if self.incremental is not None:
+            self._unsettled = None
 
     def put_target_epoch(self, epoch: int, timestamp: int) -> None:
         """The epoch of the targets, and when they were computed."""

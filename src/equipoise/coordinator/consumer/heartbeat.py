@@ -14,7 +14,7 @@ from equipoise.coordinator.consumer.assignment.epochs import (
     update_target,
 )
 from equipoise.coordinator.consumer.group import ConsumerGroup
-from equipoise.coordinator.consumer.guests.migration import upgrade
+from equipoise.coordinator.consumer.guests.migration import check_upgrade_of_incremental, upgrade
 from equipoise.coordinator.consumer.holds import Held, forget, hold, may_hold
 from equipoise.coordinator.consumer.member import LEFT_EPOCH, STATIC_LEFT_EPOCH, ConsumerGroupMember
 from equipoise.coordinator.consumer.membership.lost_connections import look_again
@@ -27,6 +27,8 @@ from equipoise.coordinator.consumer.replies import heartbeat_answer, heartbeat_e
 from equipoise.coordinator.consumer.states import MemberState
 from equipoise.coordinator.consumer.validation import check_request
 from equipoise.coordinator.events import MemberJoined
+from equipoise.coordinator.incremental.data import Turn
+from equipoise.coordinator.incremental.syncs import refuse_all
 from equipoise.coordinator.metadata import Partitions
 from equipoise.coordinator.reasons import Cause, Departure, Trigger
 from equipoise.coordinator.step import Caller, Step
@@ -156,6 +158,7 @@ class _Heartbeat:
 
     def end_hold(self, group: ConsumerGroup, member_id: str) -> None:
         """The member speaks again: what it said before is answered, as it would have been then."""
+        refuse_all(Turn(self.shard, group, self.step), member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         held, member = forget(self.shard, group, member_id), group.members.get(member_id)
         if held is not None and member is not None:
             self.step.reply(held.caller, heartbeat_answer(self.shard, group, member, tells=False))
@@ -168,12 +171,14 @@ class _Heartbeat:
         Rules A3.11 and A3.12. Kafka: GroupMetadataManager.getOrMaybeCreateConsumerGroup.
         """
         group = self.shard.find(self.request.group_id)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup) and not group.is_shown_classic:
             return group
         name = self.request.group_id
         if self.request.member_epoch != 0:
             what = f"Consumer group {name} not found." if group is None else f"Group {name} is not a consumer group."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, what)
+        if isinstance(group, ConsumerGroup):
+            return check_upgrade_of_incremental(self.shard, group)
         if group is not None and not group.is_empty:
             return upgrade(self.shard, self.changes, self.shard.groups[name], self.step)
         made = ConsumerGroup(name)

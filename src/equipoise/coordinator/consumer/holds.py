@@ -14,6 +14,9 @@ from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.replies import heartbeat_answer, heartbeat_error
 from equipoise.coordinator.consumer.states import MemberState
+from equipoise.coordinator.incremental.calls import release_heartbeat
+from equipoise.coordinator.incremental.data import Turn
+from equipoise.coordinator.incremental.syncs import refuse_all
 from equipoise.coordinator.metadata import Partitions
 from equipoise.coordinator.step import Caller, Step
 from equipoise.coordinator.timers import TimerKind
@@ -86,6 +89,8 @@ def wake(shard: Shard, changes: Changes, step: Step) -> None:
 
 def release(shard: Shard, group: ConsumerGroup, member_id: str, step: Step) -> None:
     """The heartbeat goes on where it stopped: towards the target as it is now. Rules A5.9 and A5.11."""
+    if group.incremental is not None:
+        release_heartbeat(Turn(shard, group, step), member_id)
     held = forget(shard, group, member_id)
     if held is None:
         return
@@ -105,7 +110,8 @@ def release(shard: Shard, group: ConsumerGroup, member_id: str, step: Step) -> N
 
 
 def refuse(shard: Shard, group: ConsumerGroup, member_id: str, step: Step, *, error: ErrorCode) -> None:
-    """The member is no longer one, or the shard goes elsewhere. Rule A21.5."""
+    """The member is no longer one, or the shard goes elsewhere. Rule A21.5. So with what a classic one waits for."""
+    refuse_all(Turn(shard, group, step), member_id, error)
     held = forget(shard, group, member_id)
     if held is not None:
         step.reply(held.caller, heartbeat_error(error))

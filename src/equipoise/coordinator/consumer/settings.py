@@ -13,6 +13,7 @@ class GroupSettings(NamedTuple):
     session_timeout_ms: int
     heartbeat_interval_ms: int
     assignment_interval_ms: int
+    incremental: str = "off"  # of a classic group. Rule C1.1
 
 
 def broker_settings(config: GroupConfig) -> GroupSettings:
@@ -21,4 +22,5 @@ def broker_settings(config: GroupConfig) -> GroupSettings:
         config.group_consumer_session_timeout_ms,
         config.group_consumer_heartbeat_interval_ms,
         config.group_consumer_assignment_interval_ms,
+        config.group_rebalance_incremental,
     )

@@ -54,7 +54,7 @@ class Story:
 def note(shard: Shard, changes: Changes, step: Step) -> None:
     """After every change: a target begins, members move towards it, it is reached, or it is overtaken."""
     group = shard.consumer_groups.get(changes.group_id)
-    if group is None:
+    if group is None or (changes.has_upgraded and group.is_shown_classic):  # nothing moves, and nobody is to know
         return
     story = group.story
     _note_causes(story, changes.causes, step.now)

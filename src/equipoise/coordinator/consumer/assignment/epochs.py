@@ -6,7 +6,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.consumer.assignment.reconcile import Situation, reconcile
-from equipoise.coordinator.consumer.assignment.target import ASSIGNORS, TargetMember, compute_target
+from equipoise.coordinator.consumer.assignment.target import (
+    ASSIGNORS,
+    TargetMember,
+    compute_classic_target,
+    compute_target,
+)
 from equipoise.coordinator.consumer.group import Computed, ConsumerGroup
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.membership.timers import update_rebalance_timer
@@ -17,6 +22,7 @@ from equipoise.coordinator.consumer.records.build import (
     target_epoch_record,
     target_record,
 )
+from equipoise.coordinator.incremental.eligibility import offered_by, selected_protocol
 from equipoise.coordinator.metadata import NO_PARTITIONS, Partitions
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import Step
@@ -60,6 +66,8 @@ def refresh(shard: Shard, changes: Changes, cause: Cause | None, step: Step) -> 
     if cause is not None:
         changes.causes.append(cause)
         changes.put(epoch_record(group.group_id, group.group_epoch + 1, found))
+        if group.incremental is not None and group.incremental.bumped_at is None:
+            group.incremental.bumped_at = step.now
     if group.has_old_metadata:
         changes.put(old_metadata_tombstone(group.group_id))
     group.refreshed_at_epoch = group.group_epoch
@@ -71,7 +79,8 @@ def arm_target_timer(shard: Shard, group: ConsumerGroup, now: int) -> None:
 
     Rule A11.
     """
-    if shard.config.group_consumer_assignment_timer and group.group_epoch > group.target_epoch:
+    has_timer = shard.config.group_consumer_assignment_timer or group.incremental is not None
+    if has_timer and group.group_epoch > group.target_epoch:
         shard.timers.arm(group.timer(TimerKind.TARGET), now + target_due(shard, group, now))
 
 
@@ -128,12 +137,14 @@ def _is_due(shard: Shard, group: ConsumerGroup, now: int) -> bool:
 
 
 def _compute(shard: Shard, group: ConsumerGroup) -> Computed:
-    targets = compute_target(
-        preferred_assignor(shard, group),
-        _target_members(shard, group),
-        shard.image,
-        is_homogeneous=group.is_homogeneous,
-    )
+    """By the assignor of `consumer` groups; in a group of classic members alone by the protocol they have chosen."""
+    members, is_homogeneous = _target_members(shard, group), group.is_homogeneous
+    protocol = selected_protocol(offered_by(group)) if group.is_shown_classic else None
+    if protocol is not None:
+        targets = compute_classic_target(protocol, members, shard.image, is_homogeneous=is_homogeneous)
+    else:
+        assignor = preferred_assignor(shard, group)
+        targets = compute_target(assignor, members, shard.image, is_homogeneous=is_homogeneous)
     return Computed(group.group_epoch, targets)
 
 
@@ -145,13 +156,19 @@ def _put_target(shard: Shard, changes: Changes, computed: Computed, step: Step) 
             changes.put(target_record(group.group_id, member_id, target))
     changes.put(target_epoch_record(group.group_id, computed.epoch, shard.wall_time(step.now)))
     shard.timers.cancel(group.timer(TimerKind.TARGET))
+    if group.incremental is not None:
+        group.incremental.bumped_at = None
 
 
 def target_due(shard: Shard, group: ConsumerGroup, now: int) -> int:
-    """Milliseconds until the next target may be computed (KIP-1263); 0: now.
+    """Milliseconds until the next target may be computed (KIP-1263); 0: now. In an incremental group the debounce of
+    rebalances counts instead, from the first cause.
 
-    Rule A12.2. Kafka: GroupMetadataManager.canComputeNextTargetAssignment.
+    Rules A12.2 and C1.4. Kafka: GroupMetadataManager.canComputeNextTargetAssignment.
     """
+    if group.incremental is not None:
+        began = group.incremental.bumped_at
+        return 0 if began is None else max(0, began + shard.config.group_rebalance_debounce_ms - now)
     interval = shard.settings_of(group.group_id).assignment_interval_ms
     if group.target_timestamp == 0 or interval == 0:
         return 0

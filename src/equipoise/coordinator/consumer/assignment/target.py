@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from equipoise.assignors import GroupMember, Members, registered_assignor
+from equipoise.assignors import GroupMember, Members, assignor_named, registered_assignor
 from equipoise.coordinator.consumer.assignment import by_name, uniform
 from equipoise.coordinator.metadata import NO_PARTITIONS, MetadataImage, Partitions, TopicImage
 from equipoise.wire.consumer_protocol import Subscription
 
 UNIFORM, RANGE = "uniform", "range"
 ASSIGNORS = (UNIFORM, RANGE)
+_STICKY = frozenset({"sticky", "cooperative-sticky"})  # protocols of classic groups
 
 
 class TargetMember(NamedTuple):
@@ -49,6 +50,24 @@ def compute_target(
         found = by_name.cut(_named(_without_targets(members), topics), topics)
     else:
         found = by_name.custom(registered_assignor(assignor), _named(members, topics, racks=True), topics)
+    return {member_id: _same(members[member_id].target, found[member_id]) for member_id in members}
+
+
+def compute_classic_target(
+    protocol: str, members: Mapping[str, TargetMember], image: MetadataImage, *, is_homogeneous: bool
+) -> Targets:
+    """The next target by a built-in protocol of classic groups, as a leader would assign: racks count, and the sticky
+    ones go by the target before. Rule C3.3."""
+    if not members:
+        return {}
+    topics = _topics(members, image)
+    if protocol not in _STICKY:
+        named = _named(_without_targets(members), topics, racks=True)
+        found = by_name.custom(assignor_named(protocol), named, topics)
+    elif is_homogeneous and not any(member.rack_id for member in members.values()):
+        found = uniform.balance({member_id: member.target for member_id, member in members.items()}, topics)
+    else:
+        found = by_name.balance(_named(members, topics, racks=True), topics)
     return {member_id: _same(members[member_id].target, found[member_id]) for member_id in members}
 
 

@@ -35,6 +35,7 @@ from equipoise.coordinator.consumer.records.build import (
     target_epoch_record,
     target_record,
 )
+from equipoise.coordinator.incremental.hand_back import hand_back, note_empty
 from equipoise.coordinator.metadata import MetadataImage, Partitions, TopicPartition
 from equipoise.coordinator.parked import REBALANCE
 from equipoise.coordinator.reasons import Cause
@@ -86,6 +87,20 @@ def upgrade(shard: Shard, changes: Changes, classic: Group, step: Step) -> Consu
     Rules A16.1 to A16.4. Kafka: GroupMetadataManager.convertToConsumerGroup, ConsumerGroup.fromClassicGroup.
     """
     _check_upgrade(shard, classic)
+    group = make_guests(shard, changes, classic)
+    for member in classic.members.values():
+        shard.rebalancer.release(classic, member, REBALANCE, step)
+    for guest in group.members.values():
+        keep_guest_alive(shard, group, guest, step.now)
+        group.presence_of(guest.member_id).notes = classic.members[guest.member_id].notes
+    return group
+
+
+def make_guests(shard: Shard, changes: Changes, classic: Group) -> ConsumerGroup:
+    """The `consumer` group with the members of a classic one. Raises KafkaError, and nothing has happened. Rule A16.3.
+
+    Kafka: ConsumerGroup.fromClassicGroup.
+    """
     members, taken = dict[str, ConsumerGroupMember](), set[TopicPartition]()
     for one in sorted(classic.members.values(), key=lambda member: member.is_static):
         guest = _guest(shard, classic, one)
@@ -97,11 +112,6 @@ def upgrade(shard: Shard, changes: Changes, classic: Group, step: Step) -> Consu
     changes.install(group)
     changes.note([classic.tombstone()])
     _write_guests(shard, changes, classic.generation_id, members)
-    for member in classic.members.values():
-        shard.rebalancer.release(classic, member, REBALANCE, step)
-    for guest in members.values():
-        keep_guest_alive(shard, group, group.members[guest.member_id], step.now)
-        group.presence_of(guest.member_id).notes = classic.members[guest.member_id].notes
     return group
 
 
@@ -117,10 +127,23 @@ def _write_guests(shard: Shard, changes: Changes, epoch: int, members: dict[str,
     group.refreshed_at_epoch = epoch
 
 
-def _check_upgrade(shard: Shard, classic: Group) -> None:
-    """Raises KafkaError. Rule A16.1. Kafka: GroupMetadataManager.validateOnlineUpgrade."""
+def check_upgrade_of_incremental(shard: Shard, group: ConsumerGroup) -> ConsumerGroup:
+    """A group that is shown as a classic one is a `consumer` group already; it may be shown so. Raises KafkaError.
+
+    Rule C7.6.
+    """
+    _check_policy(shard, group)
+    return group
+
+
+def _check_policy(shard: Shard, classic: Group | ConsumerGroup) -> None:
     if not policy_of(shard.config).allows_upgrade:
         raise _refused(classic, "online upgrade is disabled.")
+
+
+def _check_upgrade(shard: Shard, classic: Group) -> None:
+    """Raises KafkaError. Rule A16.1. Kafka: GroupMetadataManager.validateOnlineUpgrade."""
+    _check_policy(shard, classic)
     if classic.protocol_type != PROTOCOL_TYPE:
         raise _refused(classic, "the group does not use the consumer embedded protocol.")
     if len(classic.members) > shard.config.group_consumer_max_size:
@@ -129,7 +152,7 @@ def _check_upgrade(shard: Shard, classic: Group) -> None:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, which looks for a value that is not there
 
 
-def _refused(classic: Group, why: str) -> KafkaError:
+def _refused(classic: Group | ConsumerGroup, why: str) -> KafkaError:
     message = f"Cannot upgrade classic group {classic.group_id} to consumer group because {why}"
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
@@ -212,7 +235,10 @@ def may_downgrade(shard: Shard, members: int) -> bool:
 
 
 def is_downgrade_due(shard: Shard, group: ConsumerGroup, leaving: Collection[str]) -> bool:
-    """Whether only guests are left when these have gone. Rules A16.9 and A16.13."""
+    """Whether only guests are left when these have gone. Rules A16.9 and A16.13. An incremental group is kept as it is
+    as long as it has members. Rules C7.6 and C1.3."""
+    if group.incremental is not None:
+        return group.is_shown_classic and len(group.members) == len(leaving)
     return may_downgrade(shard, len(group.members) - len(leaving)) and all_are_guests(group, leaving)
 
 
@@ -235,6 +261,8 @@ def downgrade(
     changes.note([*group_tombstones(group), classic.record()])
     for member in classic.members.values():
         member.notes = group.presence_of(member.member_id).notes
+    if group.incremental is not None:
+        hand_back(shard, group, classic, step)
     for member_id in list(group.members):
         cancel_all(shard, group, member_id)
     changes.install(classic)
@@ -243,7 +271,9 @@ def downgrade(
         shard.rebalancer.begin_session(member, step.now)
     classic.journal.go_on(group.journal)
     classic.journal.loaded(classic.assignments())
-    if cause is not None:
+    if not classic.members:
+        note_empty(classic, cause, step)
+    elif cause is not None:
         shard.rebalancer.prepare(classic, cause, step)
 
 
@@ -257,6 +287,9 @@ def _classic_group(
         if member.member_id not in leaving:
             classic.add(_classic_member(shard, classic, member), PROTOCOL_TYPE)
     classic.protocol_name = classic.select_protocol()
+    if not classic.members:  # the last of an incremental group have gone
+        classic.state, classic.protocol_type = State.EMPTY, PROTOCOL_TYPE
+        classic.generation_id += 1
     classic.update_subscribed_topics()
     for one in classic.members.values():
         version = version_of(one.metadata(classic.protocol_name))

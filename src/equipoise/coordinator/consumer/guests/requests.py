@@ -28,6 +28,8 @@ from equipoise.coordinator.consumer.records.build import member_record
 from equipoise.coordinator.consumer.regexes import RegexChange, maybe_resolve, update_regex
 from equipoise.coordinator.consumer.states import MemberState
 from equipoise.coordinator.events import MemberJoined
+from equipoise.coordinator.incremental import calls, syncs
+from equipoise.coordinator.incremental.data import Turn
 from equipoise.coordinator.reasons import Cause, Departure, Trigger
 from equipoise.coordinator.step import Caller, Step
 from equipoise.coordinator.timers import TimerKind
@@ -56,7 +58,7 @@ def join_group(shard: Shard, request: JoinGroupRequest, caller: Caller, step: St
     if shard.consumer_groups[request.group_id].is_empty:
         migration.join_empty(shard, request, caller, step)
         return
-    joining = _Joining(shard, request, caller, step)
+    joining = GuestJoining(shard, request, caller, step)
     try:
         response = joining.run()
     except KafkaError as error:
@@ -68,8 +70,8 @@ def join_group(shard: Shard, request: JoinGroupRequest, caller: Caller, step: St
     joining.changes.answer(step, caller, response)
 
 
-class _Joining:
-    """One JoinGroup of a guest on its way."""
+class GuestJoining:
+    """One JoinGroup of a guest on its way. An incremental group does some of it otherwise (`incremental/joins.py`)."""
 
     def __init__(self, shard: Shard, request: JoinGroupRequest, caller: Caller, step: Step) -> None:
         self.shard = shard
@@ -166,10 +168,18 @@ class _Joining:
         names_changed = after.subscribed_topic_names != before.subscribed_topic_names
         regex = update_regex(self.shard, self.changes, before, self.step)
         changed = names_changed or regex is not RegexChange.NONE
-        cause = Cause(self._trigger or Trigger.SUBSCRIPTION_CHANGED, after.who, self.request.reason)
-        if changed or group.must_refresh:
-            refresh(self.shard, self.changes, cause if changed else None, self.step)
+        cause = self.cause_of(after) if changed else self.other_cause(after)
+        if cause is not None or group.must_refresh:
+            refresh(self.shard, self.changes, cause, self.step)
         return changed
+
+    def cause_of(self, member: ConsumerGroupMember) -> Cause:
+        """Of a bump: the member is new, or the successor of another, or subscribes to other topics."""
+        return Cause(self._trigger or Trigger.SUBSCRIPTION_CHANGED, member.who, self.request.reason)
+
+    def other_cause(self, member: ConsumerGroupMember) -> Cause | None:
+        """Of a bump although the subscription is the same."""
+        return None
 
     def updated(self, member: ConsumerGroupMember, claim: Claim) -> ConsumerGroupMember:
         """Rule A15.9."""
@@ -212,13 +222,18 @@ class _Joining:
         arm_sync_timer(self.shard, group, member, now)
         return self.response(member.member_id, member.member_epoch)
 
+    @property
+    def protocol_name(self) -> str:
+        """The first that it has."""
+        return self.request.protocols[0].name
+
     def response(self, member_id: str, generation_id: int) -> JoinGroupResponse:
-        """The protocol is the first that it has."""
+        """Without a leader, and without members to assign to."""
         return JoinGroupResponse(
             error_code=ErrorCode.NONE,
             generation_id=generation_id,
             protocol_type=PROTOCOL_TYPE,
-            protocol_name=self.request.protocols[0].name,
+            protocol_name=self.protocol_name,
             leader="",
             member_id=member_id,
         )
@@ -247,14 +262,21 @@ def sync_group(shard: Shard, request: SyncGroupRequest, caller: Caller, step: St
     Rule A15.13. Kafka: GroupMetadataManager.classicGroupSyncToConsumerGroup.
     """
     changes = Changes(shard, request.group_id)
+    is_incremental = changes.group.incremental is not None
     try:
         member = _check_guest(changes.group, request)
-        _check_sync(shard, member, request, step)
+        if is_incremental:
+            syncs.check_sync(changes.group, member, request)
+        else:
+            _check_sync(shard, member, request, step)
     except KafkaError as error:
         step.note_fenced(
             error.code, request.group_id, caller.who(request.member_id, request.group_instance_id), "SyncGroup"
         )
         step.reply(caller, sync_error(error.code))
+        return
+    if is_incremental:
+        syncs.sync_group(Turn(shard, changes.group, step), member, request, caller)
         return
     shard.timers.cancel(changes.group.timer(TimerKind.SYNC, member.member_id))
     keep_guest_alive(shard, changes.group, member, step.now)
@@ -293,7 +315,7 @@ def _check_guest(group: ConsumerGroup, request: SyncGroupRequest | HeartbeatRequ
 # -- Heartbeat
 
 
-def heartbeat(shard: Shard, request: HeartbeatRequest, caller: Caller, step: Step) -> None:
+def heartbeat(shard: Shard, request: HeartbeatRequest, caller: Caller, step: Step, *, hold_ms: int = 0) -> None:
     """A guest is told to rejoin when that brings it further, and goes when it does not do so in time.
 
     Rule A15.14. Kafka: GroupMetadataManager.classicGroupHeartbeatToConsumerGroup.
@@ -308,6 +330,9 @@ def heartbeat(shard: Shard, request: HeartbeatRequest, caller: Caller, step: Ste
         step.reply(caller, HeartbeatResponse(error_code=error.code))
         return
     keep_guest_alive(shard, group, member, step.now)
+    if group.incremental is not None:
+        calls.heartbeat(Turn(shard, group, step), member, caller, hold_ms=hold_ms)
+        return
     error_code = ErrorCode.NONE
     if _must_rejoin(group, member):
         arm_join_timer(shard, group, member, step.now)
@@ -341,6 +366,11 @@ def leave_group(shard: Shard, request: LeaveGroupRequest, caller: Caller, step: 
     group = shard.consumer_groups[request.group_id]
     changes, leavers, rows = Changes(shard, group.group_id), dict[str, Leaver](), []
     for one in identities(request, caller):
+        if group.incremental is not None and one.member_id in group.incremental.pending_members:
+            group.incremental.pending_members.discard(one.member_id)
+            shard.timers.cancel(group.timer(TimerKind.SESSION, one.member_id))
+            rows.append(leave_row(one, ErrorCode.NONE))
+            continue
         try:
             leaver = _leaver(group, one)
             leavers.setdefault(leaver.member.member_id, leaver)

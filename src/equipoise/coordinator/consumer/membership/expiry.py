@@ -10,6 +10,9 @@ from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.holds import release
 from equipoise.coordinator.consumer.membership.lost_connections import is_gone
 from equipoise.coordinator.consumer.membership.removal import Leaver, remove_members
+from equipoise.coordinator.incremental.calls import call
+from equipoise.coordinator.incremental.data import Turn
+from equipoise.coordinator.incremental.syncs import on_parked_timer
 from equipoise.coordinator.reasons import Departure
 from equipoise.coordinator.step import Step
 from equipoise.coordinator.timers import TimerKey, TimerKind
@@ -35,6 +38,10 @@ def on_timer(shard: Shard, group: ConsumerGroup, key: TimerKey, step: Step) -> N
             _on_guest(shard, group, key.member_id, step, departure=Departure.JOIN_EXPIRED)
         case TimerKind.SYNC:
             _on_guest(shard, group, key.member_id, step, departure=Departure.SYNC_EXPIRED)
+        case TimerKind.PARKED if group.incremental is not None:
+            on_parked_timer(Turn(shard, group, step), key.member_id)
+        case TimerKind.CALL if group.incremental is not None:
+            call(Turn(shard, group, step))
 
 
 def _on_session(shard: Shard, group: ConsumerGroup, member_id: str, step: Step) -> None:
@@ -45,6 +52,8 @@ def _on_session(shard: Shard, group: ConsumerGroup, member_id: str, step: Step) 
     member = group.members.get(member_id)
     if member is None:
         group.presence.pop(member_id, None)  # of a static member that has a successor
+        if group.incremental is not None:
+            group.incremental.pending_members.discard(member_id)
     else:
         limit = shard.settings_of(group.group_id).session_timeout_ms
         if member.classic is not None:

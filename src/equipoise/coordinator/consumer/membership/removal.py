@@ -72,6 +72,7 @@ def remove_members(shard: Shard, changes: Changes, leavers: Sequence[Leaver], st
     changes.causes += further
     if not group.members:
         changes.put(target_epoch_record(group.group_id, group.group_epoch, 0))
+        group.keep_incremental(None)
 
 
 def _cause(changes: Changes, leaver: Leaver, step: Step) -> Cause:

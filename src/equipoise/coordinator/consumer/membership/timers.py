@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from equipoise.coordinator.consumer.group import ConsumerGroup
     from equipoise.coordinator.shard import Shard
 
-_OF_A_MEMBER = (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.JOIN, TimerKind.SYNC, TimerKind.HOLD, TimerKind.LOST)
+_OF_A_MEMBER = (
+    TimerKind.SESSION,
+    TimerKind.REBALANCE,
+    TimerKind.JOIN,
+    TimerKind.SYNC,
+    TimerKind.HOLD,
+    TimerKind.LOST,
+    TimerKind.PARKED,
+)
 
 
 def keep_alive(shard: Shard, group: ConsumerGroup, member_id: str, now: int) -> None:

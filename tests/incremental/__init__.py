@@ -1,0 +1,1 @@
+"""Incremental rebalance of classic groups. Rule C."""
