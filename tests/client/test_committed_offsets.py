@@ -36,6 +36,7 @@ class ScriptedMembership:
         self.offset_fetch_identity = ("me", 1)
         self.member = self
         self.asked: list[tuple[str | None, int]] = []
+        self.waits_for_transactions: list[bool] = []
         self._errors = list(errors)
         self.refused = 0
 
@@ -44,6 +45,7 @@ class ScriptedMembership:
 
     async def ask(self, request: Any, coordinator: BrokerNode | None, timeout: float) -> OffsetFetchResponse:
         assert isinstance(request, OffsetFetchRequest)
+        self.waits_for_transactions.append(request.require_stable)
         self.asked.append((request.groups[0].member_id, request.groups[0].member_epoch))
         error = self._errors.pop(0)
         self.offset_fetch_identity = ("me", self.offset_fetch_identity[1] + 1)
@@ -69,3 +71,10 @@ def test_b11_4_what_does_not_pass_is_raised() -> None:
     with pytest.raises(KafkaError) as raised:
         fetch(ScriptedMembership(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     assert raised.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def test_every_question_waits_for_commits_of_transactions() -> None:
+    """As Java's consumer asks, whatever its isolation level: who begins before such a commit reads records twice."""
+    membership = ScriptedMembership(ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.NONE)
+    fetch(membership)
+    assert membership.waits_for_transactions == [True, True]

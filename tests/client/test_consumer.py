@@ -29,6 +29,7 @@ from equipoise.client import (
 from equipoise.client.fetch.subscription_state import NoOffsetForPartitionError
 from equipoise.client.group.membership import Membership
 from equipoise.member import CommitFailure
+from equipoise.member.commits import Commit
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequest
 from equipoise.wire.consumer_protocol import NO_GENERATION
@@ -359,6 +360,25 @@ def test_auto_commit_happens_on_time_before_revoking_and_at_the_end(
     wait(second, second.assignment)
     assert {at.offset for at in second.committed().values()} == {20}
     assert second.poll(0.1) == []
+
+
+def test_auto_commits_do_not_queue_up_behind_one_that_is_not_answered(
+    broker: Broker, topic: str, consumer: Callable[..., Consumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a coordinator hangs, each would fail with the same warning, all at the same moment."""
+    first = consumer(auto_commit_interval_ms=1)
+    first.subscribe(topic)
+    wait(first, first.assignment)
+    begun: list[Callable[[Commit], None]] = []
+    monkeypatch.setattr(first._engine, "commit", lambda offsets, on_done: begun.append(on_done))
+    for _ in range(5):
+        produce(broker, topic, 3)
+        read(first, 3)
+    first.poll(0.01)
+    assert len(begun) == 1
+    begun[0](Commit({}, 0))
+    wait(first, lambda: len(begun) == 2)
+    monkeypatch.undo()
 
 
 def test_async_commits_tell_their_outcome(broker: Broker, topic: str, consumer: Callable[..., Consumer]) -> None:
