@@ -377,3 +377,25 @@ def test_what_was_never_confirmed_is_asked_back(strict: bool) -> None:
     a.ack()
     a.send(subscribed_topic_names=[], topic_partitions=[])
     assert (a.known.state, stage.group.owners) == (MemberState.STABLE, {})
+
+
+def test_what_was_never_heard_of_is_told_again() -> None:
+    """Rule A8.13: the answer with t-1 is lost, and t-1 is to go to another member. Who does not know of it would never
+    say that it has given it up, and would be fenced."""
+    stage = Stage(t=2)
+    a, b, c = (stage.member(name) for name in "abc")
+    for one in (a, b):
+        one.join("t")
+    settle(stage, a, b)
+    b.leave()
+    known = (a.epoch, set(a.wanted))
+    assert a.beat().assignment is not None
+    a.epoch, a.wanted = known  # it was lost
+    c.join("t")
+    a.send(rebalance_timeout_ms=5_000, subscribed_topic_names=["t"], topic_partitions=a.rows(a.owned))
+    assert (a.known.state, a.partitions) == (MemberState.STABLE, {0, 1})
+    a.ack()
+    assert (a.known.state, len(a.wanted)) == (MemberState.UNREVOKED_PARTITIONS, 1)
+    settle(stage, a, c)
+    assert a.partitions | c.partitions == {0, 1}
+    assert a.known.member_epoch == stage.group.target_epoch

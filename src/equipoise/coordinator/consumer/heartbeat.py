@@ -151,6 +151,7 @@ class _Heartbeat:
             owned=owned_partitions(self.request),
             subscription_changed=subscription_changed,
             begins_anew=self.request.member_epoch == 0,
+            is_full=self.is_full,
         )
         keep_alive(self.shard, group, member_id, self.step.now)
         maybe_resolve(self.shard, group, self.caller, self.step)
@@ -295,11 +296,15 @@ class _Heartbeat:
 
     def answer(self, before: ConsumerGroupMember, after: ConsumerGroupMember) -> ConsumerGroupHeartbeatResponse:
         """The whole assignment if it has changed, or if the member may not know it. Rules A2.1 to A2.3."""
+        tells = self.request.member_epoch == 0 or self.is_full or after.assigned != before.assigned
+        return heartbeat_answer(self.shard, self.changes.group, after, tells=tells)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the request says everything, as after a lost answer. Rule A2.2."""
         request = self.request
         has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
-        is_full = request.rebalance_timeout_ms != -1 and has_subscription and request.topic_partitions is not None
-        tells = request.member_epoch == 0 or is_full or after.assigned != before.assigned
-        return heartbeat_answer(self.shard, self.changes.group, after, tells=tells)
+        return request.rebalance_timeout_ms != -1 and has_subscription and request.topic_partitions is not None
 
     def is_quiet(self, response: ConsumerGroupHeartbeatResponse) -> bool:
         """Whether the heartbeat may wait for news: it has none now. A new epoch is news: the member's commits, and its

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.member.consumer.assignment import NONE, ById, LocalAssignment, named
+from equipoise.member.consumer.assignment import NO_PARTITIONS, NONE, ById, LocalAssignment, named
 from equipoise.member.consumer.states import MemberState
 from equipoise.member.step import Callback, CallbackKind
 
@@ -28,6 +28,7 @@ class Reconciliation:
         self.target = NONE
         self.under_way: LocalAssignment | None = None
         self.has_begun = False  # the application has heard of it
+        self._taken = NO_PARTITIONS  # by a reconciliation that was interrupted when it had begun
         self._names: dict[bytes, str] = {}  # of topics that are held
         self._target_ids: frozenset[bytes] = frozenset()  # looked at with every input: there may be many partitions
 
@@ -35,11 +36,14 @@ class Reconciliation:
         """Out of the group: nothing is held, and nothing is aimed at."""
         self.held = self.target = NONE
         self.interrupt()
+        self._taken = NO_PARTITIONS
         self._names, self._target_ids = {}, frozenset()
         self._want_ids()
 
     def interrupt(self) -> None:
-        """Its callbacks are gone from the queue."""
+        """Its callbacks are gone from the queue. The application has what it was told of, until it gives it up."""
+        if self.under_way is not None and self.has_begun:
+            self._taken |= self.under_way.partitions
         self.under_way, self.has_begun = None, False
 
     @property
@@ -51,7 +55,8 @@ class Reconciliation:
     def claimed(self) -> ById:
         """Rule B4.2. What a heartbeat lists that has to list something: what is held, with what is being given up and
         what is being taken."""
-        return self.held.partitions if self.under_way is None else self.held.partitions | self.under_way.partitions
+        claimed = self.held.partitions | self._taken
+        return claimed if self.under_way is None else claimed | self.under_way.partitions
 
     def take_target(self, partitions: ById) -> None:
         """Rule B5.3. The whole set that the member may have from now on; an empty one is one too
@@ -139,6 +144,7 @@ class Reconciliation:
     def _complete(self, resolved: LocalAssignment) -> None:
         """Rule B6.11. The member holds it, and says so."""
         self.interrupt()
+        self._taken = NO_PARTITIONS
         self._names = {one.topic_id: self._name(one.topic_id) or "" for one in resolved.partitions}
         self.held = resolved
         self._member.transition(MemberState.ACKNOWLEDGING)

@@ -206,6 +206,7 @@ def advance_member(
     owned: Partitions | None,
     subscription_changed: bool = False,
     begins_anew: bool = False,
+    is_full: bool = False,
 ) -> ConsumerGroupMember:
     """One step of a member towards its target; what it is afterwards. Rules A5.9 and A8.11. Raises KafkaError.
 
@@ -224,6 +225,7 @@ def advance_member(
         shard.image.ids_of(group.topics_of(member)),
         subscription_changed,
         unconfirmed,
+        is_full,
     )
     moved = reconcile(member, situation)
     if moved is not member:

@@ -21,7 +21,8 @@ class Situation(NamedTuple):
 
     `owned` is what the member says that it has; None: it does not say, and may have all it has to give up. `owners`
     is who has each partition, of the whole group. `topics` are the ids of its subscription that exist. `unconfirmed` is
-    what was given to the member and what it has never said that it has: it may be about to take it up.
+    what was given to the member and what it has never said that it has: it may be about to take it up. `is_full` is a
+    request that says everything: an answer before may have been lost.
     """
 
     target_epoch: int
@@ -31,6 +32,7 @@ class Situation(NamedTuple):
     topics: Collection[bytes]
     subscription_changed: bool = False
     unconfirmed: Partitions = NO_PARTITIONS
+    is_full: bool = False
 
     def holds(self, partitions: Assigned) -> bool:
         """Whether the member may still have one of these.
@@ -42,6 +44,15 @@ class Situation(NamedTuple):
         if self.owned is None or not self.owned.isdisjoint(partitions):
             return True
         return not self.unconfirmed.isdisjoint(partitions)
+
+    def unheard(self, partitions: Assigned) -> dict[TopicPartition, int]:
+        """Of these, what the member may never have heard of, because an answer was lost: it says all it has to say, and
+        lists what it has without them. What it does not know it cannot give up, and it would not say so. It is told of
+        them again, and asked for them when it has named them. Rule A8.13."""
+        if self.owned is None or not self.is_full or not self.unconfirmed:
+            return {}
+        owned, unconfirmed = self.owned, self.unconfirmed
+        return {one: epoch for one, epoch in partitions.items() if one in unconfirmed and one not in owned}
 
 
 def reconcile(member: ConsumerGroupMember, situation: Situation) -> ConsumerGroupMember:
@@ -79,9 +90,13 @@ def _next(member: ConsumerGroupMember, situation: Situation) -> ConsumerGroupMem
     target = {one for one in situation.target if one[0] in topics}
     keep = {one: epoch for one, epoch in member.assigned.items() if one in target}
     give = {one: epoch for one, epoch in member.assigned.items() if one not in target}
-    if give and situation.holds(give):
+    unheard = situation.unheard(give)
+    ask = {one: epoch for one, epoch in give.items() if one not in unheard} if unheard else give
+    if ask and situation.holds(ask):
         epoch = target_epoch if member.state is MemberState.UNKNOWN else member.member_epoch
-        return _moved(member, epoch, _UNREVOKED, (keep, give))
+        return _moved(member, epoch, _UNREVOKED, (keep | unheard, ask))
+    if unheard:
+        return _moved(member, member.member_epoch, MemberState.STABLE, (keep | unheard, NOTHING))
     want = target.difference(keep)
     add = {one: target_epoch for one in want if one not in owners or one in member.revoking}
     state = _UNRELEASED if len(add) < len(want) else MemberState.STABLE
