@@ -15,6 +15,7 @@ from equipoise.assignors.sticky_core.plan import make_plan
 from equipoise.wire.consumer_protocol import Partitions, StickyUserData
 from tests.assignors.brute_force import optimum
 from tests.assignors.cases import Group, check_valid, owners
+from tests.effort import examples
 
 Assigned = dict[str, Partitions]
 
@@ -55,7 +56,7 @@ def groups(draw: st.DrawFn) -> Group:
     return Group(topics, subscribed, owned)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(groups())
 def test_no_single_move_helps_and_a_settled_group_stays(group: Group) -> None:
     assigned = assign(group)
@@ -63,7 +64,7 @@ def test_no_single_move_helps_and_a_settled_group_stays(group: Group) -> None:
     assert assign(group._replace(owned=owners(assigned))) == assigned
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(groups())
 def test_it_is_near_the_best(group: Group) -> None:
     """A chain of moves may be missing: then some loads are off by one."""

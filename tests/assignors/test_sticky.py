@@ -17,6 +17,7 @@ from equipoise.wire.consumer_protocol import (
 )
 from tests.assignors.brute_force import optimum
 from tests.assignors.cases import Group, check_valid, cluster, groups, owners, owning, partitions_of, random_groups
+from tests.effort import examples
 
 
 def sticky(topics: Cluster, members: Members) -> dict[str, Partitions]:
@@ -42,22 +43,22 @@ def loads(assigned: dict[str, Partitions]) -> dict[str, int]:
 
 class TestOptimum:
     @given(groups(alike=True))
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     def test_equal_subscriptions(self, group: Group) -> None:
         self.check(group)
 
     @given(groups())
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=examples(300), deadline=None)
     def test_mixed_subscriptions(self, group: Group) -> None:
         self.check(group)
 
     @given(groups(alike=True, racks=True))
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     def test_racks(self, group: Group) -> None:
         self.check(group)
 
     @given(groups(racks=True))
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200), deadline=None)
     def test_racks_and_mixed_subscriptions(self, group: Group) -> None:
         self.check(group)
 
@@ -68,7 +69,7 @@ class TestOptimum:
         assert group.score(assigned) == optimum(group)
 
     @given(groups())
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     def test_nothing_moves_the_second_time(self, group: Group) -> None:
         first = owners(sticky(group.cluster, group.sticky()))
         assert owners(sticky(group.cluster, group._replace(owned=first).sticky())) == first
@@ -200,7 +201,7 @@ class TestClaims:
 
 class TestCooperative:
     @given(groups())
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     def test_what_changes_hands_is_given_out_in_the_second_round(self, group: Group) -> None:
         final = owners(sticky(group.cluster, group.sticky()))
         first = owners(cooperative(group.cluster, group.cooperative()))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from equipoise.coordinator.consumer import holds
 from equipoise.coordinator.consumer.assignment import epochs
-from equipoise.coordinator.consumer.holds import AT_ONCE
 from equipoise.coordinator.consumer.states import MemberState
 from equipoise.wire.errors import ErrorCode
 from tests.consumer_groups.stage import Member, Stage, settle
@@ -171,16 +171,17 @@ def test_a_hold_in_a_group_that_cannot_be_written_ends_well() -> None:
     assert a.beat().error_code == ErrorCode.NONE
 
 
-def test_a_crowd_hears_of_a_target_in_turns() -> None:
+def test_a_crowd_hears_of_a_target_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others come between two portions of those whom a target calls."""
-    stage, crowd = settled(*(f"m{number:03}" for number in range(80)), t=80)
+    monkeypatch.setattr(holds, "AT_ONCE", 8)
+    stage, crowd = settled(*(f"m{number:03}" for number in range(20)), t=20)
     tokens = [held(one) for one in crowd]
-    stage.set_topics(t=160)
+    stage.set_topics(t=40)
     told = [0]
     while told[-1] < len(tokens):
         stage.run(stage.shard.tick(stage.now))
         told.append(sum(token in stage.replies for token in tokens))
-    assert told == [0, AT_ONCE, 2 * AT_ONCE, len(tokens)]
+    assert told == [0, 8, 16, 20]
 
 
 def test_only_whom_a_target_concerns_is_woken() -> None:

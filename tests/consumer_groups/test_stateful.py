@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import CoordinatorRecord, encode_key
 from tests.consumer_groups.stage import Member, Stage, settle
+from tests.effort import examples
 
 NAMES = ("a", "b", "c", "d", "e")
 TOPICS = ("t", "u", "v")
@@ -195,6 +196,6 @@ def test_random_histories() -> None:
     run_state_machine_as_test(
         ConsumerGroups,
         settings=settings(
-            max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=examples(60), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.coordinator.consumer.regex import DFA, InvalidRegularExpression, compile_regex
+from tests.effort import examples
 from tests.regex.names import NAMES, PATTERNS
 
 _ESCAPES = r"\d \w \W \S \b \B \A \z \Q \E \x41 \x{61} \141 \pL \pN \p{Lu} \p{Greek} \P{^Nd} \. \_ \1 \Z"
@@ -24,7 +25,7 @@ _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=examples(1_000), deadline=None)
 @given(PATTERNS, st.lists(NAMES, max_size=8))
 def test_the_same_names_match_as_in_python(pattern: str, names: list[str]) -> None:
     ours, theirs = compile_regex(pattern), re.compile(pattern)
@@ -32,7 +33,7 @@ def test_the_same_names_match_as_in_python(pattern: str, names: list[str]) -> No
         assert ours.matches(name) == (theirs.fullmatch(name) is not None), (pattern, name)
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=examples(1_000), deadline=None)
 @given(PATTERNS, st.lists(NAMES, max_size=8))
 def test_the_same_names_match_as_in_re2(pattern: str, names: list[str]) -> None:
     ours, theirs = compile_regex(pattern), re2.compile(pattern, options=_OPTIONS)
@@ -65,7 +66,7 @@ def compiled(pattern: str) -> DFA | None:
         return None
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(8)))
 def test_the_same_patterns_are_refused_as_by_re2(seed: int) -> None:
     """Rules A14.10 and A14.11."""
     chance = random.Random(seed)

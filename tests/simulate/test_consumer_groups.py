@@ -6,6 +6,7 @@ import pytest
 
 from equipoise.coordinator.consumer.assignment import epochs
 from equipoise.simulate import World
+from tests.effort import examples
 from tests.simulate.hunting import CONFIG, INTERVAL, Hunt
 
 
@@ -34,7 +35,7 @@ def test_a_pattern_is_matched_by_the_coordinator() -> None:
     assert {one.topic for one in a.member.readable} == {"t1", "t2"}
 
 
-@pytest.mark.parametrize("seed", [*range(40), 1056, 2344, 2430])
+@pytest.mark.parametrize("seed", [*range(examples(40)), 1056, 2344, 2430])
 def test_gentle_hunt(seed: int) -> None:
     """Members come and go, messages are lost, the coordinator crashes: nobody is fenced."""
     hunt = Hunt(seed, is_rough=False)
@@ -44,7 +45,7 @@ def test_gentle_hunt(seed: int) -> None:
     hunt.settle()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_rough_hunt(seed: int) -> None:
     """Processes die and stand still, and applications are late, too."""
     hunt = Hunt(seed, is_rough=True)
@@ -53,7 +54,7 @@ def test_rough_hunt(seed: int) -> None:
     hunt.settle()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_mixed_hunt(seed: int) -> None:
     """Classic members come into the group, and the group changes its protocol in both directions."""
     hunt = Hunt(seed, is_rough=False, is_mixed=True)
@@ -62,7 +63,7 @@ def test_mixed_hunt(seed: int) -> None:
     hunt.settle()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_hunt_with_held_heartbeats(seed: int) -> None:
     """The coordinator answers heartbeats when there is news."""
     hunt = Hunt(seed, is_rough=bool(seed % 2), is_mixed=seed % 4 == 2, hold_ms=INTERVAL - 50)
@@ -71,7 +72,7 @@ def test_hunt_with_held_heartbeats(seed: int) -> None:
     hunt.settle()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_hunt_with_targets_apart_from_heartbeats(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a large group: a target is computed in one turn, and takes effect in the next. Rule A12.7."""
     monkeypatch.setattr(epochs, "LARGE_GROUP", 0)

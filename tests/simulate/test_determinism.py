@@ -7,7 +7,9 @@ import subprocess
 import sys
 from difflib import unified_diff
 
-SEEDS = range(12)  # of each kind of hunt: gentle, rough, mixed, with held heartbeats
+from tests.effort import examples
+
+SEEDS = range(examples(12))  # of each kind of hunt: gentle, rough, mixed, with held heartbeats
 
 
 def transcripts(hash_seed: str) -> list[str]:

@@ -26,6 +26,7 @@ from equipoise.wire.consumer_protocol import (
     encode_subscription,
 )
 from equipoise.wire.errors import ProtocolError, UsageError
+from tests.effort import examples
 
 FULL = Subscription(topics=["t"], owned_partitions={"t": [0, 1]}, generation_id=5, rack_id="r1")
 AS_VERSION = {
@@ -167,7 +168,7 @@ class TestStickyUserData:
 
 
 class TestOtherImplementations:
-    @settings(max_examples=50, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=examples(50), deadline=None, database=None, derandomize=True)
     @given(subscriptions, st.sampled_from(range(4)))
     def test_subscription_is_that_of_kio_and_kafka_python(self, subscription: Subscription, version: int) -> None:
         known = {"topics", "user_data", *("owned_partitions", "generation_id", "rack_id")[:version]}
@@ -179,7 +180,7 @@ class TestOtherImplementations:
         assert data == ConsumerProtocolSubscription(version=version, **values).encode(version=version)
         assert encode_subscription(decode_subscription(data), version) == data
 
-    @settings(max_examples=50, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=examples(50), deadline=None, database=None, derandomize=True)
     @given(partitions, user_data, st.sampled_from(range(4)))
     def test_assignment_is_that_of_kio_and_kafka_python(
         self, assigned: dict[str, list[int]], data: bytes | None, version: int

@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.effort import examples
 from tests.zookeeper.protocol.simulated import SESSION_MS, World
 from tests.zookeeper.protocol.simulated_member import SimulatedMember
 
 STEPS, MOST_MEMBERS, MOST_PARTITIONS = 12, 4, 8
-SEEDS = [*range(60), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(60, 600))]
+SEEDS = [*range(examples(60)), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(60, 600))]
 
 
 class Hunt:
