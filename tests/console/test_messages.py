@@ -41,7 +41,7 @@ PATIENCE_S = 60
         ("serve --data /dev/null", "cannot use /dev/null: File exists; mend it, or choose another directory"),
         ("serve --memory --listen 127.0.0.1", "'127.0.0.1' is no address: write HOST:PORT"),
         ("topics list --bootstrap-servers localhost", "'localhost' is no server: write HOST:PORT"),
-        ("topics lst", "Did you mean 'list'?"),
+        ("topics lst", "Did you mean one of: 'list', 'set'?"),
         ("histry", "Did you mean 'history'?"),
         ("history --since 7x", "--since 7x: write a date (2026-01-31), a time, or an age (7d, 2h)"),
     ],
@@ -109,7 +109,7 @@ def test_an_error_of_the_system_is_a_line(command: Command, monkeypatch: pytest.
     def fails(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "/somewhere")
 
-    monkeypatch.setattr("equipoise.console.commands.topics.list_topics", fails)
+    monkeypatch.setattr("equipoise.console.options.ClusterOptions.admin", fails)
     check_line(command("topics", "list"), "equipoise: /somewhere: Permission denied")
 
 

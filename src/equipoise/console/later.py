@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from importlib import import_module
 from typing import Any
 
@@ -31,8 +31,51 @@ class LaterGroup(click.Group):
         """click begins with none."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command, also by the word of another tool."""
         found = self.commands.get(cmd_name)
         if found is None:
             aliases: dict[str, click.Command] = getattr(import_module(self._module), "ALIASES", {})
             found = aliases.get(cmd_name)
         return found
+
+
+class LaterApp(click.Group):
+    """The whole command. Some of its commands stand in modules, as `COMMAND`, that are imported at their call; some
+    names are the words of other tools."""
+
+    def __init__(self, name: str | None = None, **more: Any) -> None:
+        self._eager: dict[str, click.Command] = {}
+        self._modules: dict[str, str] = {}
+        self._aliases: dict[str, str] = {}
+        super().__init__(name, **more)
+
+    def add_later(self, modules: Mapping[str, str], aliases: Mapping[str, str]) -> None:
+        """Commands by name and module; other names of commands."""
+        self._modules |= modules
+        self._aliases |= aliases
+
+    @property
+    def commands(self) -> MutableMapping[str, click.Command]:
+        """All commands: who asks for all has them all imported."""
+        later = {name: import_module(module).COMMAND for name, module in self._modules.items()}
+        return dict(sorted((self._eager | later).items()))
+
+    @commands.setter
+    def commands(self, _given: MutableMapping[str, click.Command]) -> None:
+        """click begins with none."""
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """A command that is imported already."""
+        self._eager[name or cmd.name or ""] = cmd
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all, without importing any."""
+        return sorted((*self._eager, *self._modules))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command, also by the word of another tool."""
+        name = self._aliases.get(cmd_name, cmd_name)
+        if name in self._modules:
+            command: click.Command = import_module(self._modules[name]).COMMAND
+            return command
+        return self._eager.get(name)

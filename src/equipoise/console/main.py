@@ -16,14 +16,15 @@ from equipoise.console.commands.run import run as run_command
 from equipoise.console.commands.users import users
 from equipoise.console.commands.zookeeper import registering, zookeeper
 from equipoise.console.edge import log_warnings, run_app
-from equipoise.console.options import DEFAULT_BROKER, ClusterOptions, Whole, cluster_options, file_option, parse_pairs
+from equipoise.console.later import LaterApp, LaterGroup
+from equipoise.console.options import DEFAULT_BROKER, file_option, parse_pairs
 from equipoise.wire.errors import UsageError
 
 if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LaterApp, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="equipoise", message="equipoise %(version)s")
 def app() -> None:
     """Consumer groups you can see, test and trust."""
@@ -36,6 +37,17 @@ app.add_command(history)
 app.add_command(run_command)
 app.add_command(users)
 app.add_command(zookeeper)
+app.add_command(
+    LaterGroup(
+        "topics",
+        "equipoise.console.commands.topics",
+        help="List, create, describe, change, trim and delete topics, on any Kafka cluster.",
+    )
+)
+app.add_later(
+    {name: f"equipoise.console.commands.{name}" for name in ("cluster", "consume", "produce")},
+    {"group": "groups", "topic": "topics"},
+)
 
 
 @app.command(short_help="Run a broker that Kafka clients use unchanged.")
@@ -108,70 +120,6 @@ def demo(without_spark: bool, picture: Path) -> None:
     from equipoise.console.demo.with_spark import run_demo
 
     sys.exit(not run_demo(picture))
-
-
-@app.group()
-def topics() -> None:
-    """List, create, describe and delete topics, on any Kafka cluster."""
-
-
-@topics.command("list")
-@cluster_options
-def topics_list(cluster: ClusterOptions) -> None:
-    """All topics, with their partitions."""
-    from equipoise.console.commands.topics import list_topics
-
-    list_topics(cluster)
-
-
-@topics.command("create")
-@click.argument("name", metavar="TOPIC")
-@click.option(
-    "--partitions", metavar="N", type=Whole(-1), default=-1, show_default=True, help="-1: the broker's num.partitions."
-)
-@click.option(
-    "--replication-factor",
-    metavar="N",
-    type=Whole(-1),
-    default=-1,
-    show_default=True,
-    help="-1: the broker's default.replication.factor.",
-)
-@click.option("--config", metavar="NAME=VALUE", multiple=True, help="A topic config by Kafka's name; repeatable.")
-@cluster_options
-def topics_create(
-    name: str, partitions: int, replication_factor: int, config: tuple[str, ...], cluster: ClusterOptions
-) -> None:
-    """A new topic."""
-    from equipoise.console.commands.topics import create_topic
-
-    create_topic(
-        cluster,
-        name,
-        partitions=partitions,
-        replication_factor=replication_factor,
-        configs=parse_pairs("--config", config),
-    )
-
-
-@topics.command("describe")
-@click.argument("name", metavar="TOPIC")
-@cluster_options
-def topics_describe(name: str, cluster: ClusterOptions) -> None:
-    """A topic's configs, and its partitions with their offsets."""
-    from equipoise.console.commands.topics import describe_topic
-
-    describe_topic(cluster, name)
-
-
-@topics.command("delete")
-@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
-@cluster_options
-def topics_delete(names: tuple[str, ...], cluster: ClusterOptions) -> None:
-    """Topics and all their records, for good."""
-    from equipoise.console.commands.topics import delete_topics
-
-    delete_topics(cluster, list(names))
 
 
 def run() -> None:

@@ -1,20 +1,33 @@
-"""`equipoise topics`: the functions of `Admin`, in words and tables."""
+"""`equipoise topics`: the functions of `Admin`, in words, tables and JSON."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+import click
+
+from equipoise.client import Admin, TopicPartition
 from equipoise.client.admin import PartitionDescription, PartitionOffsets, TopicDescription
-from equipoise.console.options import ClusterOptions
+from equipoise.client.consumer.config import LATEST
+from equipoise.console.commands.groups.changes import parse_topic
+from equipoise.console.options import ClusterOptions, Whole, parse_pairs, parse_time
+from equipoise.console.output import Output, confirmed, output_options, print_json
 from equipoise.console.tables import counted, print_table
+from equipoise.watching.watcher import wall_time
+from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.text import printable
 
 
-def list_topics(cluster: ClusterOptions) -> None:
-    """Prints all topics as a table."""
+@click.command("list")
+@output_options
+def topics_list(cluster: ClusterOptions, out: Output) -> None:
+    """All topics, with their partitions."""
     with cluster.admin() as admin:
         topics = admin.topics()
+    if out.json:
+        print_json("topics", topics=[_plain(one) for one in topics])
+        return
     if not topics:
         print(f"no topics on {printable(cluster.bootstrap_servers)}")
         return
@@ -24,20 +37,47 @@ def list_topics(cluster: ClusterOptions) -> None:
     )
 
 
-def create_topic(
-    cluster: ClusterOptions, name: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]
+@click.command("create")
+@click.argument("name", metavar="TOPIC")
+@click.option(
+    "--partitions", metavar="N", type=Whole(-1), default=-1, show_default=True, help="-1: the broker's num.partitions."
+)
+@click.option(
+    "--replication-factor",
+    metavar="N",
+    type=Whole(-1),
+    default=-1,
+    show_default=True,
+    help="-1: the broker's default.replication.factor.",
+)
+@click.option("--config", metavar="NAME=VALUE", multiple=True, help="A topic config by Kafka's name; repeatable.")
+@output_options
+def topics_create(
+    name: str,
+    partitions: int,
+    replication_factor: int,
+    config: tuple[str, ...],
+    cluster: ClusterOptions,
+    out: Output,
 ) -> None:
-    """Creates a topic, and prints a line."""
+    """A new topic."""
+    configs = parse_pairs("--config", config)
     with cluster.admin() as admin:
         admin.create_topic(name, partitions, configs, replication_factor=replication_factor)
         count = len(admin.topic(name).partitions)
-    print(f"created topic {printable(name)} with {counted(count, 'partition')}")
+    _done(out, f"created topic {printable(name)} with {counted(count, 'partition')}", name, partitions=count)
 
 
-def describe_topic(cluster: ClusterOptions, name: str) -> None:
-    """Prints a topic's configs and partitions."""
+@click.command("describe")
+@click.argument("name", metavar="TOPIC")
+@output_options
+def topics_describe(name: str, cluster: ClusterOptions, out: Output) -> None:
+    """A topic's configs, and its partitions with their offsets."""
     with cluster.admin() as admin:
         topic, offsets, configs = admin.topic(name), admin.offsets(name), admin.configs(name)
+    if out.json:
+        print_json("topics", topics=[_plain(topic, offsets) | {"configs": dict(sorted(configs.items()))}])
+        return
     records = sum(one.latest - one.earliest for one in offsets.values())
     print(f"topic {printable(name)}, id {_kafka_uuid(topic.topic_id)}")
     print(f"{counted(len(topic.partitions), 'partition')}, {counted(records, 'record')}")
@@ -49,12 +89,119 @@ def describe_topic(cluster: ClusterOptions, name: str) -> None:
     )
 
 
-def delete_topics(cluster: ClusterOptions, names: Sequence[str]) -> None:
-    """Deletes topics, and prints a line for each."""
+@click.command("add-partitions")
+@click.argument("name", metavar="TOPIC")
+@click.argument("total", metavar="TOTAL", type=Whole(1))
+@output_options
+def topics_add_partitions(name: str, total: int, cluster: ClusterOptions, out: Output) -> None:
+    """More partitions for a topic, TOTAL in all. Keys may then go to other partitions than before."""
+    with cluster.admin() as admin:
+        admin.add_partitions(name, total)
+    _done(out, f"topic {printable(name)} has {counted(total, 'partition')}", name, partitions=total)
+
+
+@click.command("set")
+@click.argument("name", metavar="TOPIC")
+@click.argument("configs", metavar="NAME=VALUE...", nargs=-1, required=True)
+@output_options
+def topics_set(name: str, configs: tuple[str, ...], cluster: ClusterOptions, out: Output) -> None:
+    """Configs of a topic; all others stay as they are. NAME= takes back the broker's default."""
+    wanted = {key: value or None for key, value in parse_pairs("NAME=VALUE", configs, "retention.ms=3600000").items()}
+    with cluster.admin() as admin:
+        admin.set_configs(name, wanted)
+        now = admin.configs(name)
+    if out.json:
+        print_json("changes", changes=[{"name": name, "error": None}])
+        return
+    print(f"topic {printable(name)}:")
+    for key in wanted:
+        print(printable(f"  {key}={now[key]}" if key in now else f"  {key} has the broker's default"))
+
+
+@click.command("trim")
+@click.argument("topic", metavar="TOPIC[:0-5,7]")
+@click.option("--before", metavar="WHERE", required=True, help="An OFFSET, a time (7d, 2026-01-31), or latest: all.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@output_options
+def topics_trim(topic: str, before: str, yes: bool, cluster: ClusterOptions, out: Output) -> None:
+    """Delete the oldest records of a topic, for good."""
+    name, numbers = parse_topic(topic)
+    with cluster.admin() as admin:
+        offsets = admin.offsets(name)
+        wanted = _trim_points(
+            admin, name, {key: offsets[key] for key in offsets if not numbers or key in numbers}, before
+        )
+        gone = sum(max(0, wanted[one] - offsets[one.partition].earliest) for one in wanted)
+        if not confirmed(f"Delete {counted(gone, 'record')} of {name}?", yes=yes):
+            raise click.exceptions.Exit(1)
+        admin.delete_records({one: at for one, at in wanted.items() if at > offsets[one.partition].earliest})
+    _done(out, f"deleted {counted(gone, 'record')} of {printable(name)}", name, deleted=gone)
+
+
+def _trim_points(
+    admin: Admin, name: str, offsets: Mapping[int, PartitionOffsets], before: str
+) -> dict[TopicPartition, int]:
+    if not offsets:
+        raise UsageError(f"topic {name!r} has no such partition")
+    places = {TopicPartition(name, key): one for key, one in offsets.items()}
+    if before == "latest":
+        return {one: at.latest for one, at in places.items()}
+    if before.isdecimal():
+        return {one: min(int(before), at.latest) for one, at in places.items()}
+    at_time = admin.list_offsets(dict.fromkeys(places, parse_time("--before", before, wall_time())))
+    found: dict[TopicPartition, int] = {}
+    for one, offset in at_time.items():
+        if isinstance(offset, KafkaError):
+            raise offset
+        found[one] = places[one].latest if offset == LATEST else offset
+    return found
+
+
+@click.command("delete")
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@output_options
+def topics_delete(names: tuple[str, ...], cluster: ClusterOptions, out: Output) -> None:
+    """Topics and all their records, for good."""
     with cluster.admin() as admin:
         for name in names:
             admin.delete_topic(name)
-            print(f"deleted topic {printable(name)}")
+            if not out.json:
+                print(f"deleted topic {printable(name)}")
+    if out.json:
+        print_json("changes", changes=[{"name": name, "error": None} for name in names])
+
+
+COMMANDS = (
+    topics_list,
+    topics_create,
+    topics_describe,
+    topics_add_partitions,
+    topics_set,
+    topics_trim,
+    topics_delete,
+)
+
+
+def _done(out: Output, told: str, name: str, **values: int) -> None:
+    if out.json:
+        print_json("changes", changes=[{"name": name, "error": None, **values}])
+    else:
+        print(told)
+
+
+def _plain(topic: TopicDescription, offsets: Mapping[int, PartitionOffsets] | None = None) -> dict[str, object]:
+    known = offsets or {}
+    partitions = []
+    for one in topic.partitions:
+        at = known.get(one.partition)
+        log = {"log_start": None if at is None else at.earliest, "log_end": None if at is None else at.latest}
+        partitions.append(one._asdict() | log)
+    return {
+        "name": topic.name,
+        "topic_id": _kafka_uuid(topic.topic_id),
+        "is_internal": topic.is_internal,
+        "partitions": partitions,
+    }
 
 
 def _row(partition: PartitionDescription, offsets: PartitionOffsets) -> tuple[str | int, ...]:

@@ -48,16 +48,21 @@ def look(
     return asyncio.run(once())
 
 
-def look_at(cluster: ClusterOptions, group_id: str, *, back_ms: int | None = HOUR_MS, ages: bool = True) -> Look:
-    """One look at one group. KafkaError: it does not exist, or may not be described."""
+def look_at(
+    cluster: ClusterOptions, group_id: str, *, back_ms: int | None = HOUR_MS, ages: bool = True, past: bool = False
+) -> Look:
+    """One look at one group. KafkaError: it does not exist, or may not be described. With `past` a group that is gone
+    will do, if its rebalances are known."""
     found = look(cluster, [group_id], back_ms=back_ms, ages=ages)
-    check_exists(found.cluster.groups[0])
+    (group,) = found.cluster.groups
+    if not past or not group.rebalances:
+        check_exists(group)
     return found
 
 
 def check_exists(group: GroupView) -> None:
-    """KafkaError: the group cannot be described, and has left no trace either."""
-    if group.state is None and not group.rebalances:
+    """KafkaError: the group cannot be described."""
+    if group.state is None:
         problem = next(iter(group.problems), None)
         if problem is None or problem.code is ErrorCode.GROUP_ID_NOT_FOUND:
             raise KafkaError(

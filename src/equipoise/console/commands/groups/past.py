@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from equipoise.console import words
-from equipoise.console.commands.groups.looking import check_exists, look_at
+from equipoise.console.commands.groups.looking import look_at
 from equipoise.console.commands.groups.watch import print_changes
 from equipoise.console.options import ClusterOptions, parse_time
 from equipoise.console.output import SOURCES, Output, output_options, print_json
@@ -27,7 +27,7 @@ from equipoise.wire.text import printable
 def history(name: str, since: str, follow: bool, cluster: ClusterOptions, out: Output) -> None:
     """The rebalances of a group: when, why, their phases, what moved and what stood still."""
     back = wall_time() - parse_time("--since", since, wall_time())
-    found = look_at(cluster, name, back_ms=back)
+    found = look_at(cluster, name, back_ms=back, past=True)
     (group,) = found.cluster.groups
     if out.json and not follow:
         _print_json(found.cluster, group, group.rebalances, found.advice(name))
@@ -83,9 +83,9 @@ def explain(name: str, which: str, since: str, cluster: ClusterOptions, out: Out
 
     The worst is the one in which partitions stood still for the longest time together.
     """
-    found = look_at(cluster, name, back_ms=wall_time() - parse_time("--since", since, wall_time()), ages=False)
+    back = wall_time() - parse_time("--since", since, wall_time())
+    found = look_at(cluster, name, back_ms=back, ages=False, past=True)
     (group,) = found.cluster.groups
-    check_exists(group)
     view = _chosen(group, which)
     advice = found.advice(name)
     if out.json:

@@ -1,0 +1,207 @@
+"""`equipoise consume`: records of topics on stdout, as a member of a group or without one."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import click
+
+from equipoise.client import Admin, Consumer, ConsumerRecord, TopicPartition
+from equipoise.client.consumer.config import EARLIEST, LATEST
+from equipoise.console.options import ClusterOptions, Whole, cluster_options, parse_time
+from equipoise.views.model import Ms
+from equipoise.views.plain import iso
+from equipoise.watching.watcher import wall_time
+from equipoise.wire.errors import KafkaError, UsageError
+from equipoise.wire.text import printable
+
+_POLL_S = 0.5
+_FIELD = re.compile(r"%([tpoksTh%])|\\([nt0\\])")
+_ESCAPES = {"n": b"\n", "t": b"\t", "0": b"\0", "\\": b"\\"}
+Render = Callable[[ConsumerRecord], bytes]
+
+
+class Until(NamedTuple):
+    """Where to stop: at the ends of now, at a time, after so many."""
+
+    ends: Mapping[TopicPartition, int] | None = None
+    time: int | None = None
+    records: int | None = None
+
+
+@click.command("consume")
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.option("--group", metavar="GROUP", help="Read as a member of this group, and commit.")
+@click.option("--partition", "numbers", metavar="N", type=Whole(0), multiple=True, help="Only this one; repeatable.")
+@click.option("--from", "begin", metavar="WHERE",
+              help="begin, end, stored (with --group), an OFFSET, -N before the end, a time (30m, 2026-01-31). "
+              "Without it: stored with --group, begin with --exit, else end.")  # fmt: skip
+@click.option("--until", metavar="TIME", help="Leave out records of this time (an age, a date, a time) and later.")
+@click.option("--count", metavar="N", type=Whole(1), help="End after so many records.")
+@click.option("--exit", "exits", is_flag=True, help="End where the partitions ended when the command began.")
+@click.option("--format", "form", metavar="FORMAT", default="value", show_default=True,
+              help="value, json, or text with %t topic, %p partition, %o offset, %k key, %s value, %T time, "
+              r"%h headers, \n, \t.")  # fmt: skip
+@cluster_options
+def consume(
+    topics: tuple[str, ...],
+    group: str | None,
+    numbers: tuple[int, ...],
+    begin: str | None,
+    until: str | None,
+    count: int | None,
+    exits: bool,
+    form: str,
+    cluster: ClusterOptions,
+) -> None:
+    """Print records of topics, until Ctrl-C, --count, --until or --exit."""
+    if group is not None and numbers:
+        raise UsageError("--partition and --group exclude each other: a group shares out partitions itself")
+    if begin == "stored" and group is None:
+        raise UsageError("--from stored needs --group: which group's offsets?")
+    stop = None if until is None else parse_time("--until", until, wall_time())
+    with cluster.admin() as admin:
+        places = _places(admin, topics, numbers)
+        start = begin or ("stored" if group else "begin" if exits else "end")
+        starts = {} if start == "stored" else _starts(admin, places, start)
+        ends = _listed(admin, dict.fromkeys(places, LATEST)) if exits else None
+    reset = "earliest" if start in ("stored", "begin") else "latest"
+    settings = cluster.client(**{"auto.offset.reset": reset, "enable.auto.commit": group is not None})
+    with Consumer(settings | ({"group.id": group} if group else {})) as consumer:
+        if group is None:
+            consumer.assign(places)
+            for one, offset in starts.items():
+                consumer.seek(one, offset)
+        else:
+            _begin_group(cluster, group, starts)
+            consumer.subscribe(list(topics))
+        _print_records(consumer, _renderer(form), Until(ends, stop, count))
+
+
+def _begin_group(cluster: ClusterOptions, group: str, starts: Mapping[TopicPartition, int]) -> None:
+    """A group begins elsewhere by a commit, which its coordinator refuses while it has members."""
+    if starts:
+        with cluster.admin() as admin:
+            admin.commit_offsets(group, starts)
+
+
+def _places(admin: Admin, topics: Sequence[str], numbers: Sequence[int]) -> list[TopicPartition]:
+    found = [TopicPartition(name, one.partition) for name in topics for one in admin.topic(name).partitions]
+    chosen = [one for one in found if not numbers or one.partition in numbers]
+    if not chosen:
+        raise UsageError(f"--partition {' '.join(map(str, numbers))}: {', '.join(topics)} has no such partition")
+    return chosen
+
+
+def _starts(admin: Admin, places: Sequence[TopicPartition], start: str) -> dict[TopicPartition, int]:
+    """The offsets to begin at, within what is there."""
+    firsts, ends = (_listed(admin, dict.fromkeys(places, which)) for which in (EARLIEST, LATEST))
+    if start == "begin":
+        return firsts
+    if start == "end":
+        return ends
+    if start[:1] == "-" and start[1:].isdecimal():
+        return {one: max(firsts[one], ends[one] + int(start)) for one in places}
+    if start.isdecimal():
+        return {one: min(max(firsts[one], int(start)), ends[one]) for one in places}
+    found = _listed(admin, dict.fromkeys(places, parse_time("--from", start, wall_time())))
+    return {one: ends[one] if found[one] < 0 else found[one] for one in places}
+
+
+def _listed(admin: Admin, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for one, offset in admin.list_offsets(timestamps).items():
+        if isinstance(offset, KafkaError):
+            raise offset
+        found[one] = offset
+    return found
+
+
+def _print_records(consumer: Consumer, render: Render, until: Until) -> None:
+    printed = 0
+    while not _is_at_end(consumer, until):
+        for record in consumer.poll(_POLL_S):
+            place = TopicPartition(record.topic, record.partition)
+            if until.ends is not None and record.offset >= until.ends.get(place, 0):
+                continue
+            if until.time is not None and record.timestamp >= until.time:
+                continue
+            sys.stdout.buffer.write(render(record))
+            printed += 1
+            if printed == until.records:
+                sys.stdout.buffer.flush()
+                return
+        sys.stdout.buffer.flush()
+
+
+def _is_at_end(consumer: Consumer, until: Until) -> bool:
+    """Of what this consumer has: members of a group read the rest."""
+    if until.ends is None:
+        return False
+    mine = consumer.assignment()
+    return bool(mine) and all(consumer.position(one) >= until.ends.get(one, 0) for one in mine)
+
+
+# -- forms
+
+
+def _renderer(form: str) -> Render:
+    """At a terminal a value may not move the cursor; on a pipe bytes are what they are."""
+    shown = _shown if sys.stdout.isatty() else _raw
+    if form == "json":
+        return lambda record: json.dumps(_plain(record)).encode() + b"\n"
+    if form == "value":
+        return lambda record: shown(record.value) + b"\n"
+    return lambda record: _formatted(form, record, shown)
+
+
+def _raw(value: bytes | None) -> bytes:
+    return value or b""
+
+
+def _shown(value: bytes | None) -> bytes:
+    return printable((value or b"").decode(errors="replace")).encode()
+
+
+def _formatted(form: str, record: ConsumerRecord, shown: Callable[[bytes | None], bytes]) -> bytes:
+    values: dict[str, Callable[[], bytes]] = {
+        "t": lambda: shown(record.topic.encode()),
+        "p": lambda: b"%d" % record.partition,
+        "o": lambda: b"%d" % record.offset,
+        "k": lambda: shown(record.key),
+        "s": lambda: shown(record.value),
+        "T": lambda: b"%d" % record.timestamp,
+        "h": lambda: b",".join(shown(name.encode()) + b"=" + shown(value) for name, value in record.headers),
+        "%": lambda: b"%",
+    }
+    pieces, last = [], 0
+    for found in _FIELD.finditer(form):
+        pieces.append(form[last : found.start()].encode())
+        pieces.append(values[found[1]]() if found[1] else _ESCAPES[found[2]])
+        last = found.end()
+    return b"".join((*pieces, form[last:].encode()))
+
+
+def _plain(record: ConsumerRecord) -> dict[str, object]:
+    """An object of the stream. Bytes that are no text are written with escapes."""
+    return {
+        "type": "record",
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": iso(Ms(record.timestamp)),
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": [[name, _text(value)] for name, value in record.headers],
+    }
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="backslashreplace")
+
+
+COMMAND = consume
