@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
+from equipoise.coordinator.shard import Status
+from equipoise.security.acls import Acl
+from equipoise.security.acls import AclOperation as Op
 from equipoise.wire.apis.k16_list_groups import ListGroupsRequest, ListGroupsResponse
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from equipoise.wire.apis.k68_consumer_group_heartbeat import (
@@ -20,7 +23,13 @@ from equipoise.wire.apis.k69_consumer_group_describe import (
     DescribedConsumerGroup,
 )
 from equipoise.wire.errors import ErrorCode
+from tests.broker.calls import create_topic
+from tests.broker.conftest import Connect, Start
+from tests.broker.principals import ADMIN, GUARDED, As, add_acls, as_principal
 from tests.broker.rawclient import RawClient
+from tests.security.acl_sets import GROUP, acl
+
+__all__ = ["as_principal"]
 
 INTERVAL_0 = {"group.consumer.assignment.interval.ms": 0}
 
@@ -107,3 +116,74 @@ def test_the_apis_are_named_where_they_are_served(protocols: str) -> None:
         if not is_served:
             assert join(client, "m", "t").error_code == ErrorCode.UNSUPPORTED_VERSION
             assert describe(client).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+# -- row 15 of the plan of tests: access control
+
+
+def test_access_to_a_consumer_group_over_sockets(start: Start, as_principal: As) -> None:
+    """READ on the group (30), DESCRIBE on every topic (29 for the whole request); describe needs both for all that it
+    would show. Rules A1.5, A3.2 and A3.3."""
+    broker = start(GUARDED)
+    admin, bob = as_principal(broker, ADMIN), as_principal(broker, "User:bob")
+    create_topic(admin, "t", 2)
+    create_topic(admin, "u", 2)
+
+    def allow(*acls: Acl) -> None:
+        assert add_acls(admin, *acls) == [ErrorCode.NONE] * len(acls)
+
+    refused = join(bob, "m", "t")
+    assert (refused.error_code, refused.error_message) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    allow(acl("g", Op.READ, kind=GROUP, principal="User:bob"))
+    assert join(bob, "m", "t").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    allow(acl("t", Op.DESCRIBE, principal="User:bob"))
+    for names in (("t", "u"), ("u", "t"), ("t", "nowhere")):
+        refused = join(bob, "m", *names)
+        assert (refused.error_code, refused.error_message) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+    assert describe(admin).error_code == ErrorCode.GROUP_ID_NOT_FOUND, "nobody has become a member"
+    joined = join(bob, "m", "t")
+    assert (joined.error_code, partitions(joined)) == (ErrorCode.NONE, [0, 1])
+    assert beat(bob, "m", joined.member_epoch, subscribed_topic_names=["t", "u"]).error_code == (
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    )
+    assert beat(bob, "m", joined.member_epoch).error_code == ErrorCode.NONE
+
+
+def test_a_described_group_hides_what_its_topics_hide(start: Start, as_principal: As) -> None:
+    """Rule A1.5: 30 without DESCRIBE on the group, 29 and no members if one topic of an assignment is hidden."""
+    broker = start(GUARDED)
+    admin, bob = as_principal(broker, ADMIN), as_principal(broker, "User:bob")
+    create_topic(admin, "t", 1)
+    create_topic(admin, "u", 1)
+    assert join(admin, "m", "t", "u").error_code == ErrorCode.NONE
+    assert describe(bob).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    add_acls(admin, acl("g", Op.DESCRIBE, kind=GROUP, principal="User:bob"))
+    add_acls(admin, acl("t", Op.DESCRIBE, principal="User:bob"))
+    found = describe(bob)
+    assert (found.error_code, found.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
+    assert "not authorized to describe" in (found.error_message or "")
+    add_acls(admin, acl("u", Op.DESCRIBE, principal="User:bob"))
+    assert [one.member_id for one in describe(bob).members] == ["m"]
+
+
+# -- row 16 of the plan of tests: a coordinator that cannot answer
+
+
+def test_a_shard_that_is_loading_or_elsewhere_says_so(start: Start, connect: Connect) -> None:
+    broker = start({"group.consumer.assignment.interval.ms": 0})
+    client = connect(broker)
+    create_topic(client, "t", 1)
+    assert join(client, "m", "t").error_code == ErrorCode.NONE
+
+    def become(status: Status) -> None:
+        broker.call(lambda server: setattr(server.group_coordinator.shard_of("g").core, "status", status))
+
+    for status, error in (
+        (Status.LOADING, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (Status.CLOSED, ErrorCode.NOT_COORDINATOR),
+    ):
+        become(status)
+        assert beat(client, "m", 2).error_code == error
+        assert describe(client).error_code == error
+    become(Status.ACTIVE)
+    assert beat(client, "m", 2).error_code == ErrorCode.NONE

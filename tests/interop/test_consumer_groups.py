@@ -128,11 +128,35 @@ def test_the_admin_client_describes_the_group(assignor: str) -> None:
 
 
 def test_a_broker_that_restarts_keeps_the_group(tmp_path: Any) -> None:
-    with Broker(topics={"t": 4}, data=tmp_path) as broker, consumers(broker) as make:
-        a, b = make("a"), make("b")
-        until(shared(4, a, b), a, b)
-        before = {one.client_id: one.partitions for one in broker.groups["g"].members}
-        a.commit(offsets=[TopicPartition("t", number, 7) for number in numbers(a)], asynchronous=False)
+    """Members, epochs, partitions and commits are what they were; the members hear of nothing, and go on."""
+    called: list[str] = []
+
+    def note(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        called.append(f"{sorted(one.partition for one in partitions)}")
+
     with Broker(topics={"t": 4}, data=tmp_path) as broker:
-        group = broker.groups["g"]
-        assert {one.client_id: one.partitions for one in group.members} in (before, {})
+        address = broker.bootstrap_servers
+        with consumers(broker) as make:
+            a, b = make("a"), make("b")
+            for one in (a, b):
+                one.subscribe(["t"], on_assign=note, on_revoke=note, on_lost=note)
+            until(shared(4, a, b), a, b)
+            until(lambda: broker.groups["g"].state == "Stable", a, b)
+            for one in (a, b):
+                one.commit(offsets=[TopicPartition("t", number, 7) for number in numbers(one)], asynchronous=False)
+            before, held, heard = broker.groups["g"], (numbers(a), numbers(b)), list(called)
+            broker.__exit__(None, None, None)
+            with Broker(topics={"t": 4}, data=tmp_path, listen=address) as restarted:
+                until(lambda: "g" in restarted.groups and restarted.groups["g"].state == "Stable", a, b)
+                after = restarted.groups["g"]
+                assert after.generation_id == before.generation_id
+                assert [(one.client_id, one.member_id, one.partitions) for one in after.members] == [
+                    (one.client_id, one.member_id, one.partitions) for one in before.members
+                ]
+                for one in (a, b):
+                    assert {row.offset for row in one.committed(one.assignment(), timeout=WITHIN_S)} == {7}
+                    one.commit(offsets=[TopicPartition("t", number, 8) for number in numbers(one)], asynchronous=False)
+                assert ((numbers(a), numbers(b)), called) == (held, heard), "nobody was called"
+                b.close()
+                until(shared(4, a), a)
+                a.close()
