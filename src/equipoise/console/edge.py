@@ -25,6 +25,7 @@ _EXTRAS = {
     "confluent_kafka": "demo",
     "kazoo": "zookeeper",
     "matplotlib": "plots",
+    "prometheus_client": "console",
     "pyarrow": "spark",
     "pyspark": "spark",
 }

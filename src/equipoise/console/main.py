@@ -45,7 +45,7 @@ app.add_command(
     )
 )
 app.add_later(
-    {name: f"equipoise.console.commands.{name}" for name in ("cluster", "consume", "produce")},
+    {name: f"equipoise.console.commands.{name}" for name in ("cluster", "consume", "metrics", "produce")},
     {"group": "groups", "topic": "topics"},
 )
 

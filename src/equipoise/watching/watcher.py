@@ -47,12 +47,15 @@ class Watcher:
         self.access = access
         self.watched = watched
         self.now = now or wall_time
-        self.store = Store(Source.POLLING, self.now())
+        self._began = self.now()
+        self.store = Store(Source.POLLING, self._began)
         self.cluster: ClusterDescription | None = None
         self.problems: list[Problem] = []
+        self.answered: Ms | None = None  # when all questions were last answered
         self._questions = Questions(access)
         self._topics: dict[str, TopicDescription] = {}
         self._source_ends: dict[TopicPartition, int] = {}
+        self._tasks: list[asyncio.Task[None]] = []
         self._news = asyncio.Condition()
         self._version = 0
 
@@ -90,6 +93,7 @@ class Watcher:
             self.store.take_starts(starts)
         if self.watched.ages:
             await self._look_at_ages(wanted)
+        self.answered = self.now()
         await self._announce()
 
     def view(self) -> ClusterView:
@@ -162,7 +166,7 @@ class Watcher:
         for source, topic in ((Source.JOURNAL, JOURNAL_TOPIC), (Source.OFFSETS_TOPIC, OFFSETS_TOPIC)):
             if topic not in self._topics:
                 continue
-            store = Store(source, self.now())
+            store = Store(source, self._began)
             try:
                 await self._read_topic(store, topic, since)
             except KafkaError as error:
@@ -212,17 +216,28 @@ class Watcher:
     @asynccontextmanager
     async def live(self, interval: float) -> AsyncIterator[None]:
         """After a first look: follows the source, and asks all questions again every `interval` seconds."""
-        tasks = [asyncio.create_task(self._refresh_for_ever(interval))]
-        if self._source_ends:
-            tasks.append(asyncio.create_task(self._follow()))
+        self._tasks = [asyncio.create_task(self._refresh_for_ever(interval))]
+        self._follow_source()
         try:
             yield
         finally:
-            for task in tasks:
+            for task in self._tasks:
                 task.cancel()
-            for task in tasks:
+            for task in self._tasks:
                 with suppress(asyncio.CancelledError):
                     await task
+
+    def _follow_source(self) -> None:
+        if self._source_ends:
+            self._tasks.append(asyncio.create_task(self._follow()))
+
+    async def _look_for_a_source(self) -> None:
+        """Where no group had ever been there was no topic to read; the first group makes it."""
+        if self.store.source is not Source.POLLING or self.watched.since is None:
+            return
+        await self._ask_cluster()
+        await self._read_past(self.watched.since)
+        self._follow_source()
 
     async def changed(self, since: int) -> int:
         """Waits until something is new since this version, and returns the version of now."""
@@ -248,6 +263,7 @@ class Watcher:
             await asyncio.sleep(pause)
             began = time.monotonic()
             try:
+                await self._look_for_a_source()
                 await self.refresh()
             except (KafkaConnectionError, KafkaError) as error:
                 self._note("the cluster", error)

@@ -1,0 +1,204 @@
+"""`equipoise metrics`: what Prometheus reads, of groups that real consumers make."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from equipoise.broker import Broker
+from equipoise.client import Admin, TopicPartition
+from equipoise.console.metrics import Choice, GroupCollector, registry_of
+from equipoise.metrics_server import check_address
+from equipoise.watching.access import Access
+from equipoise.watching.watcher import Watched, watching
+from equipoise.wire.errors import UsageError
+from tests.commands import Command
+from tests.test_documents import table
+from tests.watching.conftest import Join, Produce
+from tests.watching.conftest import join as join
+from tests.watching.conftest import produce as produce
+from tests.watching.conftest import topic as topic
+
+PATIENCE_S = 60
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+@contextmanager
+def exporter(broker: Broker, *arguments: str) -> Iterator[str]:
+    """`equipoise metrics` as a process; its address."""
+    command = [sys.executable, "-m", "equipoise", "metrics", "--listen", "127.0.0.1:0", "--every", "200ms"]
+    command += ["-b", broker.bootstrap_servers, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith(f"equipoise metrics of {broker.bootstrap_servers} on http://127.0.0.1:")
+            yield line.split()[-1].removesuffix("/metrics")
+        finally:
+            process.terminate()
+            process.wait(PATIENCE_S)
+
+
+def get(url: str, token: str | None = None) -> tuple[int, str]:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    try:
+        with urlopen(Request(url, headers=headers), timeout=PATIENCE_S) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def samples(text: str) -> Samples:
+    return {
+        (one.name, tuple(sorted(one.labels.items()))): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+
+
+def of(found: Samples, name: str, **labels: str) -> float | None:
+    return found.get((f"equipoise_{name}", tuple(sorted(labels.items()))))
+
+
+def until(url: str, holds: Callable[[Samples], bool]) -> Samples:
+    """Asks until it holds, for a while."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        found = samples(get(f"{url}/metrics")[1])
+        if holds(found) or time.monotonic() > deadline:
+            return found
+        time.sleep(0.05)
+
+
+def test_groups_are_served_and_followed(broker: Broker, join: Join, produce: Produce) -> None:
+    produce(10)
+    with exporter(broker, "--per-partition") as url:
+        consumer = join("billing", "worker")
+        consumer.commit({TopicPartition("orders", 0): 4})
+        found = until(
+            url,
+            lambda now: (
+                of(now, "group_lag_records", group="billing", topic="orders") == 6
+                and of(now, "group_rebalances_total", group="billing", trigger="member_joined") == 1
+            ),
+        )
+        assert of(found, "group_state", group="billing", state="Stable") == 1
+        assert of(found, "group_state", group="billing", state="Empty") == 0
+        assert of(found, "group_health", group="billing", health="fine") == 1
+        assert of(found, "group_members", group="billing") == 1
+        assert of(found, "group_partitions_assigned", group="billing") == 4
+        assert of(found, "group_lag_records", group="billing", topic="orders") == 6
+        assert of(found, "group_partition_lag_records", group="billing", topic="orders", partition="0") == 6
+        assert of(found, "group_rebalances_total", group="billing", trigger="member_joined") == 1
+        assert of(found, "group_partitions_moved_total", group="billing") == 4
+        assert of(found, "group_rebalance_phase_seconds_count", group="billing", phase="join") == 1
+        assert of(found, "topic_end_offset", topic="orders") == 10
+        assert (of(found, "exporter_up"), of(found, "groups_left_out")) == (1, 0)
+        assert get(f"{url}/healthz") == (200, "ok\n")
+        assert get(f"{url}/other")[0] == 404
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.remove_members("billing", [(consumer.member_id, None)])
+        found = until(url, lambda now: of(now, "group_departures_total", group="billing", departure="left") == 1)
+        assert of(found, "group_departures_total", group="billing", departure="left") == 1
+
+
+def test_a_group_that_is_gone_disappears_and_no_label_names_a_client(broker: Broker, topic: str) -> None:
+    with Admin(broker.bootstrap_servers) as admin, exporter(broker) as url:
+        admin.commit_offsets('evil"\n\\x', {TopicPartition(topic, 0): 0})
+        found = until(url, lambda now: of(now, "group_members", group='evil"\n\\x') == 0)
+        assert of(found, "group_members", group='evil"\n\\x') == 0
+        names = {name for _, labels in found for name, _ in labels}
+        assert names <= {"group", "state", "health", "topic", "trigger", "departure", "refusal", "phase", "le"}
+        admin.delete_groups(['evil"\n\\x'])
+        found = until(url, lambda now: of(now, "group_members", group='evil"\n\\x') is None)
+        assert of(found, "group_members", group='evil"\n\\x') is None
+
+
+def test_a_token_is_asked_for(broker: Broker, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("s3kr1t\n")
+    with exporter(broker, "--token-file", str(file)) as url:
+        assert get(f"{url}/metrics")[0] == 401
+        assert get(f"{url}/metrics", "wrong")[0] == 401
+        assert get(f"{url}/metrics", "s3kr1t")[0] == 200
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:9081", "[::]:9081", "example.org:9081"])
+def test_beyond_this_machine_a_token_is_needed(listen: str) -> None:
+    with pytest.raises(UsageError, match="can be reached from other machines: give --token-file"):
+        check_address(listen, None)
+    assert check_address(listen, "token")[1] == 9081
+
+
+def test_wrong_requests_are_answered_and_bounded(broker: Broker) -> None:
+    with exporter(broker) as url:
+        port = int(url.rpartition(":")[2])
+        for request, status in (
+            (b"POST /metrics HTTP/1.1\r\n\r\n", b"HTTP/1.1 405"),
+            (b"hello\r\n\r\n", b"HTTP/1.1 400"),
+            (b"HEAD /metrics HTTP/1.1\r\n\r\n", b"HTTP/1.1 200"),
+            (b"GET /" + b"x" * 20_000, b""),
+        ):
+            with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as connection:
+                connection.sendall(request)
+                answer = b""
+                with suppress(ConnectionResetError):  # what was not read is thrown away with the connection
+                    while piece := connection.recv(1 << 16):
+                        answer += piece
+            assert answer.startswith(status)
+            assert bool(answer) == bool(status)
+
+
+def test_the_page_lists_every_metric_with_its_labels(broker: Broker, topic: str) -> None:
+    import asyncio
+
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.commit_offsets("g", {TopicPartition(topic, 0): 0})
+    families = asyncio.run(_families(broker))
+    listed = {row[0]: set(re.findall(r"\w+", row[1])) for row in table("docs/metrics.md", "Groups")}
+    assert listed == families
+
+
+async def _families(broker: Broker) -> dict[str, set[str]]:
+    async with watching(Access(bootstrap_servers=broker.bootstrap_servers), Watched()) as watcher:
+        await watcher.look()
+        collector = GroupCollector(watcher, Choice(per_partition=True), lambda: 0.0)
+        return {
+            one.name + ("_total" if one.type == "counter" else ""): set(getattr(one, "_labelnames", ()) or ())
+            for one in collector.collect()
+        }
+
+
+async def _limited(broker: Broker, choice: Choice) -> Samples:
+    async with watching(Access(bootstrap_servers=broker.bootstrap_servers), Watched()) as watcher:
+        await watcher.look()
+        return samples(registry_of(GroupCollector(watcher, choice, lambda: 0.0))().decode())
+
+
+def test_groups_beyond_the_limit_are_counted(broker: Broker, topic: str) -> None:
+    import asyncio
+
+    with Admin(broker.bootstrap_servers) as admin:
+        for number in range(5):
+            admin.commit_offsets(f"g-{number}", {TopicPartition(topic, 0): 0})
+    found = asyncio.run(_limited(broker, Choice(most=3)))
+    assert sum(name == "equipoise_group_members" for name, _ in found) == 3
+    assert of(found, "groups_left_out") == 2
+    chosen = asyncio.run(_limited(broker, Choice(patterns=("g-1", "g-4"))))
+    assert {dict(labels)["group"] for name, labels in chosen if name == "equipoise_group_members"} == {"g-1", "g-4"}
+
+
+def test_a_slip_is_one_line(command: Command) -> None:
+    assert "is no address: write HOST:PORT" in command("metrics", "--listen", "9081").err
+    assert command("metrics", "--listen", "9081").status == 2
