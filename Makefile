@@ -2,9 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
-# Test files run side by side: most of their time is waiting, so there are more workers than cores.
-WORKERS ?= 4
-BESIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Test files run side by side: most of their time is waiting, so there are more workers than cores. Those of `make prove`
+# start Apache Kafka and Spark each.
+WORKERS ?= 6
+PROVERS ?= 3
+BESIDE := --dist loadfile --no-loadscope-reorder
 PURE := tests/assignors tests/consumer_groups tests/member tests/property tests/regex tests/security tests/simulate \
   tests/spec tests/transcripts tests/wire tests/zookeeper/protocol tests/test_documents.py tests/test_rules.py \
   tests/test_style.py
@@ -26,7 +28,7 @@ run: $(STAMP)
 
 test: $(STAMP)
 	@tools/foreign-clients
-	$(BIN)/python -m pytest -rs -m "not soak and not kafka" $(BESIDE)
+	$(BIN)/python -m pytest -rs -m "not soak and not kafka" -n $(WORKERS) $(BESIDE)
 
 # What needs no socket and no Spark: the pure cores, the wire, transcripts and documents.
 check: $(STAMP)
@@ -35,7 +37,7 @@ check: $(STAMP)
 # The same questions put to Apache Kafka and to us.
 prove: kafka
 	@tools/foreign-clients
-	$(BIN)/python -m pytest -rs -m "kafka and not soak" -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -rs -m "kafka and not soak" -n $(PROVERS) $(BESIDE)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -22,8 +22,25 @@ settings.register_profile(
 )
 settings.load_profile("untimed")
 
-# Folders whose tests wait longest. They come first, so that short ones fill the gaps at the end of a run.
-_LONGEST_FIRST = ("spark", "console", "bench", "crash", "proving", "zookeeper", "interop")
+# Folders and files whose tests take longest. They come first, so that short ones fill the gaps at the end of a run.
+_LONGEST_FIRST = (
+    "proving/test_spark_clusters.py",
+    "proving/test_clusters.py",
+    "spark",
+    "console",
+    "bench",
+    "crash",
+    "proving",
+    "zookeeper",
+    "interop",
+    "attack",
+    "broker",
+    "client",
+    "wire",
+    "member",
+    "property",
+    "security",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,5 +52,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _rank(path: Path) -> int:
-    folder = path.relative_to(Path(__file__).parent).parts[0]
-    return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
+    inside = path.relative_to(Path(__file__).parent)
+    named = [one for one in (str(inside), inside.parts[0]) if one in _LONGEST_FIRST]
+    return _LONGEST_FIRST.index(named[0]) if named else len(_LONGEST_FIRST)

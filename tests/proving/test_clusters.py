@@ -1,5 +1,5 @@
 """The clusters of the proving ground: what can be done to them, that they are whole again afterwards, and what becomes
-of records meanwhile. One file, so that one process starts the clusters once."""
+of records meanwhile. `test_spark_clusters.py` has the trials of Spark, so that two processes share the minutes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from proving.kafka_cluster import KafkaCluster
-from proving.spark_cluster import SparkCluster
-from proving.trials.accounts import Account, table
 from proving.trials.consumers import CLIENTS, consumers_through_faults
-from proving.trials.run import is_kept
-from proving.trials.spark import MEMBERS, PIPELINE, SINK, spark_through_faults
+from proving.trials.spark import MEMBERS
 from proving.trials.truncation import readers_of_a_log_that_is_cut
+from tests.proving.kept import check_kept
 from tests.proving.needed import needed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1_500)]  # each takes about a minute, on a machine of its own
@@ -39,48 +37,18 @@ def test_a_hung_process_can_be_stopped(kafka_cluster: KafkaCluster) -> None:
     assert [broker.node_id for broker in kafka_cluster.live] == [1, 3]
 
 
-# -- records, while brokers, workers and executors die
-
-
-def check(accounts: list[Account], *ours: str) -> None:
-    """`make prove` shows the tables with -s, and those of a test that fails."""
-    print(f"\n{table(accounts)}")
-    found = {account.reader: account for account in accounts}
-    assert set(ours) <= found.keys()
-    assert all(map(is_kept, accounts)), table(accounts)
-    assert all(account.acknowledged for account in accounts)
+# -- records, while brokers die
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(6, marks=pytest.mark.soak)])
 def test_consumers_through_faults(kafka_cluster: KafkaCluster, tmp_path: Path, rounds: int) -> None:
     """Leaders and coordinators are killed, stopped and hung, partitions moved: ours lose and repeat nothing."""
     accounts = needed(lambda: consumers_through_faults(kafka_cluster, tmp_path / "log", rounds=rounds))
-    check(accounts, *CLIENTS)
+    check_kept(accounts, *CLIENTS)
 
 
 def test_readers_of_a_log_that_is_cut(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:
     """An unclean election takes back what they have read: our consumer and our Spark source read what comes in its
     place, all of it and once."""
     accounts = needed(lambda: readers_of_a_log_that_is_cut(kafka_cluster, tmp_path))
-    check(accounts, *CLIENTS, MEMBERS)
-
-
-@pytest.mark.parametrize("rounds", [1, pytest.param(6, marks=pytest.mark.soak)])
-def test_spark_through_faults(
-    kafka_cluster: KafkaCluster, spark_cluster: SparkCluster, tmp_path: Path, rounds: int
-) -> None:
-    """Executors, workers and brokers are killed, partitions moved: members lose and repeat nothing, and our sink loses
-    nothing."""
-    accounts = needed(lambda: spark_through_faults(kafka_cluster, spark_cluster, tmp_path, rounds=rounds))
-    check(accounts, MEMBERS, SINK)
-
-
-@pytest.mark.parametrize("rounds", [1, pytest.param(6, marks=pytest.mark.soak)])
-def test_a_pipeline_through_faults(
-    kafka_cluster: KafkaCluster, spark_cluster: SparkCluster, tmp_path: Path, rounds: int
-) -> None:
-    """The same with `equipoise run`: its members lose and repeat nothing."""
-    accounts = needed(
-        lambda: spark_through_faults(kafka_cluster, spark_cluster, tmp_path, apps=["pipeline"], rounds=rounds)
-    )
-    check(accounts, PIPELINE)
+    check_kept(accounts, *CLIENTS, MEMBERS)
