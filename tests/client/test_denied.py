@@ -27,6 +27,7 @@ from equipoise.client import (
     ResourceType,
     TopicPartition,
 )
+from equipoise.console.edge import REFUSED
 from equipoise.errors import AuthorizationError, ErrorCode
 
 QUICK = {"group.initial.rebalance.delay.ms": 0, "authorizer.class.name": "acl", "super.users": "User:admin"}
@@ -190,6 +191,6 @@ def test_a_command_says_it_in_one_line(guarded: Broker, tmp_path: Path) -> None:
     config.chmod(0o600)
     command = [sys.executable, "-m", "equipoise", "topics", "create", "fresh", "--command-config", str(config)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
+    assert done.returncode == REFUSED
     assert "User:alice needs CREATE on topic fresh" in done.stderr
     assert "Traceback" not in done.stderr
