@@ -54,7 +54,9 @@ def test_it_holds_the_product_and_nothing_else(bare: Path) -> None:
     names = [PurePosixPath(name) for name in ZipFile(wheel).namelist()]
     assert {name.parts[0].partition("-")[0] for name in names} == {"equipoise", "pyspark_equipoise"}
     code = [name for name in names if not name.parts[0].endswith(".dist-info")]
-    assert {name.suffix or name.name for name in code} == {".py", ".typed"}
+    assert {name.suffix or name.name for name in code} == {".py", ".typed", ".js", ".css", ".svg"}
+    pages = {name.name for name in code if name.suffix in (".js", ".css", ".svg")}
+    assert pages == {path.name for path in (ROOT / "src/equipoise/console/web/static").iterdir()}
     assert not {"proving", "bench", "tests"} & {part for name in names for part in name.parts}
 
 
@@ -66,3 +68,10 @@ def test_the_command_is_there(bare: Path) -> None:
     shown = run(bare / "venv/bin/python", "-m", "equipoise", "--version", cwd=bare)
     assert shown.startswith("equipoise ")
     assert "serve" in run(bare / "venv/bin/python", "-m", "equipoise", "--help", cwd=bare)
+
+
+def test_a_missing_extra_is_named(bare: Path) -> None:
+    command = [str(bare / "venv/bin/python"), "-m", "equipoise", "console"]
+    done = subprocess.run(command, cwd=bare, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "pip install 'equipoise[console]'" in done.stderr

@@ -23,11 +23,14 @@ from equipoise.wire.text import printable
 REFUSED, FAILED, UNREACHABLE, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 _EXTRAS = {
     "confluent_kafka": "demo",
+    "htpy": "console",
     "kazoo": "zookeeper",
     "matplotlib": "plots",
     "prometheus_client": "console",
     "pyarrow": "spark",
     "pyspark": "spark",
+    "starlette": "console",
+    "uvicorn": "console",
 }
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 

@@ -10,6 +10,7 @@ import click
 
 from equipoise.console.commands.acls import acls
 from equipoise.console.commands.check import check
+from equipoise.console.commands.console import LISTEN, console, console_beside
 from equipoise.console.commands.groups import groups
 from equipoise.console.commands.history import history
 from equipoise.console.commands.run import run as run_command
@@ -32,6 +33,7 @@ def app() -> None:
 
 app.add_command(acls)
 app.add_command(check)
+app.add_command(console)
 app.add_command(groups)
 app.add_command(history)
 app.add_command(run_command)
@@ -79,6 +81,14 @@ app.add_later(
     help="A first user, as in kafka-storage: SCRAM-SHA-256=[name=admin,password=...]; @FILE has such lines.",
 )
 @click.option("--zookeeper", metavar="HOST:PORT", help="Register the broker and its topics in this ZooKeeper.")
+@click.option(
+    "--console",
+    "console_at",
+    metavar="[HOST:PORT]",
+    is_flag=False,
+    flag_value=LISTEN,
+    help=f"Show the groups in a browser too, on {LISTEN} or there.",
+)
 def serve(
     listen: str | None,
     data: Path | None,
@@ -89,6 +99,7 @@ def serve(
     users: Path | None,
     add_scram: tuple[str, ...],
     zookeeper: str | None,
+    console_at: str | None,
 ) -> None:
     """Run a broker that Kafka clients use unchanged, until Ctrl-C or SIGTERM."""
     from equipoise.broker import serve as run_broker
@@ -98,11 +109,13 @@ def serve(
         raise UsageError("say where records go: --data DIR keeps them, --memory forgets them when the broker ends")
     log_warnings()
     security = Security.from_command(data, tls=tls, users=users)
-    with registering(zookeeper) as register:
+    is_open = not tls and users is None and not add_scram
+    with registering(zookeeper) as register, console_beside(console_at, is_open=is_open) as show:
 
         def ready(server: Server) -> None:
             register(server)
             print(f"equipoise ready on {server.address}{security.described}", flush=True)
+            show(str(server.address))
 
         wanted = {**parse_pairs("--set", settings), **({"strict": "true"} if strict else {})}
         run_broker(listen, data, wanted, ready, security=security, add_scram=add_scram)

@@ -1,0 +1,87 @@
+"""`equipoise console`: groups in a browser, on any Kafka cluster; and the same beside a broker of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from equipoise.console.edge import log_warnings
+from equipoise.console.options import ClusterOptions, Duration, cluster_options
+from equipoise.process_guard import ProcessGuard
+from equipoise.wire.errors import UsageError
+
+LISTEN = "127.0.0.1:9080"
+
+
+@click.command(short_help="Groups in a browser: who owned what, and why.")
+@click.option("--listen", metavar="HOST:PORT", default=LISTEN, show_default=True, help="Where browsers reach it.")
+@click.option("--window", "window_ms", type=Duration(), default="6h", show_default=True, help="How far back it looks.")
+@click.option("--host", "hosts", metavar="NAME", multiple=True, help="Another name that it answers to; repeatable.")
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Ask for this token. Beyond loopback there always is one; without this file it is made and printed.",
+)
+@click.option("--tls-cert", metavar="FILE", type=click.Path(path_type=Path), help="Speak https, with this certificate.")
+@click.option("--tls-key", metavar="FILE", type=click.Path(path_type=Path), help="The key of --tls-cert.")
+@cluster_options
+def console(
+    listen: str,
+    window_ms: int,
+    hosts: tuple[str, ...],
+    token_file: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    cluster: ClusterOptions,
+) -> None:
+    """Show the groups of a cluster in a browser, live, until Ctrl-C or SIGTERM. It only reads."""
+    from equipoise.console.web.serving import Listen, read_token, run_console
+
+    log_warnings()
+    token = None if token_file is None else read_token(token_file)
+    place = Listen.parse(listen, names=hosts, token=token, tls_cert=tls_cert, tls_key=tls_key)
+    access = replace(cluster.access(), client_id="equipoise-console")
+
+    def ready(address: str) -> None:
+        print(f"equipoise console on {address}", flush=True)
+
+    with suppress(KeyboardInterrupt):  # before it is ready
+        asyncio.run(run_console(access, place, window_ms, ready))
+
+
+@contextmanager
+def console_beside(listen: str | None, *, is_open: bool) -> Iterator[Callable[[str], None]]:
+    """Gives what starts a console for a broker, in a process of its own: a page that is looked at must not slow what
+    it looks at. UsageError: the broker lets in only those who log in, and the console would have to."""
+    if listen is None:
+        yield lambda _address: None
+        return
+    if not is_open:
+        raise UsageError(
+            "--console knows no password for this broker: start `equipoise console --command-config FILE` beside it"
+        )
+    import equipoise.console.web.serving  # noqa: F401  the extra is missing now, or never
+
+    started: list[subprocess.Popen[bytes]] = []
+    guard = ProcessGuard()
+
+    def start(address: str) -> None:
+        command = [sys.executable, "-m", "equipoise", "console", "--bootstrap-servers", address, "--listen", listen]
+        started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
+        guard.watch(started[0].pid)
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.terminate()
+            process.wait()
+            guard.forget(process.pid)

@@ -1,0 +1,240 @@
+"""The routes. No page asks the cluster: each renders what the source has brought."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
+
+from equipoise.console.web import assets
+from equipoise.console.web.guard import App, Guard, Receive, Scope, Send
+from equipoise.console.web.live import GroupFeed, Live
+from equipoise.console.web.pages import cluster as cluster_page
+from equipoise.console.web.pages import group as group_page
+from equipoise.console.web.pages import groups as groups_page
+from equipoise.console.web.pages import rebalance as rebalance_page
+from equipoise.console.web.pages import tables as tables_page
+from equipoise.console.web.pages.layout import Frame, Node, is_stale, name, page
+from equipoise.console.web.stream import Broadcast
+from equipoise.console.web.timeline import LagSample
+from equipoise.views.model import Ms
+
+_FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Pages:
+    """Answers requests from what is live."""
+
+    def __init__(self, live: Live, bootstrap: str, *, now: Callable[[], int]) -> None:
+        self._live = live
+        self._bootstrap = bootstrap
+        self._now = now
+
+    def routes(self) -> list[Route]:
+        """All of them. Names in addresses stay percent-encoded until a handler reads them: they may hold slashes."""
+        found: list[tuple[str, Handler]] = [
+            ("/", self.home),
+            ("/groups", self.groups),
+            ("/groups/{group}", self.group),
+            ("/groups/{group}/table", self.tables),
+            ("/groups/{group}/rebalances/{key}", self.rebalance),
+            ("/topics", self.topics),
+            ("/topics/{topic}", self.topic),
+            ("/cluster", self.cluster),
+            ("/api/groups/stream", self.groups_stream),
+            ("/api/groups/{group}/timeline", self.timeline),
+            ("/api/groups/{group}/stream", self.stream),
+            ("/favicon.ico", self.icon),
+            ("/healthz", self.healthz),
+            ("/static/{digest}/{name}", self.static),
+        ]
+        return [Route(path, handler, methods=["GET"]) for path, handler in found]
+
+    # -- pages
+
+    async def home(self, _request: Request) -> Response:
+        """The groups are where one begins."""
+        return RedirectResponse("/groups", status_code=307)
+
+    async def groups(self, request: Request) -> Response:
+        """All groups, or only their rows."""
+        query = groups_page.Query.of(request.query_params)
+        if request.query_params.get("part") == "list":
+            return _fragment(groups_page.rows(self._frame(), query, self._lags))
+        return self._page("Groups", groups_page.content(self._frame(), query, self._lags), current="/groups")
+
+    async def group(self, request: Request) -> Response:
+        """One group."""
+        feed = self._feed(request)
+        if feed is None:
+            return self._missing(f"No group {name(_named(request, 'group'))} was seen on this cluster.")
+        body = group_page.content(feed.view, feed.owners, deleted_at=feed.deleted_at, is_stale=is_stale(self._frame()))
+        return self._page(name(feed.view.group_id), body, current="/groups")
+
+    async def tables(self, request: Request) -> Response:
+        """The timeline as tables."""
+        feed = self._feed(request)
+        if feed is None:
+            return self._missing(f"No group {name(_named(request, 'group'))} was seen on this cluster.")
+        title = f"{name(feed.view.group_id)} as tables"
+        return self._page(title, tables_page.content(feed.view, feed.picture), current="/groups")
+
+    async def rebalance(self, request: Request) -> Response:
+        """One rebalance, or only the panel beside the timeline."""
+        feed = self._feed(request)
+        one = None if feed is None else rebalance_page.find(feed.view.rebalances, _named(request, "key"))
+        if feed is None or one is None:
+            return self._missing("This rebalance is not, or no longer, in what the console knows.")
+        if request.query_params.get("part") == "panel":
+            return _fragment(rebalance_page.panel(one))
+        feed.owners.learn(feed.view)
+        title = f"{name(feed.view.group_id)}, {rebalance_page.title_of(one)}"
+        return self._page(title, rebalance_page.content(feed.view, one, feed.owners), current="/groups")
+
+    async def topics(self, _request: Request) -> Response:
+        """Topics that groups read."""
+        found = self._live.cluster
+        body = [] if found is None else cluster_page.topics(found)
+        return self._page("Topics", body, current="/topics")
+
+    async def topic(self, request: Request) -> Response:
+        """One topic."""
+        found = self._live.cluster
+        wanted = _named(request, "topic")
+        body = None if found is None else cluster_page.topic(found, wanted)
+        if body is None:
+            return self._missing(f"No group reads a topic {name(wanted)}.")
+        return self._page(name(wanted), body, current="/topics")
+
+    async def cluster(self, _request: Request) -> Response:
+        """Brokers and source."""
+        return self._page("Cluster", cluster_page.cluster(self._frame()), current="/cluster")
+
+    # -- for programs
+
+    async def timeline(self, request: Request) -> Response:
+        """The picture of a group."""
+        feed = self._feed(request)
+        if feed is None:
+            return JSONResponse({"error": {"message": "no such group was seen"}}, 404)
+        return JSONResponse(feed.snapshot())
+
+    async def stream(self, request: Request) -> Response:
+        """What changes of it."""
+        feed = self._feed(request)
+        if feed is None:
+            return JSONResponse({"error": {"message": "no such group was seen"}}, 404)
+        return _events(feed.broadcast, request)
+
+    async def groups_stream(self, request: Request) -> Response:
+        """Says that the list has changed."""
+        return _events(self._live.overview, request)
+
+    async def healthz(self, _request: Request) -> Response:
+        """200 when the source has brought a picture and still does."""
+        if self._live.cluster is None:
+            return PlainTextResponse(f"{self._live.trouble or 'the cluster was not heard from yet'}\n", 503)
+        if self._live.trouble is not None:
+            return PlainTextResponse(f"{self._live.trouble}\n", 503)
+        return PlainTextResponse("ok\n")
+
+    async def icon(self, _request: Request) -> Response:
+        """Browsers ask for it by themselves."""
+        return RedirectResponse(assets.address("icon.svg"), status_code=307)
+
+    async def static(self, request: Request) -> Response:
+        """A file of the page, for ever if its digest is right."""
+        found = assets.assets().get(request.path_params["name"])
+        if found is None:
+            return PlainTextResponse("there is no such file\n", 404)
+        is_current = request.path_params["digest"] == assets.digest()
+        return Response(found.body, media_type=found.content_type, headers=_FOR_EVER if is_current else None)
+
+    # -- parts
+
+    def _frame(self) -> Frame:
+        return Frame(self._bootstrap, self._live.cluster, self._live.trouble, self._now())
+
+    def _page(self, title: str, *content: Node, current: str = "") -> Response:
+        return HTMLResponse(page(self._frame(), title, *content, current=current))
+
+    def _missing(self, text: str) -> Response:
+        import htpy as h
+
+        body = [h.div(".title")[h.h1["Not here"]], h.p[text], h.p[h.a(href="/groups")["all groups"]]]
+        return HTMLResponse(page(self._frame(), "Not here", *body), 404)
+
+    def _feed(self, request: Request) -> GroupFeed | None:
+        return self._live.feed(_named(request, "group"))
+
+    def _lags(self, group_id: str) -> Sequence[LagSample]:
+        feed = self._live.feed(group_id)
+        return () if feed is None else feed.lag
+
+
+def make_app(
+    live: Live,
+    bootstrap: str,
+    *,
+    hosts: Iterable[str] = (),
+    token: str | None = None,
+    is_tls: bool = False,
+    more_routes: Sequence[Any] = (),
+    now: Callable[[], int] = lambda: int(time.time() * 1000),
+) -> App:
+    """The application behind its guard."""
+    pages = Pages(live, bootstrap, now=now)
+    inner = Starlette(
+        routes=[*pages.routes(), *more_routes], middleware=[Middleware(GZipMiddleware, minimum_size=2_000)]
+    )
+    return Guard(_encoded_paths(inner), hosts=hosts, token=token, is_tls=is_tls)
+
+
+def new_live(window_ms: int) -> Live:
+    """What the pages show, with the fragments of the group page."""
+    return Live(window_ms=window_ms, fragments=group_page.fragments)
+
+
+def _encoded_paths(app: App) -> App:
+    """A group's name may hold a slash. The server has decoded it already, but keeps the path as it came."""
+
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        raw = scope.get("raw_path")
+        if scope["type"] == "http" and raw is not None:
+            scope = {**scope, "path": raw.partition(b"?")[0].decode("latin-1")}
+        await app(scope, receive, send)
+
+    return handle
+
+
+def _named(request: Request, part: str) -> str:
+    return unquote(request.path_params[part])
+
+
+def _fragment(node: Node) -> Response:
+    import htpy as h
+
+    return HTMLResponse(str(h.fragment[node]))
+
+
+def _events(broadcast: Broadcast, request: Request) -> Response:
+    given = request.headers.get("last-event-id") or request.query_params.get("after", "")
+    after = int(given) if given.isdecimal() and len(given) < 16 else -1
+    stream = broadcast.follow(Ms(after))
+    return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})

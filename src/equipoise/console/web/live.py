@@ -1,0 +1,131 @@
+"""What the pages show, as it is now: views come in from a source, events go out to the viewers.
+
+A picture is made only while somebody looks at its group. It is made once for all who look.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any
+
+from equipoise.console.web.owners import Owners
+from equipoise.console.web.stream import Broadcast
+from equipoise.console.web.timeline import LagSample, Timeline, difference, snapshot, timeline
+from equipoise.views.model import ClusterView, GroupView, Ms
+
+LAG_SAMPLES = 720
+LAG_EVERY_MS = 5_000
+MOST_GROUPS = 5_000  # with a history of lag
+Fragments = Callable[[GroupView, Owners], dict[str, str]]
+
+
+class GroupFeed:
+    """One group: its view, its lag over time, and those who look at it."""
+
+    def __init__(self, view: GroupView, window_ms: int) -> None:
+        self.view = view
+        self.owners = Owners()
+        self.broadcast = Broadcast()
+        self.lag: deque[LagSample] = deque(maxlen=LAG_SAMPLES)
+        self.deleted_at: Ms | None = None
+        self._window_ms = window_ms
+        self._timeline: Timeline | None = None
+        self._fragments: dict[str, str] = {}
+        self._note_lag(view)
+
+    def update(self, view: GroupView, fragments: Fragments) -> None:
+        """A newer view. Viewers get what is different."""
+        self._note_lag(view)
+        self.view, self.deleted_at = view, None
+        if self._timeline is None:
+            self.broadcast.skip()
+        elif not self.broadcast.viewers:
+            self._timeline = None
+            self.broadcast.skip()
+        else:
+            self._tell(self._timeline, fragments)
+
+    def _tell(self, before: Timeline, fragments: Fragments) -> None:
+        self._timeline = now = self._draw()
+        events = difference(before, now)
+        if events is None:
+            self.broadcast.publish("reset", {})
+        for kind, data in events or ():
+            self.broadcast.publish(kind, data)
+        fresh = fragments(self.view, self.owners)
+        changed = {name: html for name, html in fresh.items() if self._fragments.get(name) != html}
+        if changed:
+            self._fragments = fresh
+            self.broadcast.publish("fragments", {"html": changed, "to": now.to})
+
+    def snapshot(self) -> dict[str, Any]:
+        """The picture that later events change."""
+        if self._timeline is None:
+            self._timeline, self._fragments = self._draw(), {}
+        return snapshot(self._timeline, self.broadcast.seq)
+
+    @property
+    def picture(self) -> Timeline:
+        """The picture as it is now, for the tables."""
+        return self._draw()
+
+    def _draw(self) -> Timeline:
+        return timeline(self.view, self.owners, list(self.lag), self._window_ms)
+
+    def _note_lag(self, view: GroupView) -> None:
+        if not self.lag or view.as_of - self.lag[-1].at >= LAG_EVERY_MS:
+            self.lag.append(LagSample(view.as_of, view.lag.lag))
+
+
+class Live:
+    """All groups, and the cluster they are of."""
+
+    def __init__(self, *, window_ms: int, fragments: Fragments) -> None:
+        self.cluster: ClusterView | None = None
+        self.overview = Broadcast()
+        self.trouble: str | None = None  # why the cluster cannot be asked
+        self.heard_at: Ms | None = None
+        self._window_ms = window_ms
+        self._fragments = fragments
+        self._feeds: OrderedDict[str, GroupFeed] = OrderedDict()
+
+    def update(self, cluster: ClusterView) -> None:
+        """A newer view of the whole cluster. Groups that are gone keep their page."""
+        self.cluster, self.trouble, self.heard_at = cluster, None, cluster.as_of
+        for view in cluster.groups:
+            self._update_group(view)
+        present = {view.group_id for view in cluster.groups}
+        for group_id, feed in self._feeds.items():
+            if group_id not in present and feed.deleted_at is None:
+                feed.deleted_at = cluster.as_of
+        self.overview.publish("changed", {})
+
+    def lost(self, why: str) -> None:
+        """The cluster does not answer. The last picture stays."""
+        if self.trouble != why:
+            self.trouble = why
+            self.overview.publish("changed", {})
+
+    def feed(self, group_id: str) -> GroupFeed | None:
+        """A group that was seen, or None."""
+        return self._feeds.get(group_id)
+
+    def close(self) -> None:
+        """Ends all streams: the console ends."""
+        self.overview.close()
+        for feed in self._feeds.values():
+            feed.broadcast.close()
+
+    def _update_group(self, view: GroupView) -> None:
+        feed = self._feeds.get(view.group_id)
+        if feed is None:
+            self._feeds[view.group_id] = GroupFeed(view, self._window_ms)
+            self._forget()
+        elif feed.view != view:
+            feed.update(view, self._fragments)
+
+    def _forget(self) -> None:
+        gone = [name for name, feed in self._feeds.items() if feed.deleted_at is not None]
+        for name in gone[: max(len(self._feeds) - MOST_GROUPS, 0)]:
+            del self._feeds[name]

@@ -1,0 +1,160 @@
+"""One rebalance: the explanation, its phases, who was slow, what moved, what stood still."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import htpy as h
+
+from equipoise.console import words
+from equipoise.console.web.owners import Owners
+from equipoise.console.web.pages.layout import Node, head, name, number, table
+from equipoise.console.web.timeline import address, clock, group_address
+from equipoise.views.model import GroupView, RebalanceView
+
+_TITLE = slice(2, 10)  # of a line of words.explain
+_TEXT = 11
+_ARRIVALS = 7  # in the panel
+_LISTED = 500
+_PHASES = ("detect", "join", "assign", "sync")
+
+
+def title_of(one: RebalanceView) -> str:
+    """The old and the new generation."""
+    old = "" if one.old_generation is None else f"{one.old_generation} → "
+    return f"{old}{'–' if one.generation is None else one.generation}"
+
+
+def explained(one: RebalanceView) -> list[tuple[str, str]]:
+    """The rows of `groups explain`, in the same words."""
+    lines = words.explain(one)[1:]
+    return [(line[_TITLE].strip(), line[_TEXT:].replace("   ", " · ")) for line in lines]
+
+
+def panel(one: RebalanceView) -> Node:
+    """Beside the timeline."""
+    took = "" if one.duration_ms is None else f", took {words.duration(one.duration_ms)}"
+    number_of = "Epoch" if one.is_target else "Generation"
+    return [
+        h.h2[f"{number_of} {title_of(one)}"],
+        h.p(".quiet")[f"{clock(one.at, with_ms=True)} UTC{took} · ", h.a(href=address(one))["link"]],
+        _explanation(one),
+        _slowest(one, _ARRIVALS),
+    ]
+
+
+def _explanation(one: RebalanceView) -> Node:
+    return h.dl[[[h.dt[title], h.dd[title == "phases" and _phases(one), text]] for title, text in explained(one)]]
+
+
+def _phases(one: RebalanceView) -> Node:
+    """A bar of the phases that took time."""
+    if one.phases is None:
+        return None
+    spans = [getattr(one.phases, f"{name}_ms") or 0 for name in _PHASES]
+    total = sum(spans)
+    if not total:
+        return None
+    found, left = [], 0.0
+    for phase, span in zip(_PHASES, spans, strict=True):
+        width = span / total * 100
+        if width > 0:
+            found.append(
+                h.rect(class_=f"b-{phase}", x=f"{left:.2f}", y="0", width=f"{max(width, 0.6):.2f}", height="9")
+            )
+        left += width
+    return h.svg(".bar", viewBox="0 0 100 9", preserveAspectRatio="none", aria_hidden="true")[found]
+
+
+def _slowest(one: RebalanceView, most: int) -> Node:
+    """When members rejoined, the slowest first."""
+    found = sorted(one.arrivals, key=lambda row: -row[1])[:most]
+    if not found:
+        return None
+    longest = max(found[0][1], 1)
+    rows = [
+        h.tr[
+            h.td[words.member(member_id)],
+            h.td[
+                h.svg(".bar", viewBox="0 0 100 9", preserveAspectRatio="none", aria_hidden="true")[
+                    h.rect(".b-join", x="0", y="0", width=f"{max(after / longest * 100, 1):.1f}", height="9")
+                ]
+            ],
+            number(after, unit=" ms"),
+        ]
+        for member_id, after in found
+    ]
+    return [h.h3["Rejoined after, slowest first"], h.table(".bars")[h.tbody[rows]]]
+
+
+def content(view: GroupView, one: RebalanceView, owners: Owners) -> Node:
+    """The page of one rebalance."""
+    place = group_address(view.group_id)
+    index = [other.key for other in view.rebalances].index(one.key)
+    before = view.rebalances[index - 1] if index else None
+    after = view.rebalances[index + 1] if index + 1 < len(view.rebalances) else None
+    day = datetime.fromtimestamp(one.at / 1000, UTC).strftime("%Y-%m-%d")
+    text = "\n".join(words.explain(one))
+    return [
+        h.div(".title")[
+            h.h1[
+                h.a(href=place)[name(view.group_id)], f", {'epoch' if one.is_target else 'generation'} {title_of(one)}"
+            ],
+        ],
+        h.p(".quiet")[
+            f"{day} {clock(one.at, with_ms=True)} UTC · ",
+            h.a(href=_look(place, one))["on the timeline"],
+            before is not None and [" · ", h.a(href=address(before), rel="prev")["previous"]],
+            after is not None and [" · ", h.a(href=address(after), rel="next")["next"]],
+        ],
+        h.section(".card.why", aria_label="explanation")[_explanation(one), _slowest(one, 50)],
+        h.details[
+            h.summary["as text"],
+            h.p[h.button(type="button", data_copy="text")["copy as text"]],
+            h.pre(id="text", tabindex="0")[text],
+        ],
+        h.section[_moves(one, owners), _dark(one)],
+    ]
+
+
+def _look(place: str, one: RebalanceView) -> str:
+    began = one.started if one.started is not None else one.at
+    margin = max((one.at - began) * 2, 5_000)
+    return f"{place}?from={began - margin}&to={one.at + margin}"
+
+
+def _moves(one: RebalanceView, owners: Owners) -> Node:
+    heads = [head("partition"), head("from"), head("to")]
+    known = {move.before for move in one.moved if move.before} | {move.owner for move in one.moved}
+    names = {member_id: owners.of(member_id) for member_id in known}
+    rows = [
+        h.tr[
+            h.td[f"{name(move.topic)} {move.partition}"],
+            h.td[_owner(names[move.before].slot, move.before) if move.before else "nobody"],
+            h.td[_owner(names[move.owner].slot, move.owner)],
+        ]
+        for move in one.moved[:_LISTED]
+    ]
+    rows += [h.tr[h.td[f"{name(topic)} {place}"], h.td["–"], h.td["nobody"]] for topic, place in one.revoked[:_LISTED]]
+    return table(f"What moved: {len(one.moved):,}, and {one.kept:,} stayed", heads, rows)
+
+
+def _owner(slot: int, member_id: str) -> Node:
+    return [h.span(class_=f"swatch s{slot}", aria_hidden="true"), words.member(member_id)]
+
+
+def _dark(one: RebalanceView) -> Node:
+    if one.dark is None:
+        return h.p(".quiet")["How long partitions had no owner is not known from this source."]
+    found = sorted((dark for dark in one.dark if dark.dark_ms > 0), key=lambda dark: -dark.dark_ms)
+    rows = [
+        h.tr[h.td[f"{name(dark.topic)} {dark.partition}"], h.td(".number")[words.duration(dark.dark_ms)]]
+        for dark in found[:_LISTED]
+    ]
+    return table("Without owner, the longest first", [head("partition"), head("for", is_number=True)], rows)
+
+
+def find(found: Sequence[RebalanceView], key: str) -> RebalanceView | None:
+    """By the key of the address."""
+    return next((one for one in found if one.key == key), None)

@@ -1,0 +1,137 @@
+"""The process of the console: a watcher that brings views, and a server that shows them, until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from equipoise.console.web.app import make_app, new_live
+from equipoise.console.web.guard import App, is_loopback, new_token
+from equipoise.console.web.source import watch_cluster
+from equipoise.watching.access import Access
+from equipoise.wire.errors import UsageError
+
+DEFAULT_LISTEN = "127.0.0.1:9080"
+_GRACE_S = 1  # open streams would hold Ctrl-C otherwise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """Where the console listens, and who may ask."""
+
+    host: str = "127.0.0.1"
+    port: int = 9080
+    names: tuple[str, ...] = ()
+    token: str | None = field(default=None, repr=False)
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+    @classmethod
+    def parse(cls, text: str, *, names: tuple[str, ...] = (), token: str | None = None, **tls: Path | None) -> Listen:
+        """HOST:PORT. Beyond loopback there is always a token: one is made if none is given."""
+        host, separator, port = text.rpartition(":")
+        if not separator or not host or not port.isdecimal() or int(port) > 65_535:
+            raise UsageError(f"--listen {text}: write HOST:PORT, for instance {DEFAULT_LISTEN}")
+        if (tls.get("tls_cert") is None) != (tls.get("tls_key") is None):
+            raise UsageError("--tls-cert and --tls-key belong together: give both")
+        bare = host.strip("[]")
+        if token is None and not is_loopback(bare):
+            token = new_token()
+        return cls(host=bare, port=int(port), names=(*names, host), token=token, **tls)
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether browsers reach it by https."""
+        return self.tls_cert is not None
+
+    def address(self, port: int) -> str:
+        """What to open in a browser. The token stands in it once; the page puts it into a cookie."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        query = f"/?token={self.token}" if self.token is not None else ""
+        return f"{'https' if self.is_tls else 'http'}://{host}:{port}{query}"
+
+
+def read_token(file: Path) -> str:
+    """The token in a file. UsageError: there is none that is hard to guess."""
+    text = file.read_text(encoding="utf-8").strip()
+    if len(text) < 16 or not text.isascii() or not text.replace("-", "").replace("_", "").isalnum():
+        raise UsageError(f"--token-file {file}: write one line of 16 or more letters, digits, - and _")
+    return text
+
+
+@asynccontextmanager
+async def serving(app: App, listen: Listen) -> AsyncIterator[int]:
+    """Serves while the block runs; gives the port."""
+    bound = socket.socket(socket.AF_INET6 if ":" in listen.host else socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind((listen.host, listen.port))
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=_GRACE_S,
+        server_header=False,
+        date_header=False,
+        ssl_certfile=str(listen.tls_cert) if listen.tls_cert else None,
+        ssl_keyfile=str(listen.tls_key) if listen.tls_key else None,
+        loop="none",
+        http="h11",
+        ws="none",
+        h11_max_incomplete_event_size=32_768,
+    )
+    server: Any = uvicorn.Server(config)
+    server.capture_signals = _no_signals  # the command has handlers of its own
+    task = asyncio.create_task(server.serve(sockets=[bound]))
+    try:
+        while not server.started:
+            if task.done():
+                task.result()
+                raise UsageError("the console could not start")
+            await asyncio.sleep(0.01)
+        yield int(bound.getsockname()[1])
+    finally:
+        server.should_exit = True
+        with suppress(asyncio.CancelledError):
+            await task
+        bound.close()
+
+
+@contextmanager
+def _no_signals() -> Iterator[None]:
+    yield
+
+
+async def run_console(access: Access, listen: Listen, window_ms: int, ready: Callable[[str], None]) -> None:
+    """Watches and serves, until a signal ends it or the cluster refuses us."""
+    live = new_live(window_ms)
+    app = make_app(live, access.bootstrap_servers, hosts=listen.names, token=listen.token, is_tls=listen.is_tls)
+    async with serving(app, listen) as port:
+        ready(listen.address(port))
+        watching = asyncio.create_task(watch_cluster(access, live, window_ms))
+        try:
+            await _until_signal(watching)
+        finally:
+            live.close()  # a stream that is open would hold the server
+
+
+async def _until_signal(watching: asyncio.Task[None]) -> None:
+    over = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for one in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(one, over.set)
+    ending = asyncio.create_task(over.wait())
+    done, pending = await asyncio.wait({watching, ending}, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
+    for task in done:
+        task.result()

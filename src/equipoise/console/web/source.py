@@ -1,0 +1,98 @@
+"""Brings views from a watcher to the pages, for as long as the console runs.
+
+A broker of ours has a journal only after its first group. A cluster may be away when the console starts, or go away
+later. In each case the console goes on, says so, and looks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from equipoise.client import Admin
+from equipoise.client.net.errors import is_final
+from equipoise.console.web.live import Live
+from equipoise.views.model import Ms, Source
+from equipoise.watching.access import Access, Questions
+from equipoise.watching.watcher import JOURNAL_TOPIC, OFFSETS_TOPIC, Watched, Watcher, wall_time, watching
+from equipoise.wire.errors import EquipoiseError
+from equipoise.wire.text import LONGEST_NAME, printable
+
+REFRESH_S = 2.0
+_AWAY_S = 5.0  # without news: the last picture turns grey
+_AGAIN_S = 1.0
+_LEAST_S = 0.05  # between two views of a busy cluster
+_SHARE = 10  # views take at most one part in so many of the time
+_BETTER_S = 1.0  # between two questions for a better source
+
+
+async def watch_cluster(access: Access, live: Live, window_ms: int) -> None:
+    """Until it is cancelled. AuthenticationError, TlsError: the cluster refuses us, and would do so again."""
+    while True:
+        try:
+            since = Ms(wall_time() - window_ms)
+            async with watching(access, Watched(since=since, starts=True)) as watcher:
+                live.update(await watcher.look())
+                await _follow(watcher, access, live)
+        except (EquipoiseError, OSError, TimeoutError) as error:
+            if is_final(error):
+                raise
+            live.lost(printable(str(error), LONGEST_NAME) or type(error).__name__)
+        await asyncio.sleep(_AGAIN_S)
+
+
+async def _follow(watcher: Watcher, access: Access, live: Live) -> None:
+    """Returns when there is a better source: then all is looked at anew."""
+    better = asyncio.create_task(_better_source(access, _tells_more(watcher.store.source) - watcher.topics.keys()))
+    try:
+        async with watcher.live(REFRESH_S):
+            telling = asyncio.create_task(_tell(watcher, live))
+            done, pending = await asyncio.wait({better, telling}, return_when=asyncio.FIRST_COMPLETED)
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+            for task in done:
+                task.result()
+    finally:
+        better.cancel()
+
+
+async def _tell(watcher: Watcher, live: Live) -> None:
+    version = watcher.version
+    while True:
+        try:
+            version = await asyncio.wait_for(watcher.changed(version), _AWAY_S)
+        except TimeoutError:
+            live.lost(f"no answer for {_AWAY_S:.0f} s and more, trying again")
+            continue
+        began = time.perf_counter()
+        live.update(watcher.view())
+        await asyncio.sleep(max(_LEAST_S, (time.perf_counter() - began) * _SHARE))
+
+
+async def _better_source(access: Access, wanted: set[str]) -> None:
+    """Returns when one of these topics is there, which tells more than the source in use. A broker of ours creates its
+    journal with its first group."""
+    questions = Questions(access)
+    pause = _BETTER_S
+    try:
+        while wanted:
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 30.0)
+            try:
+                found = {one.name for one in await questions.ask(Admin.topics)}
+            except (EquipoiseError, OSError):
+                continue
+            if found & wanted:
+                return
+        await asyncio.Event().wait()
+    finally:
+        questions.close()
+
+
+def _tells_more(used: Source) -> set[str]:
+    return {
+        Source.JOURNAL: set[str](),
+        Source.OFFSETS_TOPIC: {JOURNAL_TOPIC},
+        Source.POLLING: {JOURNAL_TOPIC, OFFSETS_TOPIC},
+    }[used]

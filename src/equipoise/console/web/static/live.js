@@ -1,0 +1,76 @@
+// @ts-check
+// The stream of the server: events as they come, and what the page says while none can come.
+
+/** Opens a stream while the page is looked at: browsers allow six connections to a host, and a hidden tab needs none.
+ * @param {() => string} address with where to go on from @param {string[]} types
+ * @param {(type: string, data: any, id: number) => void} take */
+export function stream(address, types, take) {
+  /** @type {EventSource | null} */
+  let source = null;
+  const open = () => {
+    if (source || document.hidden) return;
+    source = new EventSource(address());
+    source.addEventListener("open", () => reachable(true));
+    source.addEventListener("error", () => {
+      reachable(false);
+      if (source && source.readyState === EventSource.CLOSED) {
+        source = null;
+        setTimeout(open, 2000);
+      }
+    });
+    for (const type of types) {
+      source.addEventListener(type, (event) => {
+        const message = /** @type {MessageEvent} */ (event);
+        take(type, JSON.parse(message.data), Number(message.lastEventId));
+      });
+    }
+  };
+  const close = () => {
+    source?.close();
+    source = null;
+  };
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  addEventListener("pagehide", close);
+  open();
+  return { again: () => { close(); open(); } };
+}
+
+let lostAt = "";
+
+/** The console itself may be gone: only the browser can say so. @param {boolean} isReached */
+function reachable(isReached) {
+  const status = document.getElementById("live");
+  if (!status) return;
+  if (isReached) lostAt = "";
+  else lostAt = lostAt || new Date().toISOString().slice(11, 19);
+  status.dataset.state = isReached ? "live" : "lost";
+  const text = isReached ? "live" : `console not reachable since ${lostAt} UTC`;
+  if (status.textContent !== text) status.textContent = text;
+  for (const button of document.querySelectorAll("form.action button")) {
+    if (button instanceof HTMLButtonElement) button.disabled = !isReached;
+  }
+}
+
+/** Puts the server's words into their places. What has not changed is not touched, and focus stays where it is.
+ * @param {Record<string, string>} fragments by id */
+export function replace(fragments) {
+  for (const [id, html] of Object.entries(fragments)) {
+    const place = document.getElementById(id);
+    if (!place || place.dataset.html === html || place.innerHTML === html) continue;
+    const focused = place.contains(document.activeElement) ? document.activeElement : null;
+    const name = focused?.getAttribute("href") ?? focused?.id ?? null;
+    place.innerHTML = html;
+    place.dataset.html = html;
+    if (name) focusAgain(place, name);
+  }
+}
+
+/** @param {HTMLElement} place @param {string} name */
+function focusAgain(place, name) {
+  for (const one of place.querySelectorAll("a, button, input, summary")) {
+    if (one instanceof HTMLElement && (one.getAttribute("href") === name || one.id === name)) {
+      one.focus({ preventScroll: true });
+      return;
+    }
+  }
+}

@@ -1,0 +1,182 @@
+"""`equipoise console` and `serve --console` as processes, with real clients: what they do is on the page."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from playwright.sync_api import Page
+
+from equipoise import Broker, Consumer, Producer
+from equipoise.client import Admin
+from equipoise.console.main import run
+from tests.commands import Ended, check_line, command_of
+from tests.web.conftest import Watched
+
+PATIENCE = 120
+
+
+@contextmanager
+def process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "equipoise", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
+def line(started: subprocess.Popen[str]) -> str:
+    assert started.stdout is not None
+    return started.stdout.readline().strip()
+
+
+@contextmanager
+def console(servers: str, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process, and its address."""
+    with process("console", "--bootstrap-servers", servers, "--listen", "127.0.0.1:0", *more) as started:
+        words = line(started).split()
+        assert words[:-1] == ["equipoise", "console", "on"]
+        yield started, words[-1]
+
+
+class Member:
+    """A consumer of our own in a thread: it joins at once, and leaves when it is told to."""
+
+    def __init__(self, servers: str, name: str, **settings: object) -> None:
+        self._over = threading.Event()
+        self._settings = {
+            "bootstrap.servers": servers,
+            "group.id": "etl",
+            "client.id": name,
+            "auto.offset.reset": "earliest",
+            **{key.replace("_", "."): value for key, value in settings.items()},
+        }
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+
+    def _work(self) -> None:
+        with Consumer(self._settings) as consumer:
+            consumer.subscribe(["orders"])
+            while not self._over.is_set():
+                consumer.poll(0.1)
+
+    def leave(self) -> None:
+        self._over.set()
+        self._thread.join(PATIENCE)
+
+    def __enter__(self) -> Member:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+
+def owners(page: Page) -> list[str]:
+    """Of the six lanes as the browser is told, sorted."""
+    shown = page.evaluate("fetch('/api/groups/etl/timeline').then((r) => r.json())")
+    last = [lane["owner"][-1] for lane in shown["lanes"]]
+    return sorted(shown["owners"][one]["name"] if one >= 0 else "" for one in last)
+
+
+def await_true(is_so: Callable[[], bool]) -> None:
+    ends = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_what_real_clients_do_is_on_the_page(watched: Watched, protocol: str) -> None:
+    settings = {"group.initial.rebalance.delay.ms": 0}
+    with Broker(settings, topics={"orders": 6}) as broker, console(broker.bootstrap_servers) as (_, address):
+        page = watched.opened(f"{address}/groups")
+        page.wait_for_selector("text=No consumer group yet")
+        with Member(broker.bootstrap_servers, "first", group_protocol=protocol):
+            page.wait_for_selector("#list >> text=etl")
+            page.click("#list >> text=etl")
+            page.wait_for_selector("header >> text=journal")
+            page.wait_for_selector("html[data-ready]", state="attached")
+            second = Member(broker.bootstrap_servers, "second", group_protocol=protocol)
+            page.wait_for_selector("#why >> text=(client second, 127.0.0.1) joined")
+            await_true(lambda: owners(page) == ["first"] * 3 + ["second"] * 3)
+            page.wait_for_selector("#members >> text=second")
+            second.leave()
+            page.wait_for_selector("#why >> text=(client second, 127.0.0.1) left")
+            page.wait_for_selector("#members >> text=Members, 1")
+            with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+                producer.send("orders", b"value").result(PATIENCE)
+        page.wait_for_selector("#title >> text=Empty")
+        watched.check()
+
+
+def test_a_broker_that_goes_away_greys_the_picture(watched: Watched) -> None:
+    with Broker(topics={"orders": 1}) as broker, console(broker.bootstrap_servers) as (_, address):
+        with Member(broker.bootstrap_servers, "first"):
+            page = watched.opened(f"{address}/groups")
+            page.wait_for_selector("#list >> text=etl")
+        broker.stop()
+        await_true(lambda: page.evaluate("fetch('/healthz').then((r) => r.status)") == 503)
+        page.goto(f"{address}/groups/etl")
+        assert "Not heard from" in page.inner_text("#trouble")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_while_a_page_is_open(broker: Broker, signum: signal.Signals, watched: Watched) -> None:
+    with console(broker.bootstrap_servers) as (started, address):
+        page = watched.opened(f"{address}/groups")
+        page.wait_for_selector("#live[data-state=live]")
+        started.send_signal(signum)
+        out, err = started.communicate(timeout=PATIENCE)
+        assert (started.returncode, out, err) == (0, "", "")
+
+
+def test_serve_starts_one_beside_the_broker_and_ends_it() -> None:
+    with process("serve", "--memory", "--listen", "127.0.0.1:0", "--console", "127.0.0.1:0") as started:
+        broker, shown = line(started).split()[-1], line(started).split()[-1]
+        with Admin(broker) as admin:
+            admin.create_topic("orders")
+        with urlopen(f"{shown}/cluster", timeout=PATIENCE) as answer:
+            assert broker in answer.read().decode()
+        started.terminate()
+        assert started.wait(PATIENCE) == 0
+        with pytest.raises(OSError, match="refused"):
+            urlopen(f"{shown}/cluster", timeout=PATIENCE).close()
+
+
+def test_a_token_is_asked_for(broker: Broker, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("a-token-that-nobody-guesses\n", encoding="utf-8")
+    with console(broker.bootstrap_servers, "--token-file", str(file)) as (_, address):
+        bare, _, token = address.partition("/?token=")
+        assert token == "a-token-that-nobody-guesses"
+        with pytest.raises(HTTPError, match="401"):
+            urlopen(f"{bare}/groups", timeout=PATIENCE)
+        asked = Request(f"{bare}/api/groups/none/timeline", headers={"Authorization": f"Bearer {token}"})
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(asked, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["console", "--listen", "9080"], "write HOST:PORT"),
+        (["console", "--window", "soon"], "for instance"),
+        (["console", "--tls-cert", "cert.pem"], "belong together"),
+        (["serve", "--memory", "--tls", "--console"], "--command-config"),
+    ],
+)
+def test_wrong_use_is_one_line(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: Ended = command_of("equipoise", run, capsys, monkeypatch)(*arguments)
+    check_line(ended, told)
