@@ -189,6 +189,14 @@ def functions_of(file: str) -> set[str]:
     return methods | {one.name for one in tree.body if isinstance(one, kinds)}
 
 
+def test_every_room_is_in_the_table() -> None:
+    top = (ROOT / "src" / "equipoise").iterdir()
+    rooms = {one.name for one in top if one.suffix == ".py"}
+    rooms |= {f"{one.parent.name}/" for one in (ROOT / "src" / "equipoise").glob("*/__init__.py")}
+    listed = {row[0] for row in table("docs/design.md", "Rooms, and what each may touch")} - {"package", "---"}
+    assert listed == {one for one in rooms if not one.startswith("__")} | {"proving/", "bench/"}
+
+
 def test_every_dependency_has_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     declared = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
