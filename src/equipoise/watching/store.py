@@ -252,6 +252,11 @@ class Store:
     def _group(self, group_id: str) -> _Group:
         return self._groups.setdefault(group_id, _Group(group_id))
 
+    def _seen_since(self, group_type: str | None) -> Ms | None:
+        """Records of `consumer` groups say nothing here: of their rebalances on Kafka nothing is known."""
+        is_silent = group_type == CONSUMER and self.source is Source.OFFSETS_TOPIC
+        return None if is_silent else self.seen_since
+
     def _findings(self, group: _Group, now: Ms) -> Findings:
         told = group.description
         problems = (_problem(group.group_id, told),) if isinstance(told, KafkaError) else ()
@@ -275,7 +280,7 @@ class Store:
             records=tuple(group.records),
             source=self.source,
             as_of=now,
-            seen_since=self.seen_since,
+            seen_since=self._seen_since(kind),
             state_since=group.state_since,
             last_commit=group.pace.last,
             usual_commit_ms=group.pace.usual_ms,

@@ -1,0 +1,138 @@
+"""JSON schemas of what `--json` prints, made from the dataclasses of the views; and a check of values against them."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from enum import Enum
+from typing import Any
+
+from equipoise.coordinator.reasons import Cause
+from equipoise.views import model
+from equipoise.views.model import BrokerView, Episode, GroupView, Guess, Problem, RebalanceView
+
+Schema = dict[str, Any]
+_PLAIN = {int: "integer", str: "string", bool: "boolean", float: "number"}
+
+
+def of_type(kind: Any) -> Schema:
+    """The schema of one type of the model."""
+    if kind is model.Ms:
+        return {"type": "string", "format": "date-time"}
+    if kind in _PLAIN:
+        return {"type": _PLAIN[kind]}
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return {"anyOf": [of_type(one) for one in arguments]}
+    if kind is types.NoneType:
+        return {"type": "null"}
+    if origin is tuple:
+        return _tuple(arguments)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return {"enum": [one.value if isinstance(one.value, str) else one.name.lower() for one in kind]}
+    return _object(kind)
+
+
+def _tuple(arguments: tuple[Any, ...]) -> Schema:
+    if len(arguments) == 2 and arguments[1] is Ellipsis:
+        return {"type": "array", "items": of_type(arguments[0])}
+    return {"type": "array", "prefixItems": [of_type(one) for one in arguments]}
+
+
+def _object(kind: Any) -> Schema:
+    hints = typing.get_type_hints(kind)
+    names = [one.name for one in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else kind._fields
+    rows = {name: of_type(hints[name]) for name in names}
+    if kind is RebalanceView:
+        null = {"type": "null"}
+        rows |= {"cause": {"anyOf": [_object(Cause), null]}, "guess": {"anyOf": [_object(Guess), null]}}
+        rows["duration_ms"] = {"anyOf": [{"type": "integer"}, null]}
+    return _of_rows(rows)
+
+
+def _of_rows(rows: dict[str, Schema]) -> Schema:
+    return {"type": "object", "properties": rows, "required": sorted(rows), "additionalProperties": False}
+
+
+def _list(rows: Schema) -> Schema:
+    return {"type": "array", "items": rows}
+
+
+def _with(schema: Schema, **rows: Schema) -> Schema:
+    return _of_rows(schema["properties"] | rows)
+
+
+_TEXT, _TIME = {"type": "string"}, {"type": "string", "format": "date-time"}
+_ANY_TEXT, _ANY_TIME = {"anyOf": [_TEXT, {"type": "null"}]}, {"anyOf": [_TIME, {"type": "null"}]}
+_HEAD: Schema = {"cluster_id": _ANY_TEXT, "at": _TIME, "source": of_type(model.Source)}
+_WORDS = _list(_TEXT)
+
+
+def all_schemas() -> dict[str, Schema]:
+    """By the name of the schema."""
+    found: dict[str, Schema] = {
+        "groups": {**_HEAD, "problems": _list(_object(Problem)), "groups": _list(_object(GroupView))},
+        "rebalances": {
+            **_HEAD,
+            "group_id": _TEXT,
+            "seen_since": _ANY_TIME,
+            "rebalances": _list(_with(_object(RebalanceView), words=_WORDS)),
+            "episodes": _list(_with(_object(Episode), words=_TEXT)),
+            "advice": _list(_of_rows({"setting": _TEXT, "text": _TEXT})),
+        },
+        "cluster": {
+            **_HEAD,
+            "unknown": _WORDS,
+            "brokers": _list(_object(BrokerView)),
+            "groups": {"type": "integer"},
+            "problems": _list(_object(Problem)),
+        },
+    }
+    return {
+        name: {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"equipoise.{name}/1"}
+        | _of_rows({"schema": {"const": f"equipoise.{name}/1"}, **rows})
+        for name, rows in found.items()
+    }
+
+
+def check(value: Any, schema: Schema, path: str = "$") -> None:
+    """AssertionError says where the value is another than the schema has it."""
+    if "anyOf" in schema:
+        assert any(_fits(value, one) for one in schema["anyOf"]), f"{path}: {value!r}"
+        return
+    if "const" in schema:
+        assert value == schema["const"], path
+        return
+    if "enum" in schema:
+        assert value in schema["enum"], f"{path}: {value!r}"
+        return
+    match schema["type"]:
+        case "object":
+            assert isinstance(value, dict), path
+            assert sorted(value) == schema["required"], f"{path}: {sorted(value)}"
+            for name, one in value.items():
+                check(one, schema["properties"][name], f"{path}.{name}")
+        case "array":
+            assert isinstance(value, list), path
+            rows = schema.get("prefixItems") or [schema["items"]] * len(value)
+            assert len(rows) == len(value), path
+            for number, (one, row) in enumerate(zip(value, rows, strict=True)):
+                check(one, row, f"{path}[{number}]")
+        case kind:
+            is_kind = {
+                "string": isinstance(value, str),
+                "integer": isinstance(value, int) and not isinstance(value, bool),
+                "number": isinstance(value, int | float) and not isinstance(value, bool),
+                "boolean": isinstance(value, bool),
+                "null": value is None,
+            }[kind]
+            assert is_kind, f"{path}: {value!r} is no {kind}"
+
+
+def _fits(value: Any, schema: Schema) -> bool:
+    try:
+        check(value, schema)
+    except AssertionError:
+        return False
+    return True
