@@ -9,6 +9,8 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.server import Server
+from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.incremental.eligibility import offered_by, selected_protocol
 from proving.fetched import Unavailable
 from proving.members import fleet
 from proving.members.events import Place
@@ -42,9 +44,12 @@ def view_group(broker: Broker, group_id: str) -> GroupView:
     """The group as the broker in this process has it."""
 
     def look(server: Server) -> GroupView:
-        group = server.group_coordinator.shard_of(group_id).core.groups.get(group_id)
+        group = server.group_coordinator.shard_of(group_id).core.find(group_id)
         if group is None:
             return GroupView("Dead", -1, None, {})
+        if isinstance(group, ConsumerGroup):
+            kept = {member.member_id: member.instance_id for member in group.members.values()}
+            return GroupView(group.state_word, group.group_epoch, selected_protocol(offered_by(group)), kept)
         members = {member.member_id: member.group_instance_id for member in group.members.values()}
         return GroupView(group.state.value, group.generation_id, group.protocol_name, members)
 

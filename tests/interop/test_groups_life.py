@@ -40,30 +40,36 @@ def test_life(
     broker: Broker, fleet: Fleet, topic: str, places: set[Place], client: str, assignor: str, commit: str
 ) -> None:
     with Members.of(fleet, topic, assignor=assignor, commit=commit) as members:
-        members.join("first", client)
-        members.wait_settled(places)
-        members.wait_read(fleet.produce(places, RECORDS))
-        members.join("second", client)
-        members.wait_settled(places)
-
-        for name in ("3rd", "4th", "5th", "6th", "7th"):
-            members.join(name, client)
-        members.join("victim", client, **CRASHING)
-        members.wait_settled(places)
-        members.wait_read(fleet.produce(places, RECORDS))
-
-        members.close("first", "4th")
-        members.wait_settled(places)
-        members.kill("victim")
-        members.wait_settled(places)
-        members.wait_read(fleet.produce(places, RECORDS))
-
-        members.wait_until("all is committed", lambda: set(committed(broker, members.group).values()) == {3 * RECORDS})
-        members.close(*members.names)
-        members.wait_until("the group is empty", lambda: members.view() == ("Empty", 0))
-        check_resumes(members, client, places)
-        assert members.read_again() == set()
+        live(members, broker, places, client)
         assert view_group(broker, members.group).protocol == (assignor if client != "kafkajs" else KAFKAJS_ROUNDROBIN)
+
+
+def live(members: Members, broker: Broker, places: set[Place], client: str) -> None:
+    """Members join, leave and crash; then all go, and one comes."""
+    fleet = members.fleet
+    members.join("first", client)
+    members.wait_settled(places)
+    members.wait_read(fleet.produce(places, RECORDS))
+    members.join("second", client)
+    members.wait_settled(places)
+
+    for name in ("3rd", "4th", "5th", "6th", "7th"):
+        members.join(name, client)
+    members.join("victim", client, **CRASHING)
+    members.wait_settled(places)
+    members.wait_read(fleet.produce(places, RECORDS))
+
+    members.close("first", "4th")
+    members.wait_settled(places)
+    members.kill("victim")
+    members.wait_settled(places)
+    members.wait_read(fleet.produce(places, RECORDS))
+
+    members.wait_until("all is committed", lambda: set(committed(broker, members.group).values()) == {3 * RECORDS})
+    members.close(*members.names)
+    members.wait_until("the group is empty", lambda: members.view() == ("Empty", 0))
+    check_resumes(members, client, places)
+    assert members.read_again() == set()
 
 
 KAFKAJS_ROUNDROBIN = "RoundRobinAssigner"
