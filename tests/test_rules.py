@@ -27,11 +27,13 @@ CITING = {  # the folders whose rules a table has
     "members": ["src/equipoise/member", "tests/member"],
     "consumer-groups": ["src/equipoise/coordinator", "tests/consumer_groups"],
     "consumer-guests": ["tests/consumer_guests"],
+    "incremental": ["src/equipoise/coordinator", "tests/incremental"],
     "consumer-members": ["src/equipoise/member/consumer", "tests/member/consumer"],
 }
 CONSUMER_GROUPS = re.compile(r"[A-Z]\d+\.\d+")  # the numbers of `consumer` groups, which have their own table
 ELSEWHERE = {  # numbers that another table has, in folders that two tables share
     "classic-groups": CONSUMER_GROUPS,
+    "incremental": re.compile(r"(?!C).*"),
     "consumer-groups": re.compile(r"A1[56]\.\d+|A14\.9|C\d+\.\d+"),  # of classic members, in their own table
 }
 NUMBER = r"[A-Z0-9]+(?:\.[0-9]+)+"
