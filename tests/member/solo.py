@@ -3,61 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from equipoise.assignors import Topic, assignor_named
-from equipoise.member import Callback, Commit, Member, MemberConfig, OffsetAndMetadata, Step, TopicPartition
+from equipoise.member import Member, MemberConfig
 from equipoise.member.partitions import by_topic
-from equipoise.wire.apis.k08_offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from equipoise.wire.apis.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 from equipoise.wire.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
-from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.errors import ErrorCode
 from equipoise.wire.schema import Message
+from tests.member.alone import Alone, Asked, places
 
-Asked = TypeVar("Asked", bound=Message)
 ME = "a-1"
 SESSION, HEARTBEAT, MAX_POLL, REQUEST, BACKOFF = 45_000, 3_000, 300_000, 30_000, 100
 
 
-def places(*numbers: int, topic: str = "t") -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(topic, number) for number in numbers)
-
-
-class Solo:
+class Solo(Alone[Member]):
     def __init__(self, *assignors: str, **config: Any) -> None:
         named = tuple(assignor_named(one) for one in assignors or ("range",))
-        self.now = 0
-        self.member = Member(MemberConfig(group_id="g", assignors=named, **config))
-        self.told: list[tuple[str, frozenset[TopicPartition]]] = []
-        self.failure: KafkaError | None = None
-        self.listener: Any = lambda callback: None
-        self.timeouts: dict[type[Message], int] = {}
-        self._open: list[Message] = []
+        super().__init__(Member(MemberConfig(group_id="g", assignors=named, **config)))
 
-    def do(self, step: Step) -> None:
-        for send in step.sends:
-            self._open.append(send.request)
-            self.timeouts[type(send.request)] = send.timeout_ms
-
-    # -- time and the application
-
-    def advance(self, ms: int) -> None:
-        end = self.now + ms
-        while (deadline := self.member.next_deadline()) is not None and deadline <= end:
-            self.now = max(deadline, self.now)
-            self.do(self.member.tick(self.now))
-            assert (self.member.next_deadline() or self.now + 1) > self.now, "it would tick for ever"
-        self.now = end
+    # -- the application
 
     def subscribe(self, *topics: str, pattern: str | None = None) -> Solo:
         self.do(self.member.subscribe(topics, None if pattern is None else re.compile(pattern), self.now))
@@ -67,63 +36,19 @@ class Solo:
         known = {name: Topic(one) if isinstance(one, int) else one for name, one in topics.items()}
         self.do(self.member.learn(known, covered, self.now))
 
-    def poll(self, records: int = 0) -> None:
-        self.do(self.member.poll_begins(self.now))
-        while (callback := self.member.begin_callback()) is not None:
-            self.run_listener(callback)
-        self.failure = self.member.take_failure()
-        self.member.poll_ends(self.now, records=records)
-
-    def during(self, kind: str, act: Callable[[], None]) -> None:
-        """The listener acts when it is called for this."""
-
-        def listen(callback: Callback) -> None:
-            if callback.kind.value == kind:
-                act()
-
-        self.listener = listen
-
-    def run_listener(self, callback: Callback) -> None:
-        self.told.append((callback.kind.value, callback.partitions))
-        self.member.poll_ends(self.now)
-        self.listener(callback)
-        self.do(self.member.callback_done(self.now))
-
-    def commit(self, **offsets: int) -> Commit:
-        """Partitions of the topic t: commit(p0=5)."""
-        wanted = {TopicPartition("t", int(key[1:])): OffsetAndMetadata(at) for key, at in offsets.items()}
-        commit, step = self.member.commit(wanted, self.now)
-        self.do(step)
-        return commit
-
     # -- the test as coordinator
 
     def asked(self, kind: type[Asked]) -> Asked | None:
-        """The request of that kind which waits for an answer, if there is one."""
-        found = [request for request in self._open if type(request) is kind]
-        assert len(found) <= 1, found
-        return found[0] if found else None
-
-    @property
-    def silent(self) -> bool:
-        return not self._open
+        """The request of that kind which waits for an answer, if there is one; never two."""
+        assert sum(type(request) is kind for request in self._open) <= 1, self._open
+        return super().asked(kind)
 
     def answer(self, kind: type[Message], response: Message) -> None:
-        request = self.asked(kind)
-        assert request is not None, f"no {kind.__name__} waits for an answer"
-        self._open.remove(request)
-        self.do(self.member.answered(request, response, self.now))
+        self.reply(self.expect(kind), response)
 
     def fail(self, kind: type[Message]) -> None:
         """There will be no answer."""
-        request = self.asked(kind)
-        assert request is not None
-        self._open.remove(request)
-        self.do(self.member.failed(request, self.now))
-
-    def find(self, error: ErrorCode = ErrorCode.NONE, node_id: int = 1) -> None:
-        found = Coordinator(key="g", node_id=node_id, host="h", port=1, error_code=error)
-        self.answer(FindCoordinatorRequest, FindCoordinatorResponse(coordinators=[found]))
+        self.lose(self.expect(kind))
 
     def join(self, generation: int = 1, error: ErrorCode = ErrorCode.NONE, **fields: Any) -> None:
         """By default as a follower; members={id: topics} makes it the leader."""
@@ -170,23 +95,6 @@ class Solo:
 
     def left(self) -> None:
         self.answer(LeaveGroupRequest, LeaveGroupResponse(error_code=0, members=[]))
-
-    def committed(self, *errors: ErrorCode) -> None:
-        """One for each partition, or one for all, or none at all."""
-        request = self.asked(OffsetCommitRequest)
-        assert request is not None
-        codes = iter(errors if len(errors) > 1 else [*errors, ErrorCode.NONE][:1] * 100)
-        topics = [
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetCommitResponsePartition(partition_index=row.partition_index, error_code=next(codes))
-                    for row in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-        self.answer(OffsetCommitRequest, OffsetCommitResponse(topics=topics))
 
     # -- on the way
 

@@ -20,7 +20,8 @@ from equipoise.wire.consumer_protocol import (
     encode_subscription,
 )
 from equipoise.wire.errors import ErrorCode
-from tests.member.solo import BACKOFF, MAX_POLL, ME, REQUEST, Solo, cooperative, places
+from tests.member.alone import places
+from tests.member.solo import BACKOFF, MAX_POLL, ME, REQUEST, Solo, cooperative
 
 
 def test_9_1_nothing_is_sent_before_the_first_poll() -> None:

@@ -12,7 +12,8 @@ from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest
 from equipoise.wire.consumer_protocol import StickyUserData, decode_sticky_user_data, decode_subscription
 from equipoise.wire.errors import ErrorCode
-from tests.member.solo import HEARTBEAT, MAX_POLL, Solo, cooperative, places
+from tests.member.alone import places
+from tests.member.solo import HEARTBEAT, MAX_POLL, Solo, cooperative
 
 # -- 9.3 onJoinPrepare
 

@@ -10,7 +10,8 @@ from equipoise.wire.apis.k11_join_group import JoinGroupRequest
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest
 from equipoise.wire.errors import ErrorCode
-from tests.member.solo import HEARTBEAT, ME, Solo, cooperative, places
+from tests.member.alone import places
+from tests.member.solo import HEARTBEAT, ME, Solo, cooperative
 
 
 def leave(solo: Solo, how: str) -> None:

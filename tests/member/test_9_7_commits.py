@@ -22,7 +22,8 @@ from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest
 from equipoise.wire.errors import ErrorCode, KafkaError
-from tests.member.solo import BACKOFF, HEARTBEAT, ME, Solo, cooperative, places
+from tests.member.alone import places
+from tests.member.solo import BACKOFF, HEARTBEAT, ME, Solo, cooperative
 
 
 def failure(commit: Commit) -> CommitFailure:

@@ -15,7 +15,8 @@ from equipoise.wire.apis.k11_join_group import JoinGroupRequest
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
 from equipoise.wire.errors import ErrorCode
-from tests.member.solo import BACKOFF, HEARTBEAT, ME, Solo, cooperative, places
+from tests.member.alone import places
+from tests.member.solo import BACKOFF, HEARTBEAT, ME, Solo, cooperative
 
 LOADING, GONE, MOVED = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

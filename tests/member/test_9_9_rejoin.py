@@ -14,7 +14,8 @@ from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
 from equipoise.wire.consumer_protocol import decode_subscription
 from equipoise.wire.errors import ErrorCode
-from tests.member.solo import HEARTBEAT, ME, Solo, cooperative, places
+from tests.member.alone import places
+from tests.member.solo import HEARTBEAT, ME, Solo, cooperative
 
 
 def rejoins(solo: Solo) -> bool:

@@ -11,7 +11,8 @@ from equipoise.wire.apis.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from equipoise.wire.errors import ErrorCode
-from tests.member.consumer.lone import BACKOFF, INTERVAL, MAX_POLL, ME, Lone, by_id, places
+from tests.member.alone import places
+from tests.member.consumer.lone import BACKOFF, INTERVAL, MAX_POLL, ME, Lone, by_id
 
 
 def test_b3_1_nothing_is_sent_before_the_first_poll() -> None:

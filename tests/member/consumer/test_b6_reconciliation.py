@@ -9,7 +9,8 @@ from equipoise.member.consumer.states import MemberState
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from equipoise.wire.errors import ErrorCode
-from tests.member.consumer.lone import BACKOFF, INTERVAL, Lone, T, U, by_id, places
+from tests.member.alone import places
+from tests.member.consumer.lone import BACKOFF, INTERVAL, Lone, T, U, by_id
 
 
 class CallbackFailed(Exception):

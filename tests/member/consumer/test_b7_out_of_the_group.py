@@ -12,7 +12,8 @@ from equipoise.wire.apis.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from equipoise.wire.errors import ErrorCode, UsageError
-from tests.member.consumer.lone import BACKOFF, INTERVAL, MAX_POLL, ME, Lone, by_id, places
+from tests.member.alone import places
+from tests.member.consumer.lone import BACKOFF, INTERVAL, MAX_POLL, ME, Lone, by_id
 
 FENCING = [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH]
 FATAL = [
