@@ -87,6 +87,20 @@ def test_a_table_for_people(acls: Any) -> None:
     assert acls("remove", "--group", "x").out == "no access rules match: none was removed\n"
 
 
+def test_names_that_are_not_polite_stay_in_their_cells(acls: Any, broker: Broker) -> None:
+    """Whoever may write a rule chooses the names in it, and somebody else's terminal shows them."""
+    hostile = "a\x1b[2J\r\nDENY\u202e"
+    rule = READ_ORDERS._replace(pattern=ResourcePattern(ResourceType.TOPIC, hostile), principal=f"User:{hostile}")
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_acls([rule])
+    listed = acls("list")
+    assert (listed.status, len(listed.out.splitlines())) == (0, 2)
+    assert listed.out.count(r"a\x1b[2J\r\nDENY\u202e") == 2
+    assert listed.out.replace("\n", "").isprintable()
+    removed = acls("remove", "--topic", hostile)
+    assert removed.out.replace("\n", "").isprintable()
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

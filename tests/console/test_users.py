@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from equipoise.broker import Broker
+from equipoise.client import Admin
 from equipoise.security.sasl.scram import credential, salted_password
 from tests.commands import Command, Ended, check_line
 
@@ -50,6 +51,17 @@ def test_a_user_from_its_beginning_to_its_end(users: Command, broker: Broker, fi
     assert removed.out == "user alice can no longer log in by SCRAM-SHA-512\n"
     assert users("remove", "alice").out == "user alice can no longer log in by SCRAM\n"
     assert users("list").out.startswith("no users on ")
+
+
+def test_a_name_that_is_not_polite_stays_in_its_cell(users: Command, broker: Broker, file: str) -> None:
+    hostile = "a\x1b[2J\r\nroot"
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.set_password(hostile, "secret")
+    listed = users("list")
+    assert [line.split()[0] for line in listed.out.splitlines()] == ["user", r"a\x1b[2J\r\nroot"]
+    for said in (users("add", hostile, "--password-file", file), users("remove", hostile)):
+        assert (said.status, len(said.out.splitlines())) == (0, 1)
+        assert said.out.rstrip("\n").isprintable()
 
 
 def test_a_password_from_the_environment(users: Command, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
