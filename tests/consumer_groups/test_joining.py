@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from equipoise.coordinator.events import MemberJoined, TargetReached
+from equipoise.coordinator.consumer.holds import AT_ONCE
+from equipoise.coordinator.events import MemberJoined, MemberLeft, TargetReached
 from equipoise.coordinator.reasons import Who
 from equipoise.wire.apis.k68_consumer_group_heartbeat import HeartbeatTopicPartitions
 from equipoise.wire.errors import ErrorCode
@@ -245,3 +246,19 @@ def test_an_empty_classic_group_gives_way_and_keeps_its_offsets() -> None:
     assert (list(stage.shard.groups), list(stage.shard.consumer_groups)) == ([], ["g"])
     assert stage.types() == ["1", "2t", "5", "3", "7", "6", "8"]
     assert stage.shard.offsets.get("g", "t", 0) is not None
+
+
+def test_many_that_are_gone_are_removed_in_portions() -> None:
+    """A client may leave thousands of members behind; the heartbeats of others wait for one portion."""
+    stage = Stage(t=1)
+    for number in range(100):
+        stage.member(f"m{number}").join("t")
+    now, left = stage.now + 45_000, 100
+    while left:
+        step = stage.shard.tick(now)
+        gone = [event for event in step.events if isinstance(event, MemberLeft)]
+        assert 0 < len(gone) <= AT_ONCE
+        left -= len(gone)
+        assert len(stage.group.members) == left
+        deadline = stage.shard.next_deadline()
+        assert not left or (deadline is not None and deadline <= now)

@@ -258,8 +258,8 @@ class Shard:
         return self.timers.next_deadline()
 
     def tick(self, now: int) -> Step:
-        """Every timer that is due fires. Behind a new target of a `consumer` group, and behind many of its held
-        heartbeats, the rest waits for the next call: `next_deadline` says so."""
+        """Every timer that is due fires. Behind a new target of a `consumer` group, behind many of its held heartbeats,
+        and behind many members that are gone, the rest waits for the next call: `next_deadline` says so."""
         step, released = Step(now), 0
         while released < holds.AT_ONCE and (key := self.timers.pop_due(now)) is not None:
             released += self._weight(key)
@@ -270,6 +270,8 @@ class Shard:
         """What a timer takes, in held heartbeats."""
         if key.kind is TimerKind.TARGET:
             return holds.AT_ONCE
+        if key.kind in (TimerKind.SESSION, TimerKind.LOST):  # a client may leave thousands of them behind
+            return 1
         return int(key.kind is TimerKind.HOLD and key.group_id in self.consumer_groups)
 
     def _fire(self, key: TimerKey, step: Step) -> None:
