@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from equipoise.console.demo import members, with_spark
-from equipoise.console.demo.accounts import Output, account, read_output
+from equipoise.console.demo.accounts import QueryOutput, account, read_output
 from equipoise.console.demo.picture import Span, spans
 from equipoise.console.demo.watch import Sighting
 from tests.commands import Command
@@ -90,26 +90,26 @@ def test_without_java_one_sentence(command: Command, monkeypatch: pytest.MonkeyP
 
 
 def test_all_is_well() -> None:
-    found = account(4, [Output("a", [0, 1]), Output("b", [3, 2])])
+    found = account(4, [QueryOutput("a", [0, 1]), QueryOutput("b", [3, 2])])
     assert found.is_right
     assert found.lines()[0] == "4 orders written; found in the outputs: a 2, b 2."
     assert found.lines()[1].startswith("None is missing. None is there twice")
 
 
 def test_only_the_last_batch_of_the_killed_may_be_there_twice() -> None:
-    killed = Output("a", [0, 1, 2], frozenset({1, 2}))
-    found = account(4, [killed, Output("b", [1, 2, 3])])
+    killed = QueryOutput("a", [0, 1, 2], frozenset({1, 2}))
+    found = account(4, [killed, QueryOutput("b", [1, 2, 3])])
     assert found.is_right
     assert "2 are there twice, all of them in the batch that was under way" in found.lines()[1]
-    wrong = account(4, [killed, Output("b", [0, 1, 2, 3])])
+    wrong = account(4, [killed, QueryOutput("b", [0, 1, 2, 3])])
     assert not wrong.is_right
     assert wrong.unexplained == [0]
     assert "1 orders are there twice WITHOUT A REASON, as 0." in wrong.lines()
-    assert account(4, [killed, Output("b", [1, 1, 2, 3])]).unexplained == [1]
+    assert account(4, [killed, QueryOutput("b", [1, 1, 2, 3])]).unexplained == [1]
 
 
 def test_what_is_missing_is_named() -> None:
-    found = account(4, [Output("a", [0, 3])])
+    found = account(4, [QueryOutput("a", [0, 3])])
     assert not found.is_right
     assert "2 orders are MISSING, the first is 1." in found.lines()
 
@@ -121,9 +121,9 @@ def test_only_files_that_spark_lists_count(tmp_path: Path) -> None:
         pq.write_table(pa.table({"order": orders}), file)
         if batch < 2:
             (tmp_path / "_spark_metadata" / str(batch)).write_text(f'v1\n{{"path":"{file.as_uri()}"}}')
-    assert read_output("a", tmp_path) == Output("a", [1, 2, 3])
-    assert read_output("a", tmp_path, was_killed=True) == Output("a", [1, 2, 3], frozenset({3}))
-    assert read_output("a", tmp_path / "nowhere", was_killed=True) == Output("a", [])
+    assert read_output("a", tmp_path) == QueryOutput("a", [1, 2, 3])
+    assert read_output("a", tmp_path, was_killed=True) == QueryOutput("a", [1, 2, 3], frozenset({3}))
+    assert read_output("a", tmp_path / "nowhere", was_killed=True) == QueryOutput("a", [])
 
 
 # -- the picture

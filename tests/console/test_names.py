@@ -20,7 +20,7 @@ from equipoise.console.tables import print_table
 from equipoise.console.zookeeper_words import print_words
 from equipoise.wire.errors import EquipoiseError
 from equipoise.wire.text import printable
-from equipoise.zookeeper.explain import GroupView
+from equipoise.zookeeper.explain import ZooKeeperGroupView
 from tests.commands import Command
 
 CLEARS = "\x1b]0;owned\x07\x1b[2J"  # sets the title of a terminal, and wipes it
@@ -65,7 +65,7 @@ def test_tables(is_terminal: bool, capsys: pytest.CaptureFixture[str], monkeypat
 
 
 def test_a_zookeeper_group(capsys: pytest.CaptureFixture[str]) -> None:
-    print_words(GroupView(FORGES, [], [], [], {}))
+    print_words(ZooKeeperGroupView(FORGES, [], [], [], {}))
     assert capsys.readouterr().out.startswith(r"group x\n2026-01-01 ERROR all is lost: 0 members")
 
 

@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 
 from equipoise.security.secrets import NO_SECRET, Secret
-from equipoise.security.tls.stores import Store, StoreType, key_material, trusted_certificates, type_of
+from equipoise.security.tls.stores import KeyStore, StoreType, key_material, trusted_certificates, type_of
 from equipoise.wire.errors import UsageError
 from tests.security.certificates import (
     PASSWORD,
@@ -28,8 +28,8 @@ from tests.security.certificates import (
 LOCATION = "ssl.truststore.location=trust"
 
 
-def store(data: bytes, password: str = PASSWORD) -> Store:
-    return Store(data, Secret(password), LOCATION, "ssl.truststore.password")
+def store(data: bytes, password: str = PASSWORD) -> KeyStore:
+    return KeyStore(data, Secret(password), LOCATION, "ssl.truststore.password")
 
 
 def subjects(pem: str) -> set[str]:
@@ -58,7 +58,7 @@ def test_a_truststore_of_keytool(tmp_path: Path, kind: str) -> None:
 
 def test_a_jks_truststore_without_a_password_is_read_unchecked(tmp_path: Path) -> None:
     data = java_truststore(tmp_path, "JKS", authority()).read_bytes()
-    assert subjects(trusted_certificates(Store(data, NO_SECRET, LOCATION, "x"))) == subjects(ca_pem(authority()))
+    assert subjects(trusted_certificates(KeyStore(data, NO_SECRET, LOCATION, "x"))) == subjects(ca_pem(authority()))
 
 
 def test_a_damaged_jks_truststore(tmp_path: Path) -> None:
@@ -67,10 +67,10 @@ def test_a_damaged_jks_truststore(tmp_path: Path) -> None:
     assert "or the file is damaged" in refusal(changed)
     for size in (5, 11, 20, 40, 100, len(data) - 21):
         with pytest.raises(UsageError, match="it ends too early"):
-            trusted_certificates(Store(data[:size], NO_SECRET, LOCATION, "x"))
+            trusted_certificates(KeyStore(data[:size], NO_SECRET, LOCATION, "x"))
     tag = data[:12] + b"\0\0\0\x07" + data[16:]
     with pytest.raises(UsageError, match="an entry of unknown kind 7"):
-        trusted_certificates(Store(tag, NO_SECRET, LOCATION, "x"))
+        trusted_certificates(KeyStore(tag, NO_SECRET, LOCATION, "x"))
 
 
 def test_entries_with_a_key_are_passed_over_in_a_jks_truststore(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 from equipoise.console.tables import counted, print_table
 from equipoise.wire.text import printable
-from equipoise.zookeeper.explain import GroupView, MemberView, UnownedPartition
+from equipoise.zookeeper.explain import UnownedPartition, ZooKeeperGroupView, ZooKeeperMemberView
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
-def print_words(view: GroupView) -> None:
+def print_words(view: ZooKeeperGroupView) -> None:
     """Tables of members and owners for people, and a sentence for each finding."""
     total = len(view.owned) + len(view.unowned)
     counts = f"{counted(len(view.members), 'member')}, {counted(total, 'partition')}"
@@ -36,7 +36,7 @@ def print_words(view: GroupView) -> None:
         print(f"\n{printable(line)}")
 
 
-def findings(view: GroupView) -> list[str]:
+def findings(view: ZooKeeperGroupView) -> list[str]:
     """The problems of the group, each with its consequence."""
     lines = [f"{one.partition} has no owner: {_last_sign(one)}." for one in view.unowned]
     lines += [
@@ -63,7 +63,7 @@ def findings(view: GroupView) -> list[str]:
     return lines
 
 
-def print_json(view: GroupView) -> None:
+def print_json(view: ZooKeeperGroupView) -> None:
     """The same as one document; partitions are text, "topic-number"."""
     document: dict[str, Any] = {
         "group": view.group,
@@ -87,7 +87,7 @@ def print_json(view: GroupView) -> None:
     print(json.dumps(document, indent=2))
 
 
-def _strategy(member: MemberView) -> str:
+def _strategy(member: ZooKeeperMemberView) -> str:
     if member.strategy is None:
         return "not told"
     return str(member.strategy) if member.tells else f"not told; as by {member.strategy}"

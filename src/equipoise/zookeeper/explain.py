@@ -25,7 +25,7 @@ CANDIDATES = (Strategy("range"), Strategy("roundrobin"), Strategy("roundrobin", 
 Shares = Mapping[Strategy, Mapping[str, frozenset[TopicPartition]]]  # of each member, if all had the strategy
 
 
-class MemberView(NamedTuple):
+class ZooKeeperMemberView(NamedTuple):
     """One registered consumer."""
 
     consumer_id: str
@@ -55,11 +55,11 @@ class UnownedPartition(NamedTuple):
     sign: str
 
 
-class GroupView(NamedTuple):
+class ZooKeeperGroupView(NamedTuple):
     """A group at one moment."""
 
     group: str
-    members: list[MemberView]
+    members: list[ZooKeeperMemberView]
     owned: list[OwnedPartition]
     unowned: list[UnownedPartition]
     claimed_twice: dict[TopicPartition, list[str]]
@@ -70,12 +70,12 @@ class GroupView(NamedTuple):
         return {member.strategy for member in self.members if member.strategy is not None}
 
 
-def explain_group(client: KazooClient, group_id: str) -> GroupView:
+def explain_group(client: KazooClient, group_id: str) -> ZooKeeperGroupView:
     """UsageError: there is no such group."""
     return KazooRunner(client).run(group_view(group_id))
 
 
-def group_view(group_id: str) -> Steps[GroupView]:
+def group_view(group_id: str) -> Steps[ZooKeeperGroupView]:
     """Reads the group. UsageError names the groups that there are."""
     groups = sorted((yield from GetChildren(CONSUMERS)))
     if group_id not in groups:
@@ -90,7 +90,7 @@ def group_view(group_id: str) -> Steps[GroupView]:
         for partition in member.claimed | member.owned:
             claims.setdefault(partition, []).append(member.consumer_id)
     twice = {partition: who for partition, who in sorted(claims.items()) if len(who) > 1}
-    return GroupView(group_id, members, owned, (yield from _unowned(group, context)), twice)
+    return ZooKeeperGroupView(group_id, members, owned, (yield from _unowned(group, context)), twice)
 
 
 def _owned(group: GroupNodes, context: AssignmentContext) -> Steps[list[OwnedPartition]]:
@@ -107,7 +107,9 @@ def _owned(group: GroupNodes, context: AssignmentContext) -> Steps[list[OwnedPar
     return sorted(found)
 
 
-def _members(group: GroupNodes, context: AssignmentContext, owned: list[OwnedPartition]) -> Steps[list[MemberView]]:
+def _members(
+    group: GroupNodes, context: AssignmentContext, owned: list[OwnedPartition]
+) -> Steps[list[ZooKeeperMemberView]]:
     shares = {strategy: _shares(strategy, context) for strategy in CANDIDATES}
     stats = yield from Exists(tuple(map(group.paths.registration, context.members)))
     found = []
@@ -118,7 +120,7 @@ def _members(group: GroupNodes, context: AssignmentContext, owned: list[OwnedPar
         claimed = _shares(strategy, context)[consumer_id] if strategy else frozenset()
         streams = sum(member.registration.subscription.values())
         joined = 0 if stat is None else stat.created_ms
-        found.append(MemberView(consumer_id, streams, strategy, told is not None, mine, claimed, joined))
+        found.append(ZooKeeperMemberView(consumer_id, streams, strategy, told is not None, mine, claimed, joined))
     return found
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlparse
 
 
-class Output(NamedTuple):
+class QueryOutput(NamedTuple):
     """The output of one member. `last_batch` counts only if the member was killed."""
 
     name: str
@@ -22,12 +22,12 @@ class Output(NamedTuple):
     last_batch: frozenset[int] = frozenset()
 
 
-def read_output(name: str, directory: Path, *, was_killed: bool = False) -> Output:
+def read_output(name: str, directory: Path, *, was_killed: bool = False) -> QueryOutput:
     """Reads what Spark's list of files names. A file of an unfinished batch is not in it."""
     batches = sorted((int(log.name), log) for log in (directory / "_spark_metadata").glob("[0-9]*"))
     orders = [_orders_of(log) for _, log in batches]
     last = frozenset(orders[-1]) if orders and was_killed else frozenset()
-    return Output(name, [order for batch in orders for order in batch], last)
+    return QueryOutput(name, [order for batch in orders for order in batch], last)
 
 
 def _orders_of(log: Path) -> list[int]:
@@ -77,7 +77,7 @@ class Account:
         )
 
 
-def account(written: int, outputs: list[Output]) -> Account:
+def account(written: int, outputs: list[QueryOutput]) -> Account:
     """Compares the outputs with the orders that were written, numbered from 0."""
     seen = Counter(order for output in outputs for order in output.orders)
     twice = sorted(order for order, count in seen.items() if count > 1)

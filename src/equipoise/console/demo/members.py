@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from equipoise.console.demo.accounts import Output
+from equipoise.console.demo.accounts import QueryOutput
 from equipoise.console.demo.orders import TOPIC
 from equipoise.process_guard import GuardedProcess
 from equipoise.wire.errors import EquipoiseError
@@ -68,7 +68,7 @@ class DemoMember(Protocol):
         """Leaves the group in good order, and returns when it has."""
 
 
-class Query:
+class DemoQuery:
     """A pipeline in its own session, so that all of it can be killed at once."""
 
     def __init__(self, name: str, directory: Path, bootstrap_servers: str) -> None:
@@ -153,9 +153,9 @@ class PlainConsumer:
         with contextlib.suppress(KafkaException):
             self._consumer.commit(asynchronous=False)
 
-    def output(self) -> Output:
+    def output(self) -> QueryOutput:
         """All that it has read: what it reads counts as written."""
-        return Output(self.name, self.read)
+        return QueryOutput(self.name, self.read)
 
     def check(self) -> None:
         """EquipoiseError if its thread is gone."""

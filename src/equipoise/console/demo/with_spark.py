@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from equipoise.console import words
 from equipoise.console.demo.accounts import Account, account, read_output
-from equipoise.console.demo.members import GROUP, PlainConsumer, Query
+from equipoise.console.demo.members import GROUP, DemoQuery, PlainConsumer
 from equipoise.console.demo.orders import PARTITIONS
 from equipoise.console.demo.picture import draw
 from equipoise.console.demo.stage import Stage
@@ -78,12 +78,12 @@ class _Demo:
         stage.leave()
 
     def begin_query(self, name: str) -> None:
-        query = Query(name, self.directory, self.stage.broker.bootstrap_servers)
+        query = DemoQuery(name, self.directory, self.stage.broker.bootstrap_servers)
         self.stage.enter(name, query, query.kill)
 
     def kill(self) -> None:
         query = self.stage.members.pop(KILLED)
-        assert isinstance(query, Query)
+        assert isinstance(query, DemoQuery)
         self.killed_at = self.stage.watch.now()
         self.stage.watch.note(f"{KILLED} killed")
         query.kill()

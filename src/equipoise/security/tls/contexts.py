@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 from equipoise.security.secrets import NO_SECRET, Secret
 from equipoise.security.tls.ciphers import openssl_names
 from equipoise.security.tls.pem import certificates, private_keys
-from equipoise.security.tls.stores import Store, StoreType, key_material, trusted_certificates, type_of
+from equipoise.security.tls.stores import KeyStore, StoreType, key_material, trusted_certificates, type_of
 from equipoise.wire.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -169,19 +169,19 @@ def load_crl(context: ssl.SSLContext, location: str) -> None:
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
-def truststore(tls: TlsConfig) -> Store:
+def truststore(tls: TlsConfig) -> KeyStore:
     """The truststore's content."""
     return _store(tls.truststore_location, tls.truststore_type, tls.truststore_password, "truststore")
 
 
-def _store(location: str, declared: str, password: Secret, which: str) -> Store:
+def _store(location: str, declared: str, password: Secret, which: str) -> KeyStore:
     data = read(location, f"ssl.{which}.location")
     kind = type_of(data)
     if kind is not None and declared not in ("JKS", kind):
         log.warning("ssl.%s.type=%s: %s is a %s store, and is read as one", which, declared, location, kind)
     if kind is StoreType.PEM and password:
         log.warning("ssl.%s.password has no effect: %s is PEM", which, location)
-    return Store(data, password, f"ssl.{which}.location={location}", f"ssl.{which}.password")
+    return KeyStore(data, password, f"ssl.{which}.location={location}", f"ssl.{which}.password")
 
 
 # -- the own key

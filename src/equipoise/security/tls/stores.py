@@ -44,7 +44,7 @@ class KeyMaterial(NamedTuple):
     chain: str
 
 
-class Store(NamedTuple):
+class KeyStore(NamedTuple):
     """A file's content, its password, and for messages the settings that name both."""
 
     data: bytes
@@ -64,7 +64,7 @@ def type_of(data: bytes) -> StoreType | None:
     return StoreType.PEM if b"-----BEGIN " in data else None
 
 
-def trusted_certificates(store: Store) -> str:
+def trusted_certificates(store: KeyStore) -> str:
     """All certificates of a truststore. UsageError names the setting at fault."""
     match _known_type(store):
         case StoreType.PEM:
@@ -80,7 +80,7 @@ def trusted_certificates(store: Store) -> str:
     return found
 
 
-def key_material(store: Store) -> KeyMaterial:
+def key_material(store: KeyStore) -> KeyMaterial:
     """The private key of a keystore with its chain. UsageError names the setting at fault."""
     match _known_type(store):
         case StoreType.PEM:
@@ -105,7 +105,7 @@ def _conversion(what: str) -> str:
     )
 
 
-def _known_type(store: Store) -> StoreType:
+def _known_type(store: KeyStore) -> StoreType:
     kind = type_of(store.data)
     if kind is None:
         raise UsageError(f"{store.location}: this file is no PEM, PKCS12 or JKS store")
@@ -115,11 +115,11 @@ def _known_type(store: Store) -> StoreType:
 # -- PEM
 
 
-def _text(store: Store) -> str:
+def _text(store: KeyStore) -> str:
     return store.data.decode("utf-8", "replace")
 
 
-def _pem_key(store: Store) -> KeyMaterial:
+def _pem_key(store: KeyStore) -> KeyMaterial:
     """One key and its chain in one file (DefaultSslEngineFactory.FileBasedPemStore)."""
     keys = private_keys(_text(store))
     if len(keys) > 1:
@@ -130,7 +130,7 @@ def _pem_key(store: Store) -> KeyMaterial:
 # -- PKCS12
 
 
-def _pkcs12(store: Store) -> KeyMaterial:
+def _pkcs12(store: KeyStore) -> KeyMaterial:
     """Of a truststore all certificates count, also those without Java's mark of a trusted certificate."""
     try:
         from cryptography.hazmat.primitives import serialization
@@ -159,14 +159,14 @@ def _pkcs12(store: Store) -> KeyMaterial:
     return KeyMaterial(Secret(key.decode()), "".join(map(certificate_text, chain)))
 
 
-def _suspect(store: Store) -> str:
+def _suspect(store: KeyStore) -> str:
     return f"{store.password_setting} is {'wrong' if store.password else 'missing'},"
 
 
 # -- JKS
 
 
-def _jks_certificates(store: Store) -> list[bytes]:
+def _jks_certificates(store: KeyStore) -> list[bytes]:
     """The trusted certificates. Entries with a private key are no trust anchors, and are passed over."""
     _check_integrity(store)
     reader = _JksReader(store.data[:-_DIGEST_SIZE])
@@ -191,7 +191,7 @@ def _jks_certificates(store: Store) -> list[bytes]:
     return found
 
 
-def _check_integrity(store: Store) -> None:
+def _check_integrity(store: KeyStore) -> None:
     """Only with a password, as Java does."""
     if not store.password:
         return

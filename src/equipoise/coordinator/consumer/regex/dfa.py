@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from equipoise.coordinator.consumer.regex.classes import WORD
-from equipoise.coordinator.consumer.regex.nfa import Kind, Look, Program
+from equipoise.coordinator.consumer.regex.nfa import Kind, Place, Program
 
 MOST_STATES = 4_096
 _MOST_BYTES = 16_000_000  # of the sets of all kept states
@@ -45,7 +45,7 @@ class DFA:
         self._matched = 1 << _BYTE * len(program)
         self._targets = [_targets(place, node) for place, node in enumerate(program)] + [()]
         self._looks = {place: node.first for place, node in enumerate(program) if node.kind is Kind.LOOK}
-        self._knows_words = any(Look(place) & (Look.BOUNDARY | Look.NO_BOUNDARY) for place in self._looks.values())
+        self._knows_words = any(Place(place) & (Place.BOUNDARY | Place.NO_BOUNDARY) for place in self._looks.values())
         self._empty = _set_of(self._size, [place for place, targets in enumerate(self._targets) if targets])
         self._by_mask = _places_by_mask(program)
         self._takers: dict[str, int] = {}  # nodes that take a character
@@ -119,8 +119,8 @@ class DFA:
         pending = _members(state.nodes & self._empty, self._size)
         if not pending:
             return state.nodes
-        boundary = Look.BOUNDARY if after_word != before_word else Look.NO_BOUNDARY
-        place = boundary | (Look.BEGIN if state.begins else 0) | (Look.END if ends else 0)
+        boundary = Place.BOUNDARY if after_word != before_word else Place.NO_BOUNDARY
+        place = boundary | (Place.BEGIN if state.begins else 0) | (Place.END if ends else 0)
         reached = bytearray(state.nodes.to_bytes(self._size, "little"))
         targets_of, looks = self._targets, self._looks
         while pending:

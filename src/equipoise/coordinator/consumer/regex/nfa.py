@@ -21,7 +21,7 @@ class Kind(IntEnum):
     LOOK = auto()  # goes to the next node if the place is what `first` asks for
 
 
-class Look(IntFlag):
+class Place(IntFlag):
     """Places between two characters. Topic names have no lines: the line begins and ends with the name."""
 
     BEGIN = auto()
@@ -46,7 +46,7 @@ def characters(mask: int, *, fold: bool = False) -> Program:
     return [Node(Kind.CHARACTERS, folded(mask) if fold else mask)]
 
 
-def look(place: Look) -> Program:
+def look(place: Place) -> Program:
     """No character; the place must be of this kind."""
     return [Node(Kind.LOOK, place)]
 

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from equipoise.coordinator.consumer.regex import classes, nfa
-from equipoise.coordinator.consumer.regex.nfa import Look, Program
+from equipoise.coordinator.consumer.regex.nfa import Place, Program
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 MOST_REPEATS = 1_000
@@ -24,7 +24,7 @@ _ANY_CHARACTER = classes.ASCII
 _HEX = "0123456789abcdefABCDEF"
 _OCTAL = "01234567"
 _CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
-_LOOKS = {"A": Look.BEGIN, "b": Look.BOUNDARY, "B": Look.NO_BOUNDARY, "z": Look.END}
+_LOOKS = {"A": Place.BEGIN, "b": Place.BOUNDARY, "B": Place.NO_BOUNDARY, "z": Place.END}
 _PLAIN = re.compile("[A-Za-z0-9_-]+")
 _PLAIN_NODES = {
     fold: {one: nfa.characters(classes.mask(one), fold=fold)[0] for one in map(chr, range(128)) if _PLAIN.match(one)}
@@ -141,9 +141,9 @@ class _Parser:
                 self._alternatives.append(_concatenated(self._items))
                 self._items = []
             case "^":
-                self._add(nfa.look(Look.BEGIN))
+                self._add(nfa.look(Place.BEGIN))
             case "$":
-                self._add(nfa.look(Look.END))
+                self._add(nfa.look(Place.END))
             case ".":
                 self._add(nfa.characters(_ANY_CHARACTER))
             case "[":
