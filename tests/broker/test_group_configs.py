@@ -25,7 +25,7 @@ INTERVAL, OFFLOAD = "consumer.assignment.interval.ms", "consumer.assignor.offloa
 INCREMENTAL = "classic.rebalance.incremental"
 DYNAMIC_GROUP = 8
 INT, BOOLEAN = 3, 1
-OF_THE_BROKER = GroupSettings(45_000, 5_000, 1_000)
+OF_THE_BROKER = GroupSettings(45_000, 5_000, 1_000, "cooperative")
 WIDER: dict[str, object] = {
     "group.consumer.min.session.timeout.ms": 1000,
     "group.consumer.min.heartbeat.interval.ms": 100,
@@ -81,7 +81,7 @@ def test_a_group_without_configs_has_the_brokers_settings(start: Start, connect:
         HEARTBEAT: ("6000", STATIC_BROKER),
         INTERVAL: ("1000", DEFAULT),
         OFFLOAD: ("true", DEFAULT),
-        INCREMENTAL: ("off", DEFAULT),
+        INCREMENTAL: ("cooperative", DEFAULT),
     }
 
 
@@ -129,17 +129,17 @@ def test_changes_one_by_one(broker: Broker, client: RawClient) -> None:
     assert in_force(broker) == OF_THE_BROKER
     assert change(client, (HEARTBEAT, SET, "7000"), (INTERVAL, SET, "0")).error_code == ErrorCode.NONE
     assert described(client)[HEARTBEAT] == ("7000", DYNAMIC_GROUP)
-    assert in_force(broker) == GroupSettings(45_000, 7_000, 0)
+    assert in_force(broker) == GroupSettings(45_000, 7_000, 0, "cooperative")
     assert change(client, (HEARTBEAT, DELETE, None), ("never.there", DELETE, None)).error_code == ErrorCode.NONE
     assert described(client)[HEARTBEAT] == ("5000", DEFAULT)
-    assert in_force(broker) == GroupSettings(45_000, 5_000, 0)
+    assert in_force(broker) == GroupSettings(45_000, 5_000, 0, "cooperative")
     assert in_force(broker, "another") == OF_THE_BROKER
 
 
 def test_altering_replaces_all_configs(broker: Broker, client: RawClient) -> None:
     assert alter(client, {SESSION: "50000", HEARTBEAT: "8000"}).error_code == ErrorCode.NONE
     assert alter(client, {SESSION: "60000", OFFLOAD: "false"}).error_code == ErrorCode.NONE
-    assert in_force(broker) == GroupSettings(60_000, 5_000, 1_000)
+    assert in_force(broker) == GroupSettings(60_000, 5_000, 1_000, "cooperative")
     assert described(client)[OFFLOAD] == ("false", DYNAMIC_GROUP)
     assert alter(client, {}).error_code == ErrorCode.NONE
     assert in_force(broker) == OF_THE_BROKER
@@ -248,7 +248,7 @@ def test_configs_outlive_the_broker(start: Start, connect: Connect, tmp_path: Pa
     change(connect(broker), (SESSION, DELETE, None), name="gone")
     broker.stop()
     again = start(data=tmp_path)
-    assert in_force(again) == GroupSettings(50_000, 5_000, 1_000)
+    assert in_force(again) == GroupSettings(50_000, 5_000, 1_000, "cooperative")
     assert listed(connect(again), GROUP) == [("g", GROUP)]
 
 
@@ -258,7 +258,7 @@ def test_narrower_limits_clamp(
     """Rule A19.2: what is in force changes, what was given stays."""
     broker = start(WIDER, data=tmp_path)
     change(connect(broker), (SESSION, SET, "6000"), (HEARTBEAT, SET, "100"))
-    assert in_force(broker) == GroupSettings(6_000, 100, 1_000)
+    assert in_force(broker) == GroupSettings(6_000, 100, 1_000, "cooperative")
     broker.stop()
     with caplog.at_level(logging.WARNING):
         again = start(data=tmp_path)

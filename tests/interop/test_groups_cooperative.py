@@ -19,7 +19,7 @@ from tests.interop.drivers.base import PATIENCE_S
 from tests.interop.groups import SETTINGS, Fleet, view_group
 
 # A rebalance of a Stable group waits until the test lets it go on.
-GATED = {**SETTINGS, "group.rebalance.debounce.ms": 3_600_000}
+GATED = {**SETTINGS, "group.rebalance.debounce.ms": 3_600_000, "group.rebalance.incremental": "off"}
 
 
 @pytest.fixture(scope="module")

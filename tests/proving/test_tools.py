@@ -342,7 +342,7 @@ def test_every_group_config_has_the_value_it_has_in_kafka(pair: Pair) -> None:
     described = pair.outputs("kafka-configs --describe --all --entity-type groups --entity-name any")
     kafka, ours = (dict(re.findall(r"^  (\S+?)=(\S*) ", output.stdout, re.MULTILINE)) for output in described)
     assert ours.pop("consumer.assignor.offload.enable") == "true"  # newer than this Kafka
-    assert ours.pop("classic.rebalance.incremental") in ("off", "cooperative")  # our own
+    assert ours.pop("classic.rebalance.incremental") == "cooperative"  # our own
     assert ours == {name: value for name, value in kafka.items() if name.startswith("consumer.")}
     assert len(ours) == 3
 

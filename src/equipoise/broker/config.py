@@ -244,7 +244,7 @@ class BrokerConfig:
         0, "A rebalance of a Stable group takes at least this long, so that a burst of joins costs one.", 0, INT_MAX
     )
     group_rebalance_incremental: str = setting(
-        "off",
+        "cooperative",
         "Classic groups that the broker rebalances member by member: none, cooperative ones, or eager ones too.",
         choices=("off", "cooperative", "all"),
     )
