@@ -190,9 +190,10 @@ def load_sources() -> Iterator[Source]:
 def prose(path: Path) -> Iterator[str]:
     """The docstrings and comments of a file."""
     text = path.read_text(encoding="utf-8")
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.string
+    if re.search(r"#.*[A-Z]", text):  # others have no comment that could name a class
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                yield token.string
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield ast.get_docstring(node, clean=False) or ""
