@@ -121,6 +121,7 @@ _add(
     "Start-up, memory, load, and rebalances of stock members, beside Apache Kafka.",
     _quick("Fewer rounds, one client, about two minutes."),
     file_option("--write", "page", help="Write a page of Markdown too."),
+    file_option("--keep", "kept", help="Keep what is measured in this file, and go on from it: a run in parts."),
     click.option("--only", metavar="CASE", multiple=True, help="Rebalances of these only: java, consumer. Repeatable."),
 )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
@@ -164,6 +166,25 @@ class Results:
     def add(self, figure: str, side: str, value: float) -> None:
         self._values.setdefault((figure, side), []).append(value)
 
+    def save(self, path: Path) -> None:
+        """All values, for a later run to go on with."""
+        rows = [[figure, side, values] for (figure, side), values in self._values.items()]
+        path.write_text(json.dumps({"values": rows, "skipped": self.skipped}, indent=1) + "\n")
+
+    def load(self, path: Path) -> None:
+        """What an earlier run has saved, if it has. What it could not measure is tried again."""
+        if path.exists():
+            self._values = {(figure, side): values for figure, side, values in json.loads(path.read_text())["values"]}
+
+    def has_case(self, case: Case) -> bool:
+        return all(map(self.has, figures_of(case)))
+
+    def forget(self, case: Case) -> None:
+        """A case that was not finished is measured anew."""
+        for figure in figures_of(case):
+            for side in SIDES:
+                self._values.pop((figure.key, side), None)
+
     def median(self, figure: Comparison, side: str) -> float | None:
         values = self._values.get((figure.key, side))
         return median(values) if values else None
@@ -183,7 +204,7 @@ class Results:
     @property
     def figures(self) -> list[Comparison]:
         """All that both have."""
-        of_members = [figure for case in self.sizes.cases for figure in figures_of(case)]
+        of_members = [figure for case in CASES for figure in figures_of(case)]
         return list(filter(self.has, (*MACHINE_FIGURES, *LOAD_FIGURES, *REQUEST_FIGURES, *of_members)))
 
     def measured(self) -> Iterator[Measured]:

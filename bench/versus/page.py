@@ -16,6 +16,7 @@ from bench.figures import VERDICTS, short, versions
 from bench.results import print_json
 from bench.versus import texts
 from bench.versus.figures import (
+    CASES,
     KAFKA,
     LOAD_FIGURES,
     MACHINE_FIGURES,
@@ -82,7 +83,7 @@ def _pair(results: Results, figure: Comparison) -> tuple[str, str, str]:
 
 def _rebalances(results: Results, transition: str) -> Table:
     rows = []
-    for case in results.sizes.cases:
+    for case in CASES:
         figures = transition_figures(case, transition)
         if all(map(results.has, figures)):
             rows.append([case.title, *(cell for figure in figures for cell in _rated_pair(results, figure))])
@@ -95,9 +96,7 @@ def _rated_pair(results: Results, figure: Comparison) -> tuple[str, str, str, st
 
 def _first_joins(results: Results) -> Table:
     rows = [
-        [case.title, *_rated_pair(results, figure)]
-        for case in results.sizes.cases
-        if results.has(figure := first_join_figure(case))
+        [case.title, *_rated_pair(results, figure)] for case in CASES if results.has(figure := first_join_figure(case))
     ]
     return Table("First join of a new group, seconds", texts.FIRST_JOINS, ("client", *_PAIR, ""), rows)
 
@@ -148,7 +147,7 @@ def _markdown(table: Table) -> str:
 
 
 def _versions(results: Results) -> dict[str, str]:
-    clients = {case.client for case in results.sizes.cases if results.has(first_join_figure(case))}
+    clients = {case.client for case in CASES if results.has(first_join_figure(case))}
     known = {"kafka": kafka_version(), "java": _java_version(), **versions()}
     return known | {client: _version_of(client) for client in sorted(clients - known.keys())}
 

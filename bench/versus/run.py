@@ -14,10 +14,13 @@ from bench.versus.figures import (
     CASES,
     FULL,
     KAFKA,
+    LOAD_FIGURES,
+    MACHINE_FIGURES,
     NOT_FLUSHED,
     OURS,
     PARTITIONS,
     QUICK,
+    REQUEST_FIGURES,
     SIZES,
     Results,
     Sizes,
@@ -39,11 +42,16 @@ _NOT_YET = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT
 Brokers = Mapping[str, BrokerProcess]
 
 
-def run_bench(as_json: bool, quick: bool, page: Path | None, only: tuple[str, ...] = ()) -> None:
+def run_bench(
+    as_json: bool, quick: bool, page: Path | None, only: tuple[str, ...] = (), kept: Path | None = None
+) -> None:
     """Measures for half an hour (quick: two minutes) and prints tables, or one JSON object. `only`: rebalances of the
-    cases with this in their title, and nothing else."""
+    cases with this in their title, and nothing else. `kept`: a file with what was measured, case by case; the next run
+    goes on from it, and shows all."""
     check_machine("versus-kafka")
     results = Results(of_cases(only) if only else QUICK if quick else FULL)
+    if kept is not None:
+        results.load(kept)
     allow_connections("versus-kafka", 3 * results.sizes.connections)
     began = time.perf_counter()
     with ExitStack() as running:
@@ -53,11 +61,12 @@ def run_bench(as_json: bool, quick: bool, page: Path | None, only: tuple[str, ..
             OURS: running.enter_context(EquipoiseBroker()),
             NOT_FLUSHED: running.enter_context(EquipoiseBroker({"flush": "never"})),
         }
-        if not only:
+        if not only and not all(map(results.has, (*MACHINE_FIGURES, *LOAD_FIGURES, *REQUEST_FIGURES))):
             _measure_starts(results, brokers, advance)
             _measure_loads(results, brokers, advance)
             _measure_requests(results, brokers, advance)
-        _measure_rebalances(results, brokers, advance)
+            _keep(results, kept)
+        _measure_rebalances(results, brokers, advance, kept)
     seconds = time.perf_counter() - began
     (print_document if as_json else print_tables)(results, seconds)
     if page is not None:
@@ -191,7 +200,12 @@ def _measure_requests(results: Results, brokers: Brokers, advance: Advance) -> N
 # -- stock members
 
 
-def _measure_rebalances(results: Results, brokers: Brokers, advance: Advance) -> None:
+def _keep(results: Results, kept: Path | None) -> None:
+    if kept is not None:
+        results.save(kept)
+
+
+def _measure_rebalances(results: Results, brokers: Brokers, advance: Advance, kept: Path | None = None) -> None:
     from bench.versus.rebalances import measure_case
 
     topic = "rebalances"
@@ -200,8 +214,13 @@ def _measure_rebalances(results: Results, brokers: Brokers, advance: Advance) ->
     addresses = {side: brokers[side].bootstrap_servers for side in (KAFKA, OURS)}
     with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as scratch:
         for case in results.sizes.cases:
+            if results.has_case(case):
+                advance()
+                continue
+            results.forget(case)
             try:
                 measure_case(results, case, addresses, topic, Path(scratch, "members.log"))
             except EquipoiseError as error:
                 results.skipped.append(f"{case.title}: {str(error).splitlines()[0]}")
+            _keep(results, kept)
             advance()

@@ -62,10 +62,12 @@ TRANSITIONS = {
     "leave": f"One of {MEMBERS} members closes. The first callback is its own, when it stops.",
     "crash": f"One of {MEMBERS} members gets SIGKILL. Its session timeout is 6 s, the shortest that both brokers allow "
     "by default; with `group.protocol=consumer` it is the broker's, 45 s. Kafka waits until the session expires, which "
-    "makes up most of the whole time and of the time without an owner.",
+    "makes up most of the whole time and of the time without an owner. Equipoise sees that the connections of the "
+    "process are closed, and waits 2 s for it to come back (group.lost.connection.grace.ms).",
 }
 FIRST_JOINS = (
     f"{MEMBERS - 1} consumers join a new group at the same time. The figure is the time from their start to the last "
-    "assignment. Both brokers wait 3 s for more members (group.initial.rebalance.delay.ms), and again if some have "
-    "come meanwhile."
+    "assignment. Kafka waits 3 s for more members of a classic group (group.initial.rebalance.delay.ms), and again if "
+    "some have come meanwhile. Equipoise ends the wait when nobody has come for 250 ms "
+    "(group.initial.rebalance.delay.quiet.ms)."
 )

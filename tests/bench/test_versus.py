@@ -27,6 +27,7 @@ from bench.versus.figures import (
 )
 from bench.versus.page import print_tables, write_page
 from bench.versus.rebalances import Rebalance, measure_case, measure_rebalance
+from bench.versus.run import of_cases
 from equipoise.wire.errors import UsageError
 from proving.brokers import QUICK_JVM, EquipoiseBroker
 from proving.members.events import Event, Ledger
@@ -189,3 +190,25 @@ def test_the_page_says_what_falls_short_and_what_is_missing(
     shown = capsys.readouterr().out
     assert "Crash of a member, seconds" in shown
     assert "Not measured: java, eager: no Java here" in shown
+
+
+def test_a_run_in_parts_goes_on_with_what_was_kept(tmp_path: Path) -> None:
+    """A case that was finished is not measured again; one that was not begins anew; the page has all of them."""
+    kept = tmp_path / "kept.json"
+    whole, half = CASES[0], CASES[1]
+    first = Results(of_cases((whole.title, half.title)))
+    for figure in figures_of(whole):
+        first.add(figure.key, KAFKA, 2.0)
+        first.add(figure.key, OURS, 1.0)
+    first.add(figures_of(half)[0].key, KAFKA, 2.0)
+    first.skipped.append("something")
+    first.save(kept)
+    second = Results(of_cases((half.title,)))
+    second.load(kept)
+    assert (second.has_case(whole), second.has_case(half), second.skipped) == (True, False, [])
+    second.forget(half)
+    assert second.median(figures_of(half)[0], KAFKA) is None
+    assert {figure.key for figure in second.figures} == {figure.key for figure in figures_of(whole)}
+    nothing = Results(of_cases((half.title,)))
+    nothing.load(tmp_path / "nowhere.json")
+    assert nothing.figures == []
