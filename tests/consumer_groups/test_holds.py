@@ -210,3 +210,24 @@ def test_the_target_of_a_large_group_takes_effect_in_the_next_turn(monkeypatch: 
     assert stage.group.targets.keys() == {"a"}
     settle(stage, a, c)
     assert (len(a.partitions), len(c.partitions)) == (4, 4)
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_lost_member_whose_heartbeat_was_under_way_has_twice_the_grace(is_held: bool) -> None:
+    """Rule 7.9: it sees that the heartbeat has failed, and need not wait for its interval to be back."""
+    stage = Stage({**TIMER, "group_lost_connection_grace_ms": 2_000}, t=2)
+    a, b = stage.member("a"), stage.member("b")
+    for one in (a, b):
+        one.join("t")
+    settle(stage, a, b)
+    if is_held:
+        held(b)
+    else:
+        b.beat()
+    stage.run(stage.shard.connection_lost("g", "b", stage.now))
+    limit = 4_000 if is_held else 5_500
+    stage.advance(limit - 1)
+    assert stage.group.members.keys() == {"a", "b"}
+    a.beat()
+    stage.advance(1)
+    assert stage.group.members.keys() == {"a"}

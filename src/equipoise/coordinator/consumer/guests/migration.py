@@ -7,7 +7,8 @@ member of the new protocol comes (upgrade), and a `consumer` group becomes class
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -101,9 +102,9 @@ def make_guests(shard: Shard, changes: Changes, classic: Group) -> ConsumerGroup
 
     Kafka: ConsumerGroup.fromClassicGroup.
     """
-    members, taken = dict[str, ConsumerGroupMember](), set[TopicPartition]()
+    members, taken, given = dict[str, ConsumerGroupMember](), set[TopicPartition](), _given(shard, classic)
     for one in sorted(classic.members.values(), key=lambda member: member.is_static):
-        guest = _guest(shard, classic, one)
+        guest = _guest(shard, classic, one, given)
         members[one.member_id] = guest._replace(assigned={p: at for p, at in guest.assigned.items() if p not in taken})
         taken.update(guest.assigned)
     members = {one: members[one] for one in classic.members}
@@ -157,7 +158,9 @@ def _refused(classic: Group | ConsumerGroup, why: str) -> KafkaError:
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 
-def _guest(shard: Shard, classic: Group, member: ClassicGroupMember) -> ConsumerGroupMember:
+def _guest(
+    shard: Shard, classic: Group, member: ClassicGroupMember, given: Mapping[TopicPartition, str]
+) -> ConsumerGroupMember:
     """A classic member as a guest. In its first rebalance a group has no protocol yet: then by the first of each.
 
     Rules A16.3 and A16.7. Kafka: ConsumerGroup.fromClassicGroup.
@@ -177,7 +180,7 @@ def _guest(shard: Shard, classic: Group, member: ClassicGroupMember) -> Consumer
             "assignor before re-attempting the upgrade.",
         )
     if not shard.config.strict:
-        assigned = _held(classic, member, claim, assigned)
+        assigned = _held(classic, member, claim=claim, assigned=assigned, given=given)
     return ConsumerGroupMember(
         member.member_id,
         instance_id=member.group_instance_id,
@@ -193,12 +196,20 @@ def _guest(shard: Shard, classic: Group, member: ClassicGroupMember) -> Consumer
     )
 
 
-def _held(classic: Group, member: ClassicGroupMember, claim: Claim, assigned: Partitions) -> Partitions:
+def _held(
+    classic: Group,
+    member: ClassicGroupMember,
+    *,
+    claim: Claim,
+    assigned: Partitions,
+    given: Mapping[TopicPartition, str],
+) -> Partitions:
     """What the member may use at this moment, which in a rebalance need not be its last assignment.
 
     An addition: Kafka takes the assignment, which a rebalance that was overtaken has reset, and which after a downgrade
     is what the member is to have. A cooperative member goes on with what it claims, and on Kafka another one may get
     the same partitions. Static members may have been absent: they also have what they had, unless others claim it.
+    What a cooperative member has claimed and was not given, it gives up now: until it rejoins, it may commit.
     Rule A16.3.
     """
     if classic.state is State.COMPLETING_REBALANCE:
@@ -207,7 +218,17 @@ def _held(classic: Group, member: ClassicGroupMember, claim: Claim, assigned: Pa
         return claim.owned
     if member.former is not None:
         return member.former.held
-    return assigned if member.assignment else claim.owned
+    mine = frozenset(one for one in claim.owned if given.get(one, member.member_id) == member.member_id)
+    return assigned | mine
+
+
+def _given(shard: Shard, classic: Group) -> dict[TopicPartition, str]:
+    """Who was assigned each partition. What cannot be read is refused later."""
+    found = {}
+    for member in classic.members.values():
+        with suppress(ProtocolError):
+            found.update(dict.fromkeys(_assigned(member, shard.image) or (), member.member_id))
+    return found
 
 
 def _assigned(member: ClassicGroupMember, image: MetadataImage) -> Partitions | None:

@@ -35,6 +35,8 @@ def connection_lost(shard: Shard, group: ConsumerGroup, member_id: str, step: St
     presence = group.presence_of(member_id)
     presence.lost_at = now
     due = presence.last_seen + _interval(shard, group, member, presence) + RECONNECT_MS
+    if member_id in group.held:  # the client sees at once that its heartbeat has failed, and sends another one
+        due = min(due, now + 2 * grace)
     shard.timers.arm(group.timer(TimerKind.LOST, member_id), max(now + grace, due))
 
 
