@@ -60,10 +60,11 @@ TRANSITIONS = {
     "whole. A cooperative join takes two rebalances. When the second begins, no member has a heartbeat in flight yet: "
     "it waits for the next heartbeat, on both brokers.",
     "leave": f"One of {MEMBERS} members closes. The first callback is its own, when it stops.",
-    "crash": f"One of {MEMBERS} members gets SIGKILL. Its session timeout is 6 s, the shortest that both brokers allow "
-    "by default; with `group.protocol=consumer` it is the broker's, 45 s. Kafka waits until the session expires, which "
+    "crash": f"One of {MEMBERS} members gets SIGKILL, on both brokers at the same time. Kafka waits until its session "
+    "expires (45 s by default in Java, librdkafka, kafka-python and franz-go, 30 s in KafkaJS, 10 s in aiokafka). That "
     "makes up most of the whole time and of the time without an owner. Equipoise sees that the connections of the "
-    "process are closed, and waits 2 s for it to come back (group.lost.connection.grace.ms).",
+    "process are closed, and waits for it to come back: for 2 s (group.lost.connection.grace.ms), and until its next "
+    "heartbeat would have been due.",
 }
 FIRST_JOINS = (
     f"{MEMBERS - 1} consumers join a new group at the same time. The figure is the time from their start to the last "

@@ -227,3 +227,11 @@ def test_a_member_that_leaves_a_held_heartbeat_by_another_request_is_held_again(
     eventually(lambda: is_held(broker, member_id), "it is held on its next connection")
     advance(broker, clock, 1_801)
     assert again.receive().error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("software", ["kafkajs", "sarama", "kgo", ""])
+def test_clients_that_await_the_answer_are_never_held(software: str) -> None:
+    """The table in docs/groups.md: other work of theirs would wait as long as the hold."""
+    found = HeldHeartbeat()
+    found.known_as(software, "some-client")
+    assert not found.is_patient
