@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from equipoise.client import Consumer, RebalanceListener, TopicPartition
+from equipoise.client import Consumer, Producer, RebalanceListener, TopicPartition
 from proving.kafka_cluster import KafkaCluster, Servers
 from tests.client.writing import produce
 
@@ -62,4 +62,31 @@ def test_a_member_outlives_a_coordinator_that_hangs(kafka_cluster: KafkaCluster)
     assert took < SESSION_S, f"{took:.0f} s"
     assert len(set(seen)) == len(seen) == 2 * EACH
     kafka_cluster.mend()
+    kafka_cluster.delete_topic(topic)
+
+
+def test_a_producer_leaves_a_leader_that_hangs(kafka_cluster: KafkaCluster) -> None:
+    """As soon as there is another, and not after request.timeout.ms; each record is stored once and in order."""
+    topic = f"hung-leader-{uuid.uuid4()}"
+    kafka_cluster.create_topic(topic, 1)
+    with Producer(
+        {"bootstrap.servers": kafka_cluster.bootstrap_servers, "request.timeout.ms": int(PATIENCE_S * 1000)}
+    ) as producer:
+        for number in range(EACH):
+            producer.send(topic, b"%d" % number)
+        producer.flush()
+        began = time.monotonic()
+        kafka_cluster.hang(kafka_cluster.leader_of(topic))
+        for number in range(EACH, 2 * EACH):
+            producer.send(topic, b"%d" % number)
+        producer.flush()
+        took = time.monotonic() - began
+    assert took < PATIENCE_S / 2, f"{took:.0f} s"
+    kafka_cluster.mend()
+    with Consumer(bootstrap_servers=kafka_cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        values: list[int] = []
+        while len(values) < 2 * EACH:
+            values += [int(record.value or b"") for record in consumer.poll(1)]
+    assert values == list(range(2 * EACH))
     kafka_cluster.delete_topic(topic)
