@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
@@ -56,8 +57,8 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-async def start_server(host: str, port: int, pages: Pages) -> asyncio.Server:
-    """A server that answers until it is closed."""
+async def start_server(listener: socket.socket, pages: Pages) -> asyncio.Server:
+    """A server that answers until it is closed, on a socket that is bound."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -67,7 +68,23 @@ async def start_server(host: str, port: int, pages: Pages) -> asyncio.Server:
                 await writer.drain()
         writer.close()
 
-    return await asyncio.start_server(answer, host, port, limit=_MOST_BYTES)
+    return await asyncio.start_server(answer, sock=listener, limit=_MOST_BYTES)
+
+
+async def serve_pages(listener: socket.socket, pages: Pages) -> None:
+    """Answers until it is cancelled; nothing stays open then."""
+    server = await start_server(listener, pages)
+    async with server:
+        await server.serve_forever()
+
+
+def bind(address: tuple[str, int]) -> socket.socket:
+    """Binds at once, so that a port in use is told before anything begins."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    try:
+        return socket.create_server(address, family=family)
+    except OSError as error:
+        raise UsageError(f"cannot listen on {address[0]}:{address[1]}: {error.strerror or error}") from None
 
 
 def _page(head: bytes, pages: Pages) -> Page:

@@ -14,12 +14,15 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from confluent_kafka import Consumer as ForeignConsumer
 from prometheus_client.parser import text_string_to_metric_families
 
 from equipoise.broker import Broker
-from equipoise.client import Admin, TopicPartition
+from equipoise.broker.metrics import BrokerMetrics
+from equipoise.client import Admin, Producer, TopicPartition
 from equipoise.console.metrics import Choice, GroupCollector, registry_of
 from equipoise.metrics_server import check_address
+from equipoise.server_process import free_port
 from equipoise.watching.access import Access
 from equipoise.watching.watcher import Watched, watching
 from equipoise.wire.errors import UsageError
@@ -197,6 +200,67 @@ def test_groups_beyond_the_limit_are_counted(broker: Broker, topic: str) -> None
     assert of(found, "groups_left_out") == 2
     chosen = asyncio.run(_limited(broker, Choice(patterns=("g-1", "g-4"))))
     assert {dict(labels)["group"] for name, labels in chosen if name == "equipoise_group_members"} == {"g-1", "g-4"}
+
+
+def test_a_broker_serves_its_own_figures() -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "equipoise", "serve", "--listen", "127.0.0.1:0", "--memory"]
+    command += ["--metrics", f"127.0.0.1:{port}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().split()[-1]
+            with Admin(address) as admin:
+                admin.create_topic("orders", 2)
+                with Producer(bootstrap_servers=address) as producer:
+                    producer.send("orders", b"x" * 100).result(PATIENCE_S)
+                admin.commit_offsets("billing", {TopicPartition("orders", 0): 0})
+                found = samples(get(f"http://127.0.0.1:{port}/metrics")[1])
+            assert of(found, "broker_requests_total", api="CreateTopics") == 1
+            assert of(found, "broker_requests_total", api="Produce") == 1
+            assert of(found, "broker_groups") == 1
+            assert (of(found, "broker_topics") or 0) >= 2
+            assert (of(found, "broker_connections") or 0) >= 1
+            assert (of(found, "broker_received_bytes_total") or 0) > 100
+            assert (of(found, "broker_log_bytes") or 0) > 100
+            assert {name for name, _ in found} == {row[0] for row in table("docs/metrics.md", "Broker")}
+        finally:
+            process.terminate()
+            process.wait(PATIENCE_S)
+
+
+def test_repeated_heartbeats_count_too() -> None:
+    with Broker() as broker:
+        metrics = broker.call(BrokerMetrics)
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topic("orders", 1)
+        consumer = ForeignConsumer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "group.id": "g",
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 50,
+            }
+        )
+        try:
+            consumer.subscribe(["orders"])
+            deadline = time.monotonic() + PATIENCE_S
+            beats: float = 0
+            while beats < 5 and time.monotonic() < deadline:
+                consumer.poll(0.05)
+                found = samples(broker.call(lambda server: metrics.text()).decode())
+                beats = of(found, "broker_requests_total", api="Heartbeat") or 0
+            assert beats >= 5
+        finally:
+            consumer.close()
+
+
+def test_a_metrics_port_in_use_is_one_line(command: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = command("serve", "--memory", "--listen", "127.0.0.1:0", "--metrics", address)
+    assert (ended.status, ended.out) == (2, "")
+    assert f"cannot listen on {address}: Address already in use" in ended.err
 
 
 def test_a_slip_is_one_line(command: Command) -> None:

@@ -52,6 +52,7 @@ from equipoise.wire.records.batch import BatchHeader
 if TYPE_CHECKING:
     from equipoise.broker.clock import Clock
     from equipoise.broker.first_users import FirstUser
+    from equipoise.broker.metrics import BrokerMetrics
     from equipoise.log.partition import LogAppendInfo
     from equipoise.log.storage.directory import DataDirectory, MemoryDirectory
 
@@ -89,6 +90,7 @@ class Server:
         self.allows_all = self._authorizer is allow_all
         self.denials = Denials(self._authorizer)
         self._routes: dict[tuple[int, int], Route] = {}
+        self.metrics: BrokerMetrics | None = None  # who measures it
         self.listeners = Listeners(self)
         self.expired_connections_killed = 0  # because nobody authenticated again (KIP-368)
         self.lookups = BatchThread("lookups")
@@ -218,6 +220,8 @@ class Server:
         found = self._routes.get((api_key, version))
         if found is None:
             found = self._routes[api_key, version] = find_route(api_key, version)
+            if self.metrics is not None:
+                self.metrics.measure(found)
         return found
 
     def append(

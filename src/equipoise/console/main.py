@@ -14,6 +14,7 @@ from equipoise.console.commands.console import LISTEN, console, console_beside
 from equipoise.console.commands.groups import groups
 from equipoise.console.commands.history import history
 from equipoise.console.commands.run import run as run_command
+from equipoise.console.commands.serving import measuring
 from equipoise.console.commands.users import users
 from equipoise.console.commands.zookeeper import registering, zookeeper
 from equipoise.console.edge import log_warnings, run_app
@@ -80,6 +81,7 @@ app.add_later(
     multiple=True,
     help="A first user, as in kafka-storage: SCRAM-SHA-256=[name=admin,password=...]; @FILE has such lines.",
 )
+@click.option("--metrics", "metrics_at", metavar="HOST:PORT", help="Serve /metrics of this broker there.")
 @click.option("--zookeeper", metavar="HOST:PORT", help="Register the broker and its topics in this ZooKeeper.")
 @click.option(
     "--console",
@@ -98,6 +100,7 @@ def serve(
     tls: bool,
     users: Path | None,
     add_scram: tuple[str, ...],
+    metrics_at: str | None,
     zookeeper: str | None,
     console_at: str | None,
 ) -> None:
@@ -110,10 +113,15 @@ def serve(
     log_warnings()
     security = Security.from_command(data, tls=tls, users=users)
     is_open = not tls and users is None and not add_scram
-    with registering(zookeeper) as register, console_beside(console_at, is_open=is_open) as show:
+    with (
+        registering(zookeeper) as register,
+        measuring(metrics_at) as measure,
+        console_beside(console_at, is_open=is_open) as show,
+    ):
 
         def ready(server: Server) -> None:
             register(server)
+            measure(server)
             print(f"equipoise ready on {server.address}{security.described}", flush=True)
             show(str(server.address))
 

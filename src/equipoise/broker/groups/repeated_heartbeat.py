@@ -42,7 +42,7 @@ def repeated(core: Shard, request: HeartbeatOfEither, call: Call, frame: bytes) 
     """A heartbeat that was answered at once, by the frame that it came in and the answer of its call."""
     assert call.pieces
     if isinstance(request, HeartbeatRequest):
-        return RepeatedHeartbeat(partial(core.is_well, request), frame, call.pieces[0])
+        return RepeatedHeartbeat(_counted(partial(core.is_well, request), call, frame), frame, call.pieces[0])
     interval_ms = core.settings_of(request.group_id).heartbeat_interval_ms
     client = call.client_id, call.connection.client_host
 
@@ -50,4 +50,20 @@ def repeated(core: Shard, request: HeartbeatOfEither, call: Call, frame: bytes) 
         """The epoch of the answer stands in the request; the interval may be configured anew."""
         return core.quiet_interval(request, *client, now) == interval_ms
 
-    return RepeatedHeartbeat(is_well, frame, call.pieces[0])
+    return RepeatedHeartbeat(_counted(is_well, call, frame), frame, call.pieces[0])
+
+
+def _counted(is_well: Callable[[int], bool], call: Call, frame: bytes) -> Callable[[int], bool]:
+    """In a broker that is measured, these heartbeats count as others do."""
+    metrics = call.connection.server.metrics
+    if metrics is None:
+        return is_well
+    api_key, size = call.route.api_key, len(frame)
+
+    def counting(now: int) -> bool:
+        found = is_well(now)
+        if found:
+            metrics.repeated_heartbeat(api_key, size)
+        return found
+
+    return counting

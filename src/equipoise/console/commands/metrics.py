@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import click
 
 from equipoise.console.edge import missing_package
 from equipoise.console.options import ClusterOptions, Duration, cluster_options
-from equipoise.metrics_server import Pages, check_address, start_server
+from equipoise.metrics_server import Pages, bind, check_address, start_server
 from equipoise.watching.watcher import Watched, wall_time, watching
 from equipoise.wire.errors import UsageError
 
@@ -41,9 +42,9 @@ def metrics(
     except ImportError as error:
         raise missing_package(error) from None
     token = None if token_file is None else _token(token_file)
-    address = check_address(listen, token)
-    with suppress(KeyboardInterrupt):  # to end it is no error
-        asyncio.run(_serve(cluster, address, Choice(patterns, per_partition), interval / 1000, token=token))
+    listener = bind(check_address(listen, token))
+    with listener, suppress(KeyboardInterrupt):  # to end it is no error
+        asyncio.run(_serve(cluster, listener, Choice(patterns, per_partition), interval / 1000, token=token))
 
 
 def _token(file: Path) -> str:
@@ -54,7 +55,7 @@ def _token(file: Path) -> str:
 
 
 async def _serve(
-    cluster: ClusterOptions, address: tuple[str, int], choice: object, interval: float, *, token: str | None
+    cluster: ClusterOptions, listener: socket.socket, choice: object, interval: float, *, token: str | None
 ) -> None:
     from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
@@ -74,10 +75,10 @@ async def _serve(
 
         text = registry_of(GroupCollector(watcher, choice, late))
         pages = Pages(text, trouble, CONTENT_TYPE_LATEST, token)
-        server = await start_server(*address, pages)
+        server = await start_server(listener, pages)
         async with server, watcher.live(interval):
-            port = server.sockets[0].getsockname()[1]
-            print(f"equipoise metrics of {cluster.bootstrap_servers} on http://{address[0]}:{port}/metrics", flush=True)
+            host, port = listener.getsockname()[:2]
+            print(f"equipoise metrics of {cluster.bootstrap_servers} on http://{host}:{port}/metrics", flush=True)
             await server.serve_forever()
 
 
