@@ -113,6 +113,8 @@ def test_what_real_clients_do_is_on_the_page(watched: Watched, protocol: str) ->
             second.leave()
             page.wait_for_selector("#why >> text=(client second, 127.0.0.1) left")
             page.wait_for_selector("#members >> text=Members, 1")
+            with urlopen(f"{address}/metrics", timeout=PATIENCE) as answer:
+                assert 'equipoise_group_members{group="etl"} 1.0' in answer.read().decode()
             with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
                 producer.send("orders", b"value").result(PATIENCE)
         page.wait_for_selector("#title >> text=Empty")

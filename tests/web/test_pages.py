@@ -219,6 +219,18 @@ def test_a_problem_belongs_to_its_cell() -> None:
 # -- for programs
 
 
+def test_metrics_and_advice_come_from_the_source() -> None:
+    live = one_group()
+    assert get(live, "/metrics").status == 503
+    live.metrics = lambda: b"equipoise_exporter_up 1.0\n"
+    assert get(live, "/metrics").text == "equipoise_exporter_up 1.0\n"
+    assert "What would help" not in get(live, "/groups/etl").text
+    live.advise = lambda group_id: [f"raise {EVIL} of {group_id}"]
+    shown = get(live, "/groups/etl")
+    assert f"raise {EVIL} of etl" in text(shown)
+    assert EVIL not in shown.text
+
+
 def test_the_timeline_is_json_and_small_on_the_wire() -> None:
     live = new_live(WINDOW)
     live.update(tale.cluster(tale.view(tale.told())))

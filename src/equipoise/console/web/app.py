@@ -62,6 +62,7 @@ class Pages:
             ("/api/groups/{group}/stream", self.stream),
             ("/favicon.ico", self.icon),
             ("/healthz", self.healthz),
+            ("/metrics", self.metrics),
             ("/static/{digest}/{name}", self.static),
         ]
         return [Route(path, handler, methods=["GET"]) for path, handler in found]
@@ -84,7 +85,13 @@ class Pages:
         feed = self._feed(request)
         if feed is None:
             return self._missing(f"No group {name(_named(request, 'group'))} was seen on this cluster.")
-        body = group_page.content(feed.view, feed.owners, deleted_at=feed.deleted_at, is_stale=is_stale(self._frame()))
+        body = group_page.content(
+            feed.view,
+            feed.owners,
+            advice=self._live.advise(feed.view.group_id),
+            deleted_at=feed.deleted_at,
+            is_stale=is_stale(self._frame()),
+        )
         return self._page(name(feed.view.group_id), body, current="/groups")
 
     async def tables(self, request: Request) -> Response:
@@ -153,6 +160,12 @@ class Pages:
         if self._live.trouble is not None:
             return PlainTextResponse(f"{self._live.trouble}\n", 503)
         return PlainTextResponse("ok\n")
+
+    async def metrics(self, _request: Request) -> Response:
+        """The same as `equipoise metrics` serves."""
+        if self._live.metrics is None:
+            return PlainTextResponse("the cluster was not heard from yet\n", 503)
+        return Response(self._live.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def icon(self, _request: Request) -> Response:
         """Browsers ask for it by themselves."""

@@ -17,7 +17,8 @@ from equipoise.views.model import ClusterView, GroupView, Ms
 LAG_SAMPLES = 720
 LAG_EVERY_MS = 5_000
 MOST_GROUPS = 5_000  # with a history of lag
-Fragments = Callable[[GroupView, Owners], dict[str, str]]
+Fragments = Callable[[GroupView, Owners, list[str]], dict[str, str]]
+Advise = Callable[[str], list[str]]
 
 
 class GroupFeed:
@@ -34,7 +35,7 @@ class GroupFeed:
         self._fragments: dict[str, str] = {}
         self._note_lag(view)
 
-    def update(self, view: GroupView, fragments: Fragments) -> None:
+    def update(self, view: GroupView, fragments: Fragments, advise: Advise) -> None:
         """A newer view. Viewers get what is different."""
         self._note_lag(view)
         self.view, self.deleted_at = view, None
@@ -44,16 +45,16 @@ class GroupFeed:
             self._timeline = None
             self.broadcast.skip()
         else:
-            self._tell(self._timeline, fragments)
+            self._tell(self._timeline, fragments, advise)
 
-    def _tell(self, before: Timeline, fragments: Fragments) -> None:
+    def _tell(self, before: Timeline, fragments: Fragments, advise: Advise) -> None:
         self._timeline = now = self._draw()
         events = difference(before, now)
         if events is None:
             self.broadcast.publish("reset", {})
         for kind, data in events or ():
             self.broadcast.publish(kind, data)
-        fresh = fragments(self.view, self.owners)
+        fresh = fragments(self.view, self.owners, advise(self.view.group_id))
         changed = {name: html for name, html in fresh.items() if self._fragments.get(name) != html}
         if changed:
             self._fragments = fresh
@@ -86,6 +87,8 @@ class Live:
         self.overview = Broadcast()
         self.trouble: str | None = None  # why the cluster cannot be asked
         self.heard_at: Ms | None = None
+        self.metrics: Callable[[], bytes] | None = None  # for Prometheus; None before the first look
+        self.advise: Advise = lambda _group_id: []
         self._window_ms = window_ms
         self._fragments = fragments
         self._feeds: OrderedDict[str, GroupFeed] = OrderedDict()
@@ -123,7 +126,7 @@ class Live:
             self._feeds[view.group_id] = GroupFeed(view, self._window_ms)
             self._forget()
         elif feed.view != view:
-            feed.update(view, self._fragments)
+            feed.update(view, self._fragments, self.advise)
 
     def _forget(self) -> None:
         gone = [name for name, feed in self._feeds.items() if feed.deleted_at is not None]

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 from equipoise.client import Admin
 from equipoise.client.net.errors import is_final
+from equipoise.console.metrics import Choice, GroupCollector, lateness, registry_of
 from equipoise.console.web.live import Live
+from equipoise.views.advice import advise
+from equipoise.views.groups import summary_of
 from equipoise.views.model import Ms, Source
 from equipoise.watching.access import Access, Questions
-from equipoise.watching.watcher import JOURNAL_TOPIC, OFFSETS_TOPIC, Watched, Watcher, wall_time, watching
+from equipoise.watching.watcher import JOURNAL_TOPIC, Watched, Watcher, wall_time, watching
 from equipoise.wire.errors import EquipoiseError
 from equipoise.wire.text import LONGEST_NAME, printable
 
@@ -32,7 +36,10 @@ async def watch_cluster(access: Access, live: Live, window_ms: int) -> None:
         try:
             since = Ms(wall_time() - window_ms)
             async with watching(access, Watched(since=since, starts=True)) as watcher:
-                live.update(await watcher.look())
+                view = await watcher.look()
+                live.metrics = registry_of(GroupCollector(watcher, Choice(), partial(_lateness, watcher)))
+                live.advise = partial(_advice, watcher)
+                live.update(view)
                 await _follow(watcher, access, live)
         except (EquipoiseError, OSError, TimeoutError) as error:
             if is_final(error):
@@ -55,6 +62,15 @@ async def _follow(watcher: Watcher, access: Access, live: Live) -> None:
                 task.result()
     finally:
         better.cancel()
+
+
+def _lateness(watcher: Watcher) -> float | None:
+    return lateness(watcher.answered, watcher.now())
+
+
+def _advice(watcher: Watcher, group_id: str) -> list[str]:
+    """What `equipoise history` would advise from the same rows."""
+    return [one.text for one in advise(summary_of(group_id, *watcher.store.entries(group_id)))]
 
 
 async def _tell(watcher: Watcher, live: Live) -> None:
@@ -91,8 +107,6 @@ async def _better_source(access: Access, wanted: set[str]) -> None:
 
 
 def _tells_more(used: Source) -> set[str]:
-    return {
-        Source.JOURNAL: set[str](),
-        Source.OFFSETS_TOPIC: {JOURNAL_TOPIC},
-        Source.POLLING: {JOURNAL_TOPIC, OFFSETS_TOPIC},
-    }[used]
+    """A watcher that can only poll looks for a source by itself. One that reads group records of our broker, because
+    somebody committed before the first group was there, does not."""
+    return {JOURNAL_TOPIC} if used is Source.OFFSETS_TOPIC else set()

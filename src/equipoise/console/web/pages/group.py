@@ -20,9 +20,9 @@ LISTED = 200  # rows of a table; the rest is counted
 _PARTITION_HOUR = 3_600_000
 
 
-def content(view: GroupView, owners: Owners, *, deleted_at: int | None, is_stale: bool) -> Node:
+def content(view: GroupView, owners: Owners, *, advice: list[str], deleted_at: int | None, is_stale: bool) -> Node:
     """The page's body."""
-    parts = fragments(view, owners)
+    parts = fragments(view, owners, advice)
     return [
         h.div(".title", id="title")[_raw(parts["title"])],
         deleted_at is not None
@@ -31,7 +31,10 @@ def content(view: GroupView, owners: Owners, *, deleted_at: int | None, is_stale
         h.div(id="problems")[_raw(parts["problems"])],
         h.div(class_={"group": True, "stale": is_stale})[
             _timeline(view),
-            h.aside(".card.why", id="why", aria_label="why")[_raw(parts["why"])],
+            h.div(".side")[
+                h.aside(".card.why", id="why", aria_label="why")[_raw(parts["why"])],
+                h.aside(id="advice", aria_label="advice")[_raw(parts["advice"])],
+            ],
             h.section(".card.wide", id="members")[_raw(parts["members"])],
             h.section(".card.wide", id="rebalances")[_raw(parts["rebalances"])],
             h.section(".card.wide", id="offsets")[_raw(parts["offsets"])],
@@ -39,7 +42,7 @@ def content(view: GroupView, owners: Owners, *, deleted_at: int | None, is_stale
     ]
 
 
-def fragments(view: GroupView, owners: Owners) -> dict[str, str]:
+def fragments(view: GroupView, owners: Owners, advice: list[str]) -> dict[str, str]:
     """The parts that change with the group, by the id of their place."""
     owners.learn(view)
     return {
@@ -47,6 +50,7 @@ def fragments(view: GroupView, owners: Owners) -> dict[str, str]:
         "figures": _html(_figures(view)),
         "problems": _html(_problems(view)),
         "why": _html(_why(view)),
+        "advice": _html(_advice(advice)),
         "members": _html(_members(view, owners)),
         "rebalances": _html(rebalances(view.rebalances)),
         "offsets": _html(offsets(view.partitions, owners)),
@@ -166,6 +170,11 @@ def _why(view: GroupView) -> Node:
         since = "" if view.seen_since is None else f" since {clock(view.seen_since)} UTC"
         return [h.h2["Why"], h.p(".quiet")[f"No rebalance{since}."]]
     return panel(view.rebalances[-1])
+
+
+def _advice(texts: list[str]) -> Node:
+    """None where figures do not speak."""
+    return h.div(".card")[h.h2["What would help"], h.div(".advice")[[h.p[one] for one in texts]]] if texts else None
 
 
 # -- tables
