@@ -58,6 +58,13 @@ _add(
     _listener,
 )
 _add(
+    "console",
+    "An update of the web console, in Chromium.",
+    "What one more rebalance of 100 partitions costs a browser, and whether its memory stays flat.",
+    _quick("200 updates instead of 2,000."),
+    click.option("--pictures", is_flag=True, help="Draw the pictures of docs/console.md instead."),
+)
+_add(
     "consumer",
     "Records a second, beside other clients.",
     "Records read per second by our consumer, beside confluent-kafka and kafka-python.",

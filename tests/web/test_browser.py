@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from bench.console import story as tale
-from bench.console.running import FedConsole, fed_console
+from bench.console.running import FedConsole, fed_console, until
 from equipoise.console.web.timeline import LagSample
 from equipoise.views.model import GroupView, Ms
 from tests.web.conftest import Watched, watch
@@ -202,7 +202,7 @@ def test_plus_minus_and_zero_change_what_is_shown(watched: Watched, console: Fed
     assert page.inner_text("#range") != whole
     assert "from=" in page.url
     page.keyboard.press("-")
-    page.wait_for_function("document.getElementById('range').textContent === '14:00 to 17:00 UTC'")
+    until(page, "document.getElementById('range').textContent === '14:00 to 17:00 UTC'")
     page.keyboard.press("+")
     page.keyboard.press("+")
     page.keyboard.press("0")
@@ -251,9 +251,9 @@ def test_hover_tells_click_chooses_and_an_owner_is_brought_out(watched: Watched,
     first = WHOLE.rebalances[0]
     page.wait_for_selector(f"#why >> text=Generation {first.old_generation} → {first.generation}")
     page.mouse.click(lanes["x"] + lanes["width"] - 50, lanes["y"] + 10)
-    page.wait_for_function("location.search.includes('member=etl-')")
+    until(page, "location.search.includes('member=etl-')")
     page.mouse.click(lanes["x"] + lanes["width"] - 50, lanes["y"] + 10)
-    page.wait_for_function("!location.search.includes('member=')")
+    until(page, "!location.search.includes('member=')")
     watched.check()
 
 
@@ -266,14 +266,14 @@ def test_a_drag_on_the_axis_and_the_wheel_with_ctrl_zoom(watched: Watched, conso
     page.mouse.down()
     page.mouse.move(foot["x"] + 500, foot["y"] + 5)
     page.mouse.up()
-    page.wait_for_function("location.search.includes('from=')")
+    until(page, "location.search.includes('from=')")
     page.click("button[data-act=all]")
-    page.wait_for_function("!location.search.includes('from=')")
+    until(page, "!location.search.includes('from=')")
     page.hover("[data-part=lanes]")
     page.keyboard.down("Control")
     page.mouse.wheel(0, -100)
     page.keyboard.up("Control")
-    page.wait_for_function("location.search.includes('from=')")
+    until(page, "location.search.includes('from=')")
     watched.check()
 
 

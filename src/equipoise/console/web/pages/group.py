@@ -17,6 +17,7 @@ from equipoise.views.model import GroupView, MemberView, PartitionLag, Rebalance
 from equipoise.wire.text import partitions
 
 LISTED = 200  # rows of a table; the rest is counted
+NEWEST = 40  # rebalances beside the timeline: the list changes with each
 _PARTITION_HOUR = 3_600_000
 
 
@@ -52,7 +53,7 @@ def fragments(view: GroupView, owners: Owners, advice: list[str]) -> dict[str, s
         "why": _html(_why(view)),
         "advice": _html(_advice(advice)),
         "members": _html(_members(view, owners)),
-        "rebalances": _html(rebalances(view.rebalances)),
+        "rebalances": _html(rebalances(view.rebalances, NEWEST)),
         "offsets": _html(offsets(view.partitions, owners)),
     }
 
@@ -219,7 +220,7 @@ def swatch(owners: Owners, member_id: str) -> Node:
     return h.span(class_=f"swatch s{owners.of(member_id).slot}", aria_hidden="true")
 
 
-def rebalances(found: tuple[RebalanceView, ...]) -> Node:
+def rebalances(found: tuple[RebalanceView, ...], most: int) -> Node:
     """The newest first."""
     heads = [
         head("time, UTC"),
@@ -230,11 +231,11 @@ def rebalances(found: tuple[RebalanceView, ...]) -> Node:
         head("moved", is_number=True),
         head("stood still", is_number=True),
     ]
-    shown = list(reversed(found))[:LISTED]
+    shown = list(reversed(found))[:most]
     more = len(found) - len(shown)
     return [
         table(f"Rebalances, {len(found):,}, the newest first", heads, [_rebalance(one) for one in shown]),
-        more > 0 and h.p(".quiet")[f"and {more:,} older ones"],
+        more > 0 and h.p(".quiet")[f"and {more:,} older ones, all of them in the tables"],
     ]
 
 

@@ -28,7 +28,7 @@ def content(view: GroupView, picture: Timeline) -> Node:
     return [
         h.div(".title")[h.h1[h.a(href=group_address(view.group_id))[name(view.group_id)], ", as tables"]],
         table("Episodes", [head("from, UTC"), head("to"), head("what")], episodes),
-        rebalances(view.rebalances),
+        rebalances(view.rebalances, _LISTED),
         table("Gaps without owner, the longest first", heads, [_span(one, picture) for one in gaps[:_LISTED]]),
         table("Owners of each partition", heads, [_span(one, picture) for one in spans[:_LISTED]]),
         len(spans) > _LISTED and h.p(".quiet")[f"and {len(spans) - _LISTED:,} more"],

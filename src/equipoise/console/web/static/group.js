@@ -88,7 +88,8 @@ function panelOf() {
   return async (/** @type {string} */ url) => {
     wanted = url;
     const answer = await fetch(`${url}?part=panel`);
-    if (answer.ok && wanted === url && place) replace({ why: await answer.text() });
+    const html = await answer.text();
+    if (answer.ok && wanted === url && place) replace({ why: html }); // another may have been chosen meanwhile
   };
 }
 

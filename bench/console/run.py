@@ -1,0 +1,176 @@
+"""`python -m bench console`: what an update costs the browser, whether its memory stays flat, and the pictures."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.progress import track
+
+from bench.console import story as tale
+from bench.console.running import FedConsole, fed_console
+from equipoise.console.web.live import Live
+from equipoise.console.web.timeline import LagSample
+from equipoise.views.model import GroupView, Ms, RebalanceView
+from equipoise.wire.errors import UsageError
+
+UPDATES, QUICK_UPDATES = 2_000, 200
+PICTURES = Path("docs")
+_MB = 1 << 20
+_SETTLING = 100  # updates before the first look at memory
+_EXPECT = """(generation) => {
+  const line = document.getElementById("timeline");
+  const drawn = line.dataset.drawn;
+  window.seen = new Promise((resolve) => {
+    const look = new MutationObserver(() => {
+      const told = document.querySelector("#why h2").textContent.endsWith(generation);
+      if (told && line.dataset.drawn !== drawn) {
+        look.disconnect();
+        resolve(true);
+      }
+    });
+    look.observe(line, { attributes: true, attributeFilter: ["data-drawn"] });
+    look.observe(document.getElementById("why"), { childList: true });
+  });
+}"""
+
+
+class Figures(NamedTuple):
+    """Of one run: milliseconds of the main thread for each update, and the heap after a collection."""
+
+    updates: int
+    script_ms: float
+    main_thread_ms: float
+    heap_before_mb: float
+    heap_after_mb: float
+
+
+def run_bench(*, as_json: bool, quick: bool, pictures: bool) -> None:
+    """Measures, prints, and draws if asked to."""
+    with _browser() as browser:
+        if pictures:
+            _draw(browser)
+            return
+        found = measure(browser, QUICK_UPDATES if quick else UPDATES)
+    if as_json:
+        print(json.dumps(found._asdict()))
+        return
+    print(f"{found.updates:,} rebalances of 100 partitions and 50 members, each drawn in Chromium:")
+    print(f"  main thread {found.main_thread_ms:.1f} ms an update, of it script {found.script_ms:.1f} ms")
+    print(f"  heap {found.heap_before_mb:.2f} MB after {_SETTLING} updates, {found.heap_after_mb:.2f} MB at the end")
+
+
+@contextmanager
+def _browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    found = shutil.which("chromium")
+    if found is None:
+        raise UsageError("chromium is not on this machine: install it, for instance with tools/foreign-clients")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+# -- figures
+
+
+def measure(browser: Any, updates: int) -> Figures:
+    """Feeds one rebalance after another, and waits until each is drawn. Thread time, not wall time: the machine may be
+    busy with other things."""
+    story = tale.told()
+    whole = tale.view(story)
+    with fed_console(lambda: tale.END) as console:
+        console.update(tale.cluster(whole))
+        page = browser.new_page(viewport={"width": 1600, "height": 1148})
+        page.goto(f"{console.address}/groups/{tale.GROUP}")
+        page.wait_for_selector("#live[data-state=live]")
+        session = page.context.new_cdp_session(page)
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        views = _views(whole, story.rebalances)
+        for _ in range(_SETTLING):
+            _feed(console, page, next(views))
+        heap, before = _heap(session), _spent(session)
+        for _ in track(range(updates), console=Console(stderr=True), description="updates"):
+            _feed(console, page, next(views))
+        after = _spent(session)
+        script, task = ((after[name] - before[name]) * 1000 / updates for name in ("ScriptDuration", "TaskDuration"))
+        return Figures(updates, script, task, heap, _heap(session))
+
+
+def _views(whole: GroupView, rebalances: list[RebalanceView]) -> Iterator[GroupView]:
+    """The rolling restart again and again: each rebalance stops every lane. The last 200 rebalances are kept."""
+    restart = [one for one in rebalances if one.protocol == "range"][-60:]
+    shown = list(whole.rebalances)
+    now = whole.as_of
+    generation = whole.generation or 0
+    while True:
+        for one in restart:
+            now, generation = Ms(now + 30_000), generation + 1
+            took = (one.ended or 0) - (one.started or 0)
+            moved = {"old_generation": generation - 1, "generation": generation, "key": str(generation)}
+            shown.append(replace(one, started=Ms(now - took), ended=now, **moved))  # type: ignore[arg-type]
+            del shown[:-200]
+            yield replace(
+                whole, rebalances=tuple(shown), as_of=Ms(now + 10), generation=generation, seen_since=shown[0].at
+            )
+
+
+def _feed(console: FedConsole, page: Any, view: GroupView) -> None:
+    """No polling: each question to the page would count as its work."""
+    page.evaluate(_EXPECT, f" {view.generation}")
+    console.update(tale.cluster(view, now=view.as_of))
+    page.evaluate("window.seen")
+
+
+def _spent(session: Any) -> dict[str, float]:
+    return {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+
+
+def _heap(session: Any) -> float:
+    session.send("HeapProfiler.collectGarbage")
+    return float(session.send("Runtime.getHeapUsage")["usedSize"]) / _MB
+
+
+# -- pictures
+
+
+def _draw(browser: Any) -> None:
+    """The pictures of docs/console.md: the told group, light and dark, and the list."""
+    story = tale.told()
+    with fed_console(lambda: tale.END) as console:
+        console.update(tale.cluster(tale.view(story)))
+        console.do(_tell_lag)
+        for scheme in ("light", "dark"):
+            page = browser.new_page(viewport={"width": 1600, "height": 1148}, color_scheme=scheme)
+            page.goto(f"{console.address}/groups/{tale.GROUP}")
+            page.wait_for_selector("#live[data-state=live]")
+            page.focus("#timeline")
+            lost = next(one for one in story.rebalances if one.phases and one.phases.detect_ms)
+            _choose(page, lost)
+            page.screenshot(path=str(PICTURES / f"console-{scheme}.png"))
+            page.close()
+
+
+def _choose(page: Any, wanted: RebalanceView) -> None:
+    """With the keyboard, as a reader would."""
+    for _ in range(500):
+        page.keyboard.press("p")
+        if f"generation {wanted.generation}:" in page.inner_text("#said"):
+            break
+    page.wait_for_selector(f"#why >> text=→ {wanted.generation}")
+    page.evaluate("document.activeElement.blur()")
+
+
+def _tell_lag(live: Live) -> None:
+    feed = live.feed(tale.GROUP)
+    assert feed is not None
+    feed.lag.clear()
+    feed.lag.extend(LagSample(at, tale.lag_at(at)) for at in range(tale.BEGIN, tale.END, 30_000))
