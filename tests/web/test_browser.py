@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from bench.console import story as tale
 from bench.console.running import FedConsole, fed_console, until
 from equipoise.console.web.timeline import LagSample
-from equipoise.views.model import GroupView, Ms
+from equipoise.views.model import GroupView, Ms, Source
 from tests.web.conftest import Watched, watch
 from tests.web.views import T0, cluster, group, member, partition, rebalance
 
@@ -327,3 +327,28 @@ def test_a_console_that_ends_is_noticed(watched: Watched) -> None:
         page.wait_for_selector("#live[data-state=live]")
     page.wait_for_selector("#live[data-state=lost]")
     assert "console not reachable since" in page.inner_text("#live")
+
+
+def test_a_cluster_that_is_away_greys_the_picture_until_it_is_back(watched: Watched, console: FedConsole) -> None:
+    page = watched.opened(address(console))
+    page.wait_for_selector("#live[data-state=live]")
+    console.do(lambda live: live.lost("connection refused"))
+    page.wait_for_selector("#trouble >> text=Not heard from localhost:9092: connection refused")
+    assert page.locator(".group.stale").count() == 1
+    console.update(tale.cluster(tale.view(WHOLE)))
+    page.wait_for_selector("#trouble p", state="detached")
+    assert page.locator(".group.stale").count() == 0
+    watched.check()
+
+
+def test_another_source_loads_the_page_again(watched: Watched) -> None:
+    with fed_console(lambda: T0) as running:
+        running.update(cluster(group(), source=Source.POLLING))
+        page = watched.opened(f"{running.address}/groups/etl")
+        page.wait_for_selector("#live[data-state=live]")
+        running.update(cluster(group()))
+        page.wait_for_selector("header >> text=journal")
+        page.wait_for_selector("#live[data-state=live]")
+        page.goto(f"{running.address}/groups")
+        page.wait_for_selector("#live[data-state=live]")
+        watched.check()

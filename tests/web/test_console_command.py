@@ -127,7 +127,8 @@ def test_a_broker_that_goes_away_greys_the_picture(watched: Watched) -> None:
             page = watched.opened(f"{address}/groups")
             page.wait_for_selector("#list >> text=etl")
         broker.stop()
-        await_true(lambda: page.evaluate("fetch('/healthz').then((r) => r.status)") == 503)
+        page.wait_for_selector("#trouble >> text=Not heard from")
+        assert page.evaluate("fetch('/healthz').then((r) => r.status)") == 503
         page.goto(f"{address}/groups/etl")
         assert "Not heard from" in page.inner_text("#trouble")
 

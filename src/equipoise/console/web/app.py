@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+import htpy as h
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -29,7 +30,7 @@ from equipoise.console.web.pages import group as group_page
 from equipoise.console.web.pages import groups as groups_page
 from equipoise.console.web.pages import rebalance as rebalance_page
 from equipoise.console.web.pages import tables as tables_page
-from equipoise.console.web.pages.layout import Frame, Node, is_stale, name, page
+from equipoise.console.web.pages.layout import Frame, Node, is_stale, name, notices, page
 from equipoise.console.web.stream import Broadcast
 from equipoise.console.web.timeline import LagSample
 from equipoise.views.model import Ms
@@ -45,6 +46,7 @@ class Pages:
         self._live = live
         self._bootstrap = bootstrap
         self._now = now
+        live.notice = lambda: str(h.fragment[notices(self._frame())])
 
     def routes(self) -> list[Route]:
         """All of them. Names in addresses stay percent-encoded until a handler reads them: they may hold slashes."""
@@ -188,8 +190,6 @@ class Pages:
         return HTMLResponse(page(self._frame(), title, *content, current=current))
 
     def _missing(self, text: str) -> Response:
-        import htpy as h
-
         body = [h.div(".title")[h.h1["Not here"]], h.p[text], h.p[h.a(href="/groups")["all groups"]]]
         return HTMLResponse(page(self._frame(), "Not here", *body), 404)
 
@@ -241,8 +241,6 @@ def _named(request: Request, part: str) -> str:
 
 
 def _fragment(node: Node) -> Response:
-    import htpy as h
-
     return HTMLResponse(str(h.fragment[node]))
 
 

@@ -89,12 +89,15 @@ class Live:
         self.heard_at: Ms | None = None
         self.metrics: Callable[[], bytes] | None = None  # for Prometheus; None before the first look
         self.advise: Advise = lambda _group_id: []
+        self.notice: Callable[[], str] = lambda: ""  # what pages say while the cluster does not answer
         self._window_ms = window_ms
         self._fragments = fragments
         self._feeds: OrderedDict[str, GroupFeed] = OrderedDict()
 
     def update(self, cluster: ClusterView) -> None:
         """A newer view of the whole cluster. Groups that are gone keep their page."""
+        has_other_source = self.cluster is not None and self.cluster.source is not cluster.source
+        was_lost = self.trouble is not None
         self.cluster, self.trouble, self.heard_at = cluster, None, cluster.as_of
         for view in cluster.groups:
             self._update_group(view)
@@ -103,12 +106,30 @@ class Live:
             if group_id not in present and feed.deleted_at is None:
                 feed.deleted_at = cluster.as_of
         self.overview.publish("changed", {})
+        if has_other_source:
+            self._load_again()
+        if was_lost:
+            self._tell_all("fragments", self._notices())
+
+    def _load_again(self) -> None:
+        """Another source tells other things on every part of a page. Who comes later has the new page already."""
+        self._tell_all("reload", {})
+        for broadcast in (self.overview, *(feed.broadcast for feed in self._feeds.values())):
+            broadcast.skip()
+
+    def _tell_all(self, kind: str, data: dict[str, Any]) -> None:
+        for broadcast in (self.overview, *(feed.broadcast for feed in self._feeds.values())):
+            if broadcast.viewers:
+                broadcast.publish(kind, data)
+
+    def _notices(self) -> dict[str, Any]:
+        return {"html": {"trouble": self.notice()}}
 
     def lost(self, why: str) -> None:
         """The cluster does not answer. The last picture stays."""
         if self.trouble != why:
             self.trouble = why
-            self.overview.publish("changed", {})
+            self._tell_all("fragments", self._notices())
 
     def feed(self, group_id: str) -> GroupFeed | None:
         """A group that was seen, or None."""

@@ -18,6 +18,7 @@ export function stream(address, types, take) {
         setTimeout(open, 2000);
       }
     });
+    source.addEventListener("reload", () => location.reload()); // the console has another source now
     for (const type of types) {
       source.addEventListener(type, (event) => {
         const message = /** @type {MessageEvent} */ (event);
@@ -60,6 +61,7 @@ export function replace(fragments) {
     const focused = place.contains(document.activeElement) ? document.activeElement : null;
     const name = focused?.getAttribute("href") ?? focused?.id ?? null;
     place.innerHTML = html;
+    if (id === "trouble") document.querySelector(".group")?.classList.toggle("stale", html !== "");
     place.dataset.html = html;
     if (name) focusAgain(place, name);
   }

@@ -53,8 +53,9 @@ function lists() {
     } catch { /* the stream says that the console is gone */ }
     timer = 0;
   };
-  stream(() => `${address}?after=${seen}`, ["changed", "reset"], (_type, _data, id) => {
+  stream(() => `${address}?after=${seen}`, ["changed", "fragments", "reset"], (type, data, id) => {
     seen = id;
+    if (type === "fragments") replace(data.html);
     timer = timer || setTimeout(ask, 300);
   });
 }
