@@ -36,6 +36,12 @@ class Kept(Mixed):
         assert not self.is_classic
         return [one for one in found if isinstance(one, One)]
 
+    def members_of_a_classic_group(self, *names: str, **settings: Any) -> list[One]:
+        """A Stable group that is not kept incremental."""
+        found = self.guests(*names, **settings)
+        assert self.is_classic
+        return [one for one in found if isinstance(one, One)]
+
     def entered(self, name: str, **settings: Any) -> One:
         one = self.guest(name, **settings)
         assert one.enter().error is ErrorCode.NONE

@@ -246,6 +246,25 @@ def test_c2_8_a_stable_group_turns_with_a_join_and_nobody_notices() -> None:
     assert held.error is REJOIN
 
 
+def test_c2_8_it_does_not_turn_between_two_rounds() -> None:
+    """After the first round of a cooperative rebalance a member may still have what it was not assigned any more."""
+    ctx = Kept(group_rebalance_incremental="off")
+    a = ctx.members_of_a_classic_group("a")[0]
+    b = ctx.guest("b")
+    b.enter()
+    a.again()
+    ctx.set_mode("all")
+    b.sync()
+    a.sync({a: assignment(0, 1, 2), b: assignment()})
+    assert (ctx.is_classic, ctx.state) == (True, State.STABLE)
+    a.again(owned={0, 1, 2})
+    assert (ctx.is_classic, ctx.state) == (True, State.PREPARING_REBALANCE)
+    b.again(owned=())
+    b.sync()
+    a.sync({a: assignment(0, 1, 2), b: assignment(3, 4, 5)})
+    assert not ctx.is_classic
+
+
 def test_c2_8_a_hold_ends_in_its_time_across_the_turn() -> None:
     ctx = Kept(group_rebalance_incremental="off")
     a, _ = ctx.guests("a", "b")

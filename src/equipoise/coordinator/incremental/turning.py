@@ -13,6 +13,7 @@ from equipoise.coordinator.changes import Changes
 from equipoise.coordinator.classic.group import ClassicGroupMember, Group, protocols_of
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.consumer.guests.guest_data import read_subscription, with_ids
 from equipoise.coordinator.consumer.guests.migration import downgrade, make_guests, may_downgrade
 from equipoise.coordinator.consumer.membership.timers import arm_missing, arm_sync_timer
 from equipoise.coordinator.incremental.data import Incremental, Turn
@@ -23,8 +24,8 @@ from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import Step, write_error
 from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest
-from equipoise.wire.consumer_protocol import PROTOCOL_TYPE
-from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 
 if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
@@ -48,7 +49,7 @@ def maybe_turn(shard: Shard, group_id: str, step: Step, joiner: JoinGroupRequest
     offered: list[Offered] = [one.protocols for one in group.members.values()]
     if joiner is not None:
         offered.append(protocols_of(joiner))
-    if not offered[-1] or eligible_protocol(mode, offered) is None:
+    if not offered[-1] or eligible_protocol(mode, offered) is None or not _is_complete(shard, group):
         return
     changes = Changes(shard, group_id)
     try:
@@ -57,6 +58,21 @@ def maybe_turn(shard: Shard, group_id: str, step: Step, joiner: JoinGroupRequest
         return  # bytes that cannot be read, or user data in assignments: its leader knows more
     _carry_over(shard, group, made, step)
     changes.write(step, GroupTurned(made))
+
+
+def _is_complete(shard: Shard, classic: Group) -> bool:
+    """Whether nobody has anything to give up: after the first round of a cooperative rebalance members still have what
+    they have claimed and were not assigned, until they rejoin for the second. Rule C2.8."""
+    for member in classic.members.values():
+        try:
+            metadata = member.metadata(classic.protocol_name)
+            claim = read_subscription(metadata, shard.image, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            given = decode_assignment(member.assignment).assigned_partitions if member.assignment else {}
+        except (KafkaError, ProtocolError):
+            return False
+        if not claim.owned <= with_ids(given, shard.image):
+            return False
+    return True
 
 
 def _carry_over(shard: Shard, classic: Group, group: ConsumerGroup, step: Step) -> None:
