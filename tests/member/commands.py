@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from equipoise.console import words
 from equipoise.member import Commit, TopicPartition
 from equipoise.simulate import Consumer, messages
 from tests.member.town import Stage
@@ -13,13 +14,18 @@ from tests.transcripts.arguments import Arguments, milliseconds, offsets
 
 def topic(stage: Stage, given: Arguments) -> None:
     """topic orders partitions=3; a second time, it has grown"""
-    stage.world.topics[given.word()] = given.number("partitions", 1)
+    stage.world.set_topics({**stage.world.topics, given.word(): given.number("partitions", 1)})
     stage.world.tell_metadata()
 
 
 def member(stage: Stage, given: Arguments) -> None:
-    """member a assignors=range session=10s heartbeat=3s max.poll=60s instance=i; of a known name, its next process"""
+    """member a assignors=range session=10s heartbeat=3s max.poll=60s instance=i; of a known name, its next process.
+    member a protocol=consumer: with KIP-848"""
     name = given.word()
+    if given.option("protocol") == "consumer":
+        instance, max_poll = given.option("instance"), given.duration("max.poll", 60_000)
+        stage.world.consumer_of_848(name, group_instance_id=instance, max_poll_interval_ms=max_poll)
+        return
     stage.world.consumer(
         name,
         *given.names("assignors", ["range"]),
@@ -35,9 +41,9 @@ def _consumer(stage: Stage, given: Arguments) -> Consumer:
 
 
 def subscribe(stage: Stage, given: Arguments) -> None:
-    """subscribe a orders payments"""
+    """subscribe a orders payments; subscribe a regex=or.*: the coordinator looks for the topics"""
     consumer = _consumer(stage, given)
-    consumer.subscribe(*given.words)
+    consumer.subscribe(*given.words, regex=given.option("regex"))
     given.words = []
 
 
@@ -119,6 +125,17 @@ def owners(stage: Stage, given: Arguments) -> None:
         )
 
 
+def hold(stage: Stage, given: Arguments) -> None:
+    """hold 4500ms: the coordinator holds heartbeats without news for so long"""
+    stage.world.hold_ms = milliseconds(given.word())
+
+
+def explain(stage: Stage, given: Arguments) -> None:
+    """The last entry of the journal of the group."""
+    entry = stage.world.coordinator.journal("g")[-1]
+    stage.transcript.lines += words.explain(entry)
+
+
 COMMANDS: dict[str, Callable[[Stage, Arguments], None]] = {
     one.__name__: one
     for one in (
@@ -136,5 +153,7 @@ COMMANDS: dict[str, Callable[[Stage, Arguments], None]] = {
         advance,
         settle,
         owners,
+        hold,
+        explain,
     )
 }

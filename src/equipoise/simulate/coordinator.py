@@ -120,7 +120,7 @@ class Coordinator:
             case HeartbeatRequest() as request:
                 step = shard.heartbeat(request, caller, now, hold_ms)
             case ConsumerGroupHeartbeatRequest() as request:
-                step = shard.consumer_group_heartbeat(request, caller, now)
+                step = shard.consumer_group_heartbeat(request, caller, now, hold_ms)
             case LeaveGroupRequest() as request:
                 step = shard.leave_group(request, caller, now)
             case OffsetCommitRequest() as request:
@@ -200,7 +200,10 @@ class Coordinator:
 
     def journal(self, group_id: str) -> list[Rebalance]:
         """All rebalances of a group that are over, with what they moved."""
-        journal = self.group(group_id).journal
+        group = self.shard.find(group_id)
+        if group is None:
+            raise KeyError(group_id)
+        journal = group.journal
         while journal.settle() is not None:
             pass
         return list(journal.entries)
