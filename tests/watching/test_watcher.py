@@ -119,6 +119,16 @@ def test_lag_lives_on_while_nobody_reads(broker: Broker, produce: Produce) -> No
     assert (group.state, group.lag.lag, group.health.kind) == ("Empty", 2, HealthKind.NOBODY_READS)
 
 
+def test_groups_at_different_places_of_a_partition_have_an_age_each(broker: Broker, produce: Produce) -> None:
+    produce(10)
+    with Admin(broker.bootstrap_servers) as admin:
+        for number in range(5):
+            admin.commit_offsets(f"g-{number}", {TopicPartition("orders", 0): 2 * number})
+    ages = [one.lag.behind_ms for one in look(broker).groups]
+    assert len(ages) == 5
+    assert all(age is not None for age in ages)
+
+
 def test_a_rebalance_is_heard_of_at_once(broker: Broker, join: Join) -> None:
     join("billing", "one")
     settled(broker, "billing")

@@ -61,9 +61,10 @@ async def first_times(
 ) -> dict[TopicPartition, Ms]:
     """The time of the record at each place, or of the next one there is. What does not come in time is left out."""
     found: dict[TopicPartition, Ms] = {}
-    if not places:
+    if not places or seconds <= 0:
         return found
     consumer.assign(list(places))
+    consumer.resume(list(places))  # those that an earlier call has paused
     for one, offset in places.items():
         consumer.seek(one, offset)
     try:

@@ -143,15 +143,21 @@ class Watcher:
             self.store.take_committed(group_id, found)
 
     async def _look_at_ages(self, group_ids: Sequence[str]) -> None:
-        """By reading the record at each committed offset: a group without read access to the topic has none."""
-        for name in group_ids:
-            places = dict(list(self.store.unread(name).items())[:_MOST_AGES])
-            if places:
-                async with self.access.consumer(one_batch=True) as consumer:
-                    try:
-                        self.store.take_ages(name, await first_times(consumer, places, _AGES_S), self.now())
-                    except EquipoiseError as error:
-                        self._note(f"records that {name} has not read", error)
+        """By reading the record at each committed offset: who may not read the topic knows none. What is not read when
+        the time for all groups is up stays unknown."""
+        lagging = {name: places for name in group_ids if (places := self.store.unread(name))}
+        if not lagging:
+            return
+        until = time.monotonic() + _AGES_S
+        async with self.access.consumer(one_batch=True) as consumer:
+            for name, places in lagging.items():
+                some = dict(list(places.items())[:_MOST_AGES])
+                try:
+                    found = await first_times(consumer, some, max(0.0, until - time.monotonic()))
+                except EquipoiseError as error:
+                    self._note(f"records that {name} has not read", error)
+                    return
+                self.store.take_ages(name, found, self.now())
 
     def _note(self, what: str, error: Exception) -> None:
         code = error.code if isinstance(error, KafkaError) else ErrorCode.NETWORK_EXCEPTION
