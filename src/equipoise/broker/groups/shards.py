@@ -113,11 +113,11 @@ class GroupShard:
         self._take(step)
         self._arm()
 
-    def _take(self, step: Step) -> None:
-        if len(step.replies) <= _PORTION:
+    def _take(self, step: Step, *, is_of_crowd: bool = False) -> None:
+        if len(step.replies) <= _PORTION and not is_of_crowd:
             for caller, response in step.replies:
                 caller.token.reply(response)
-        else:
+        elif step.replies:
             is_sending = bool(self._replies)
             self._replies.extend(step.replies)
             if not is_sending:  # this turn of the loop has been long: others come before the first portion
@@ -257,10 +257,11 @@ class GroupShard:
         self._tell(writes, error, is_lost=not is_late)
 
     def _tell(self, writes: Iterable[Write], error: ErrorCode, *, is_lost: bool = True) -> None:
-        now = self._server.clock.now()
+        now, writes = self._server.clock.now(), list(writes)
+        is_of_crowd = len(writes) > _PORTION  # of thousands that come together, each has a write
         for write in writes:
             self._ended += 1
-            self._take(self.core.written(write, error, now, is_lost=is_lost))
+            self._take(self.core.written(write, error, now, is_lost=is_lost), is_of_crowd=is_of_crowd)
         self._arm()
         while self._after_writes and self._after_writes[0][0] <= self._ended:
             self._after_writes.popleft()[1]()
