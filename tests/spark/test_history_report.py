@@ -248,7 +248,7 @@ def test_since() -> None:
 def test_errors_of_the_command_are_one_line(broker: Any, command: Command, tmp_path: Path) -> None:  # noqa: F811
     out = str(tmp_path / "out")
     nobody = command("history", "--bootstrap-servers", "127.0.0.1:1", "--out", out)
-    assert (nobody.status, nobody.out) == (2, "")
+    assert (nobody.status, nobody.out) == (3, "")
     assert nobody.err == "equipoise: cannot connect to 127.0.0.1:1: Connection refused; is a broker listening there?\n"
     fresh = command("history", "--bootstrap-servers", broker.bootstrap_servers, "--out", out)
     assert fresh.status == 2

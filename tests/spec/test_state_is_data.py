@@ -38,6 +38,8 @@ INPUTS = [
     "sync_group",
     "heartbeat",
     "is_well",
+    "consumer_group_heartbeat",
+    "connection_lost",
     "release_heartbeat",
     "leave_group",
     "commit_offsets",
