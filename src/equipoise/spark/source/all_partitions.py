@@ -86,6 +86,10 @@ class AllPartitions:
         """Whether the checkpoint lacks these positions: a batch, even an empty one, puts them there."""
         return any(start.to.get(one) != at for one, at in positions.items())
 
+    def take_deleted(self) -> set[TopicPartition]:
+        """Nothing: no group asks for anything back, and the planner looks for what is not there."""
+        return set()
+
     def move(self, partition: TopicPartition, at: int) -> None:
         """To where it goes on after a loss: `must_record` sees to it."""
 

@@ -81,6 +81,7 @@ class BatchPlanner:
             self._look_for_matches()
             ends = await self._ends(positions, start)
             positions = await self.partitions.ready(positions, deadline - time.monotonic())
+            self._report_absent(self.partitions.take_deleted())
             sizes = available(positions, ends)
             is_enough = bool(sizes) and self._is_enough(sum(sizes.values()))
             if is_enough or self.partitions.must_record(start, positions):
@@ -168,7 +169,7 @@ class BatchPlanner:
             await asyncio.wait({asked}, timeout=_ABSENT_SECONDS)
             absent = set() if asked.done() else {one for one in positions if not self._reader.has(one)}
             if absent:
-                self._report_loss(f"{listed(absent)} is not there any more: what was not read yet is lost", "")
+                self._report_absent(absent)
                 self._absent |= absent
                 return
 
@@ -180,6 +181,10 @@ class BatchPlanner:
         self._report_loss(told, f" from {end}")
         positions[partition] = end
         self.partitions.move(partition, end)
+
+    def _report_absent(self, absent: set[TopicPartition]) -> None:
+        if absent:
+            self._report_loss(f"{listed(absent)} is not there any more: what was not read yet is lost", "")
 
     def _report_loss(self, told: str, where: str) -> None:
         if self._options.fail_on_data_loss:

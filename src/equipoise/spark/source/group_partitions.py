@@ -33,6 +33,7 @@ class GroupPartitions:
         self._recreated: set[str] = set()  # topics in which no earlier offset has a meaning
         self._commits = OffsetCommits(self._group)
         self._seen: dict[str, int] | None = None  # not known yet
+        self._deleted: set[TopicPartition] = set()  # given up because their topic is, and not yet told
 
     @property
     def is_settled(self) -> bool:
@@ -86,10 +87,26 @@ class GroupPartitions:
         """Of these, what a batch may hold: what was not given up meanwhile, and nothing before the last batch is known
         to the group, or a crash would repeat both."""
         if not await self._commits.settle(seconds):
+            self._look_for_deleted()
             return {}
         self._group.finish_batch()
         free = self._free()
         return {one: at for one, at in positions.items() if one in free}
+
+    def _look_for_deleted(self) -> None:
+        """A broker that assigns by itself asks partitions of a deleted topic back at once. Their commit, which waits
+        for the topic, must not hold up the others."""
+        absent = {one for one in self._commits.waiting() - self._group.owned if not self._reader.has(one)}
+        if absent:
+            self._commits.drop(absent)
+            self._deleted |= absent
+        elif not self._commits.waiting() <= self._group.owned:
+            self._reader.cluster.request_refresh()
+
+    def take_deleted(self) -> set[TopicPartition]:
+        """What was given up since the last call because it is not there any more."""
+        found, self._deleted = self._deleted, set()
+        return found
 
     async def _begin(self, fresh: Owned, start: SourceOffset) -> None:
         """Finds where newly assigned partitions begin: the group knows, or the checkpoint, or startingOffsets."""

@@ -39,7 +39,7 @@ class OffsetCommits:
 
     def __init__(self, group: QueryMember) -> None:
         self.known: dict[TopicPartition, int] = {}  # to the group, or soon
-        self.under_way: set[asyncio.Task[None]] = set()
+        self.under_way: dict[asyncio.Task[None], Mapping[TopicPartition, OffsetAndMetadata]] = {}
         self._group = group
         self._pause_ends = 0.0
 
@@ -58,8 +58,8 @@ class OffsetCommits:
         self.known |= new
         committed = {one: OffsetAndMetadata(at, metadata, epochs.get(one, -1)) for one, at in new.items()}
         task = asyncio.create_task(self._send(committed))
-        self.under_way.add(task)
-        task.add_done_callback(self.under_way.discard)
+        self.under_way[task] = committed
+        task.add_done_callback(lambda ended: self.under_way.pop(ended, None))
 
     async def _send(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Never raises: what cannot be committed is logged with its reason, and read again by the next owner."""
@@ -67,8 +67,11 @@ class OffsetCommits:
         if error is not None:
             log.warning("group %s: offsets of %s are not committed: %s", self._group.name, listed(offsets), error)
             self._pause_ends = time.monotonic() + _PAUSE_SECONDS
-            refused = {one: at.offset for one, at in offsets.items()}
-            self.known = {one: at for one, at in self.known.items() if refused.get(one) != at}
+            self._unlearn(offsets)
+
+    def _unlearn(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        refused = {one: at.offset for one, at in offsets.items()}
+        self.known = {one: at for one, at in self.known.items() if refused.get(one) != at}
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> KafkaError | None:
         done: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
@@ -92,6 +95,18 @@ class OffsetCommits:
         if self.under_way:
             await asyncio.wait(self.under_way, timeout=max(seconds, 0))
         return not self.under_way
+
+    def waiting(self) -> set[TopicPartition]:
+        """The partitions whose commit is under way."""
+        return {one for offsets in self.under_way.values() for one in offsets}
+
+    def drop(self, partitions: set[TopicPartition]) -> None:
+        """Nobody waits any more for commits that name one of these. What else they name is committed again."""
+        for task, offsets in list(self.under_way.items()):
+            if not partitions.isdisjoint(offsets):
+                self._unlearn(offsets)
+                self.under_way.pop(task)
+                task.cancel()
 
     async def abandon(self) -> None:
         """Drops the commits that will not be answered, because the member has left."""
