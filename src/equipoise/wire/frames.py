@@ -139,3 +139,20 @@ class FrameReader:
 def framed(*parts: bytes) -> bytes:
     """One frame of all parts, its size before it."""
     return b"".join((SIZE.pack(sum(map(len, parts))), *parts))
+
+
+def join_small(pieces: list[Any], below: int) -> list[Any]:
+    """Runs of small pieces become one each: uvloop drops a write of more than 2^20 pieces, with EINVAL."""
+    joined: list[Any] = []
+    run: list[Any] = []
+    for piece in pieces:
+        if len(piece) < below:
+            run.append(piece)
+            continue
+        if run:
+            joined.append(b"".join(run))
+            run = []
+        joined.append(piece)
+    if run:
+        joined.append(b"".join(run))
+    return joined

@@ -29,7 +29,7 @@ from equipoise.security.session import Session
 from equipoise.security.tls.principals import NoMatchingRule
 from equipoise.wire.apis.headers import decode_request_header
 from equipoise.wire.errors import ProtocolError
-from equipoise.wire.frames import SIZE, FrameSizeError, FrameSplitter
+from equipoise.wire.frames import SIZE, FrameSizeError, FrameSplitter, join_small
 
 if TYPE_CHECKING:
     from equipoise.broker.handlers import Route
@@ -575,23 +575,6 @@ def _grown(frame: bytearray, room: int) -> bytearray:
     new = bytearray(room)
     new[: len(frame)] = frame
     return new
-
-
-def join_small(pieces: list[Any], below: int) -> list[Any]:
-    """Runs of small pieces become one each: uvloop drops a write of more than 2^20 pieces, with EINVAL."""
-    joined: list[Any] = []
-    run: list[Any] = []
-    for piece in pieces:
-        if len(piece) < below:
-            run.append(piece)
-            continue
-        if run:
-            joined.append(b"".join(run))
-            run = []
-        joined.append(piece)
-    if run:
-        joined.append(b"".join(run))
-    return joined
 
 
 def _describe_size(error: FrameSizeError, is_authenticating: bool) -> str:

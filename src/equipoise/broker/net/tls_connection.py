@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from equipoise.broker.net.connection import Connection, join_small
+from equipoise.broker.net.connection import Connection
+from equipoise.wire.frames import join_small
 
 PIECE = 1 << 18
 _RECORD = 1 << 14  # of TLS: a smaller piece would be a record of its own, a larger one is encrypted where it lies
