@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from proving.trials.accounts import Read
 from proving.trials.stage import Reader
+from proving.trials.writing import end_offset
 
 _MANY = 10_000
 _SOON_S = 0.05
@@ -71,7 +72,7 @@ class Topic(Reader):
 
     def end(self) -> None:
         """What the sink has written last may be something that was there before."""
-        ends = [self._consumer.get_watermark_offsets(one, 30)[1] for one in self._places]
+        ends = [end_offset(self._consumer, one) for one in self._places]
         end = time.monotonic() + _PATIENCE_S
         while len(self.reads()) < sum(ends) and time.monotonic() < end:
             pass

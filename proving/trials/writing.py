@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any, Self
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from equipoise.wire.errors import EquipoiseError
 from proving.trials.accounts import Read, Spot
@@ -26,6 +26,7 @@ _SETTINGS = {
     "delivery.timeout.ms": 120_000,
     "log_level": 0,
 }
+_LEADER_MOVES = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 class Writer:
@@ -94,12 +95,24 @@ def _offset(message: Message) -> int:
     return -1 if offset is None else offset
 
 
+def end_offset(consumer: Consumer, place: TopicPartition) -> int:
+    """librdkafka asks the leader that it knows, once. A leader that moves back after a kill needs a second question."""
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(place, 30)[1])
+        except KafkaException as error:
+            if error.args[0].code() not in _LEADER_MOVES or time.monotonic() > end:
+                raise
+        consumer.list_topics(place.topic, 30)  # the leader as it is now
+
+
 def read_log(bootstrap_servers: str, topic: str, partitions: int) -> dict[Spot, int]:
     """All records of the topic as it stands, by their place: their numbers."""
     settings = {"bootstrap.servers": bootstrap_servers, "group.id": "nobody", "enable.auto.commit": False}
     consumer = Consumer({**settings, "auto.offset.reset": "earliest", "log_level": 0})
     try:
-        ends = [consumer.get_watermark_offsets(TopicPartition(topic, one), 30)[1] for one in range(partitions)]
+        ends = [end_offset(consumer, TopicPartition(topic, one)) for one in range(partitions)]
         consumer.assign([TopicPartition(topic, one, 0) for one in range(partitions)])
         found: dict[Spot, int] = {}
         end = time.monotonic() + _PATIENCE_S

@@ -19,6 +19,7 @@ from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.arrow import SCHEMA
 from proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
 from proving.members.confluent_kafka_member import row_of
+from proving.trials.writing import end_offset
 from tests.client.writing import Reachable
 from tests.interop.lossy import LossyProxy
 
@@ -60,7 +61,7 @@ def read(broker: Reachable, topic: str = "orders", partitions: int = 3) -> dict[
     found: dict[int, list[Message]] = {number: [] for number in range(partitions)}
     try:
         places = [TopicPartition(topic, number) for number in found]
-        ends = {place.partition: consumer.get_watermark_offsets(place, 30)[1] for place in places}
+        ends = {place.partition: end_offset(consumer, place) for place in places}
         consumer.assign([TopicPartition(topic, number, 0) for number in found])
         while any(len(found[number]) < end for number, end in ends.items()):
             for message in consumer.consume(1000, 0.05):
