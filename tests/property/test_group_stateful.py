@@ -400,7 +400,7 @@ _CALM: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthC
 
 def test_whatever_happens_to_a_group() -> None:
     run_state_machine_as_test(
-        GroupMachine, settings=settings(max_examples=examples(600), stateful_step_count=40, **_CALM)
+        GroupMachine, settings=settings(max_examples=examples(300), stateful_step_count=40, **_CALM)
     )
 
 

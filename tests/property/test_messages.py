@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 
 from equipoise.wire import offsets_records
 from equipoise.wire.schema import Message
+from tests.effort import examples
 from tests.property.strategies import MESSAGES, each_version, messages
 
 RECORDS = [cls for _, cls in getmembers(offsets_records, isclass) if issubclass(cls, Message) and cls is not Message]
-EXAMPLES_PER_VERSION = 12
+EXAMPLES_PER_VERSION = examples(12)
 
 
 @pytest.mark.parametrize(("cls", "version"), each_version(MESSAGES + RECORDS))

@@ -33,6 +33,10 @@ class Sample(Message, api_key=999, versions="0-3", flexible="2+"):
     nested: Inner | None = field(Inner, "3+", tag=2, default=None)
 
 
+class Longer(Sample, api_key=999, versions="0-3", flexible="2+"):
+    added: int = field("int32", "2+", tag=9, default=0)
+
+
 class Optional(Message, versions="0", flexible="0+"):
     inner: Inner | None = field(Inner, nullable=True, default=None)
     after: int = field("int8")
@@ -273,3 +277,11 @@ def test_a_table_has_the_rows_of_those_it_extends_first() -> None:
     assert not hasattr(message, "__dict__")
     with pytest.raises(TypeError, match="code"):
         Extended(own=3)  # type: ignore[call-arg]
+
+
+def test_a_table_that_extends_another_one_has_its_own_rows() -> None:
+    """Also when the other one was in use before."""
+    Sample(flag=True, text="")
+    extended = Longer(flag=True, text="", added=5)
+    assert Longer.decode(extended.encode(3), 3) == extended
+    assert Sample.decode(extended.encode(3), 3) == Sample(flag=True, text="")

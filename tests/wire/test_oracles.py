@@ -33,9 +33,10 @@ from equipoise.wire.apis.headers import (
 from equipoise.wire.apis.k01_fetch import FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from equipoise.wire.apis.k23_offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from equipoise.wire.schema import ZERO_UUID, Message, Struct, field
+from tests.effort import examples
 from tests.property.strategies import MESSAGES, each_version, messages, sample
 
-EXAMPLES_PER_VERSION = 12
+EXAMPLES_PER_VERSION = examples(12)
 
 # Known to neither kio nor kafka-python, like the records of `__consumer_offsets`: round trips and vectors only.
 UNCOVERED = {("DeleteGroupsRequest", 3), ("DeleteGroupsResponse", 3)}

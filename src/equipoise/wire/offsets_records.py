@@ -258,6 +258,17 @@ def decode_usual_value(value: bytes) -> tuple[int, int, int, bytes] | None:
     return (offset, leader_epoch, at, topic_id) if is_usual else None
 
 
+def group_of_commit(key: bytes) -> str | None:
+    """The group of a commit, without the rest of its key; None for any other record."""
+    if key[:2] not in (b"\0\1", b"\0\0"):
+        return None
+    end = 4 + int.from_bytes(key[2:4], "big")
+    try:
+        return key[4:end].decode() if end <= len(key) else None
+    except UnicodeDecodeError:
+        return None
+
+
 def decode_record(key: bytes, value: bytes | None) -> CoordinatorRecord | UnknownRecordType:
     """Raises ProtocolError if the bytes do not follow their table, or the value's version is unknown."""
     record_type = _int16(key, "key")

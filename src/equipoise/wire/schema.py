@@ -103,6 +103,15 @@ def _zero(type: WireType) -> Any:
     return None
 
 
+def _first_init(self: Struct, **values: Any) -> None:
+    """The first call compiles what the class is then made with."""
+    from equipoise.wire.compiler import compile_init
+
+    cls = type(self)
+    cls.__init__ = compile_init(cls)  # type: ignore[method-assign]
+    cls.__init__(self, **values)
+
+
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class _Table(type):
     """Turns a body of `field(...)` rows into a slotted class. `__init__` is compiled at its first call.
@@ -119,6 +128,7 @@ class _Table(type):
         rows = {key: value for base in bases if isinstance(base, _Table) for key, value in base.fields.items()} | own
         kept = {key: value for key, value in body.items() if key not in own}
         kept["__slots__"] = () if shared else tuple(rows)
+        kept.setdefault("__init__", _first_init)  # its own: that of a base may be compiled already, without its rows
         cls = super().__new__(mcs, name, bases, kept, **options)
         cls.fields = rows
         return cls
@@ -130,11 +140,7 @@ class Struct(metaclass=_Table):
     fields: ClassVar[dict[str, Field]]
 
     def __init__(self, **values: Any) -> None:
-        from equipoise.wire.compiler import compile_init
-
-        cls = type(self)
-        cls.__init__ = compile_init(cls)  # type: ignore[method-assign]
-        cls.__init__(self, **values)
+        _first_init(self, **values)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and all(getattr(self, n) == getattr(other, n) for n in self.fields)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from equipoise.wire.apis.k48_describe_client_quotas import EntityData
 from equipoise.wire.errors import ProtocolError
-from equipoise.wire.schema import Message, Struct, field
+from equipoise.wire.schema import Message, field
 
 
 class UserScramCredentialKey(Message, versions="0"):
@@ -43,11 +44,8 @@ class AccessControlEntryValue(Message, versions="0", flexible="0+"):
     permission_type: int = field("int8")
 
 
-class QuotaEntity(Struct):
-    """A name of null is the default entity."""
-
-    entity_type: str = field("string")
-    entity_name: str | None = field("string", nullable=True)
+class QuotaEntity(EntityData):
+    """As DescribeClientQuotas has it."""
 
 
 class ClientQuotaKey(Message, versions="2"):

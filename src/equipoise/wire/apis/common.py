@@ -16,3 +16,15 @@ class WithError(Struct, shared=True):
 
     error_code: int = field("int16")
     error_message: str | None = field("string", nullable=True, default=None)
+
+
+class Named(Struct, shared=True):
+    """A row that begins with its name: a topic with its partitions, a config, a feature, a user's credential."""
+
+    name: str = field("string")
+
+
+class OfPartition(Struct, shared=True):
+    """A row on one partition of the topic that it stands below."""
+
+    partition_index: int = field("int32")

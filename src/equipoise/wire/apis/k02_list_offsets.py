@@ -15,17 +15,16 @@ v11 -6, earliest pending upload (KIP-1023)
 
 from __future__ import annotations
 
-from equipoise.wire.schema import Message, Struct, field
+from equipoise.wire.apis.common import Named, OfPartition
+from equipoise.wire.schema import Message, field
 
 
-class ListOffsetsPartition(Struct):
-    partition_index: int = field("int32")
+class ListOffsetsPartition(OfPartition):
     current_leader_epoch: int = field("int32", "4+", default=-1)
     timestamp: int = field("int64")
 
 
-class ListOffsetsTopic(Struct):
-    name: str = field("string")
+class ListOffsetsTopic(Named):
     partitions: list[ListOffsetsPartition] = field([ListOffsetsPartition])
 
 
@@ -36,16 +35,14 @@ class ListOffsetsRequest(Message, api_key=2, versions="1-11", flexible="6+"):
     timeout_ms: int = field("int32", "10+", default=0)
 
 
-class ListOffsetsPartitionResponse(Struct):
-    partition_index: int = field("int32")
+class ListOffsetsPartitionResponse(OfPartition):
     error_code: int = field("int16")
     timestamp: int = field("int64", default=-1)
     offset: int = field("int64", default=-1)
     leader_epoch: int = field("int32", "4+", default=-1)
 
 
-class ListOffsetsTopicResponse(Struct):
-    name: str = field("string")
+class ListOffsetsTopicResponse(Named):
     partitions: list[ListOffsetsPartitionResponse] = field([ListOffsetsPartitionResponse])
 
 

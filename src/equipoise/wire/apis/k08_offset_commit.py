@@ -13,11 +13,11 @@ v10 topic ids in place of names; UNKNOWN_TOPIC_ID may be answered
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import OfPartition
 from equipoise.wire.schema import ZERO_UUID, Message, Struct, field
 
 
-class OffsetCommitRequestPartition(Struct):
-    partition_index: int = field("int32")
+class OffsetCommitRequestPartition(OfPartition):
     committed_offset: int = field("int64")
     committed_leader_epoch: int = field("int32", "6+", default=-1)
     committed_metadata: str | None = field("string", nullable=True, default="")
@@ -43,8 +43,7 @@ class OffsetCommitRequest(Message, api_key=8, versions="2-10", flexible="8+"):
     topics: list[OffsetCommitRequestTopic] = field([OffsetCommitRequestTopic])
 
 
-class OffsetCommitResponsePartition(Struct):
-    partition_index: int = field("int32")
+class OffsetCommitResponsePartition(OfPartition):
     error_code: int = field("int16")
 
 

@@ -14,6 +14,7 @@ v10 topic ids in place of names
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import OfPartition
 from equipoise.wire.schema import ZERO_UUID, Message, Struct, field
 
 
@@ -42,8 +43,7 @@ class OffsetFetchRequest(Message, api_key=9, versions="1-10", flexible="6+"):
     require_stable: bool = field("bool", "7+", default=False)
 
 
-class OffsetFetchResponsePartition(Struct):
-    partition_index: int = field("int32")
+class OffsetFetchResponsePartition(OfPartition):
     committed_offset: int = field("int64")
     committed_leader_epoch: int = field("int32", "5+", default=-1)
     metadata: str | None = field("string", nullable=True, default="")

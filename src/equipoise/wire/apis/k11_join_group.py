@@ -14,11 +14,11 @@ v9  skip_assignment for a static leader that came back
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Named
 from equipoise.wire.schema import Message, Struct, field
 
 
-class JoinGroupRequestProtocol(Struct):
-    name: str = field("string")
+class JoinGroupRequestProtocol(Named):
     metadata: bytes = field("bytes")
 
 

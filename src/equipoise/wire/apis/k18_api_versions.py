@@ -8,6 +8,7 @@ v4  a supported feature may have min_version 0; before, such a feature must be l
 
 from __future__ import annotations
 
+from equipoise.wire.apis.common import Named
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -22,14 +23,12 @@ class ApiVersion(Struct):
     max_version: int = field("int16")
 
 
-class SupportedFeatureKey(Struct):
-    name: str = field("string")
+class SupportedFeatureKey(Named):
     min_version: int = field("int16")
     max_version: int = field("int16")
 
 
-class FinalizedFeatureKey(Struct):
-    name: str = field("string")
+class FinalizedFeatureKey(Named):
     max_version_level: int = field("int16")
     min_version_level: int = field("int16")
 

@@ -10,23 +10,20 @@ v7  topic_id answered
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import Throttled
+from equipoise.wire.apis.common import Named, OfPartition, Throttled
 from equipoise.wire.apis.k32_describe_configs import ConfigEntry
-from equipoise.wire.schema import ZERO_UUID, Message, Struct, field
+from equipoise.wire.schema import ZERO_UUID, Message, field
 
 
-class CreatableReplicaAssignment(Struct):
-    partition_index: int = field("int32")
+class CreatableReplicaAssignment(OfPartition):
     broker_ids: list[int] = field(["int32"])
 
 
-class CreatableTopicConfig(Struct):
-    name: str = field("string")
+class CreatableTopicConfig(Named):
     value: str | None = field("string", nullable=True)
 
 
-class CreatableTopic(Struct):
-    name: str = field("string")
+class CreatableTopic(Named):
     num_partitions: int = field("int32")
     replication_factor: int = field("int16")
     assignments: list[CreatableReplicaAssignment] = field([CreatableReplicaAssignment], default=[])
@@ -43,8 +40,7 @@ class CreatableTopicConfigs(ConfigEntry):
     """A config of the new topic."""
 
 
-class CreatableTopicResult(Struct):
-    name: str = field("string")
+class CreatableTopicResult(Named):
     topic_id: bytes = field("uuid", "7+", default=ZERO_UUID)
     error_code: int = field("int16")
     error_message: str | None = field("string", nullable=True, default=None)

@@ -6,17 +6,15 @@ v2  flexible
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import Throttled
-from equipoise.wire.schema import Message, Struct, field
+from equipoise.wire.apis.common import Named, OfPartition, Throttled
+from equipoise.wire.schema import Message, field
 
 
-class DeleteRecordsPartition(Struct):
-    partition_index: int = field("int32")
+class DeleteRecordsPartition(OfPartition):
     offset: int = field("int64")
 
 
-class DeleteRecordsTopic(Struct):
-    name: str = field("string")
+class DeleteRecordsTopic(Named):
     partitions: list[DeleteRecordsPartition] = field([DeleteRecordsPartition])
 
 
@@ -25,14 +23,12 @@ class DeleteRecordsRequest(Message, api_key=21, versions="0-2", flexible="2+"):
     timeout_ms: int = field("int32")
 
 
-class DeleteRecordsPartitionResult(Struct):
-    partition_index: int = field("int32")
+class DeleteRecordsPartitionResult(OfPartition):
     low_watermark: int = field("int64")
     error_code: int = field("int16")
 
 
-class DeleteRecordsTopicResult(Struct):
-    name: str = field("string")
+class DeleteRecordsTopicResult(Named):
     partitions: list[DeleteRecordsPartitionResult] = field([DeleteRecordsPartitionResult])
 
 

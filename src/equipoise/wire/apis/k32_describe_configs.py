@@ -8,7 +8,7 @@ v4  flexible
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import Throttled, WithError
+from equipoise.wire.apis.common import Named, Throttled, WithError
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -39,8 +39,7 @@ class DescribeConfigsRequest(Message, api_key=32, versions="1-4", flexible="4+")
     include_documentation: bool = field("bool", "3+", default=False)
 
 
-class DescribeConfigsSynonym(Struct):
-    name: str = field("string")
+class DescribeConfigsSynonym(Named):
     value: str | None = field("string", nullable=True)
     source: int = field("int8")
 

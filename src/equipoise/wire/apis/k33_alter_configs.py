@@ -6,13 +6,12 @@ v2  flexible
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import Throttled, WithError
+from equipoise.wire.apis.common import Named, Throttled, WithError
 from equipoise.wire.apis.k32_describe_configs import ConfigResourceRows
-from equipoise.wire.schema import Message, Struct, field
+from equipoise.wire.schema import Message, field
 
 
-class AlterableConfig(Struct):
-    name: str = field("string")
+class AlterableConfig(Named):
     value: str | None = field("string", nullable=True)
 
 

@@ -9,7 +9,7 @@ v5  is_cordoned (KIP-1066)
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import Throttled
+from equipoise.wire.apis.common import Named, OfPartition, Throttled
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -22,15 +22,13 @@ class DescribeLogDirsRequest(Message, api_key=35, versions="1-5", flexible="2+")
     topics: list[DescribableLogDirTopic] | None = field([DescribableLogDirTopic], nullable=True)
 
 
-class DescribeLogDirsPartition(Struct):
-    partition_index: int = field("int32")
+class DescribeLogDirsPartition(OfPartition):
     partition_size: int = field("int64")
     offset_lag: int = field("int64")
     is_future_key: bool = field("bool")
 
 
-class DescribeLogDirsTopic(Struct):
-    name: str = field("string")
+class DescribeLogDirsTopic(Named):
     partitions: list[DescribeLogDirsPartition] = field([DescribeLogDirsPartition])
 
 

@@ -7,7 +7,7 @@ v3  THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599)
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import Throttled
+from equipoise.wire.apis.common import Named, Throttled
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -15,8 +15,7 @@ class CreatePartitionsAssignment(Struct):
     broker_ids: list[int] = field(["int32"])
 
 
-class CreatePartitionsTopic(Struct):
-    name: str = field("string")
+class CreatePartitionsTopic(Named):
     count: int = field("int32")
     assignments: list[CreatePartitionsAssignment] | None = field(
         [CreatePartitionsAssignment], nullable=True, default=None
@@ -29,8 +28,7 @@ class CreatePartitionsRequest(Message, api_key=37, versions="0-3", flexible="2+"
     validate_only: bool = field("bool", default=False)
 
 
-class CreatePartitionsTopicResult(Struct):
-    name: str = field("string")
+class CreatePartitionsTopicResult(Named):
     error_code: int = field("int16")
     error_message: str | None = field("string", nullable=True, default=None)
 

@@ -5,14 +5,13 @@ v1  flexible
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import Throttled
+from equipoise.wire.apis.common import Named, Throttled
 from equipoise.wire.apis.k32_describe_configs import ConfigResourceRows
 from equipoise.wire.apis.k33_alter_configs import AlterConfigsResourceResponse
-from equipoise.wire.schema import Message, Struct, field
+from equipoise.wire.schema import Message, field
 
 
-class IncrementalAlterableConfig(Struct):
-    name: str = field("string")
+class IncrementalAlterableConfig(Named):
     config_operation: int = field("int8")
     value: str | None = field("string", nullable=True)
 

@@ -5,19 +5,17 @@ v1  allow_replication_factor_change (KIP-860)
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import Throttled
-from equipoise.wire.schema import Message, Struct, field
+from equipoise.wire.apis.common import Named, OfPartition, Throttled
+from equipoise.wire.schema import Message, field
 
 
-class ReassignablePartition(Struct):
+class ReassignablePartition(OfPartition):
     """`replicas` of null ends a reassignment under way."""
 
-    partition_index: int = field("int32")
     replicas: list[int] | None = field(["int32"], nullable=True, default=None)
 
 
-class ReassignableTopic(Struct):
-    name: str = field("string")
+class ReassignableTopic(Named):
     partitions: list[ReassignablePartition] = field([ReassignablePartition])
 
 
@@ -27,14 +25,12 @@ class AlterPartitionReassignmentsRequest(Message, api_key=45, versions="0-1", fl
     topics: list[ReassignableTopic] = field([ReassignableTopic])
 
 
-class ReassignablePartitionResponse(Struct):
-    partition_index: int = field("int32")
+class ReassignablePartitionResponse(OfPartition):
     error_code: int = field("int16")
     error_message: str | None = field("string", nullable=True, default=None)
 
 
-class ReassignableTopicResponse(Struct):
-    name: str = field("string")
+class ReassignableTopicResponse(Named):
     partitions: list[ReassignablePartitionResponse] = field([ReassignablePartitionResponse])
 
 

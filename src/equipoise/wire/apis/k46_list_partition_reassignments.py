@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import Throttled, WithError
-from equipoise.wire.schema import Message, Struct, field
+from equipoise.wire.apis.common import Named, OfPartition, Throttled, WithError
+from equipoise.wire.schema import Message, field
 
 
-class ListPartitionReassignmentsTopics(Struct):
-    name: str = field("string")
+class ListPartitionReassignmentsTopics(Named):
     partition_indexes: list[int] = field(["int32"])
 
 
@@ -20,15 +19,13 @@ class ListPartitionReassignmentsRequest(Message, api_key=46, versions="0", flexi
     )
 
 
-class OngoingPartitionReassignment(Struct):
-    partition_index: int = field("int32")
+class OngoingPartitionReassignment(OfPartition):
     replicas: list[int] = field(["int32"])
     adding_replicas: list[int] = field(["int32"])
     removing_replicas: list[int] = field(["int32"])
 
 
-class OngoingTopicReassignment(Struct):
-    name: str = field("string")
+class OngoingTopicReassignment(Named):
     partitions: list[OngoingPartitionReassignment] = field([OngoingPartitionReassignment])
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from equipoise.wire.schema import Message, Struct, field
+from equipoise.wire.apis.common import Named, OfPartition
+from equipoise.wire.schema import Message, field
 
 
-class OffsetDeleteRequestPartition(Struct):
-    partition_index: int = field("int32")
+class OffsetDeleteRequestPartition(OfPartition):
+    """Whose offset is to be forgotten."""
 
 
-class OffsetDeleteRequestTopic(Struct):
-    name: str = field("string")
+class OffsetDeleteRequestTopic(Named):
     partitions: list[OffsetDeleteRequestPartition] = field([OffsetDeleteRequestPartition])
 
 
@@ -19,13 +19,11 @@ class OffsetDeleteRequest(Message, api_key=47, versions="0"):
     topics: list[OffsetDeleteRequestTopic] = field([OffsetDeleteRequestTopic])
 
 
-class OffsetDeleteResponsePartition(Struct):
-    partition_index: int = field("int32")
+class OffsetDeleteResponsePartition(OfPartition):
     error_code: int = field("int16")
 
 
-class OffsetDeleteResponseTopic(Struct):
-    name: str = field("string")
+class OffsetDeleteResponseTopic(Named):
     partitions: list[OffsetDeleteResponsePartition] = field([OffsetDeleteResponsePartition])
 
 

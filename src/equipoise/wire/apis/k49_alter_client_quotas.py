@@ -6,13 +6,11 @@ v1  flexible
 from __future__ import annotations
 
 from equipoise.wire.apis.common import Throttled, WithError
-from equipoise.wire.apis.k48_describe_client_quotas import EntityData
+from equipoise.wire.apis.k48_describe_client_quotas import EntityData, ValueData
 from equipoise.wire.schema import Message, Struct, field
 
 
-class OpData(Struct):
-    key: str = field("string")
-    value: float = field("float64")
+class OpData(ValueData):
     remove: bool = field("bool")
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import Throttled
+from equipoise.wire.apis.common import Named, Throttled
 from equipoise.wire.apis.k50_describe_user_scram_credentials import ScramUserResult
-from equipoise.wire.schema import Message, Struct, field
+from equipoise.wire.schema import Message, field
 
 
-class ScramCredentialDeletion(Struct):
-    name: str = field("string")
+class ScramCredentialDeletion(Named):
     mechanism: int = field("int8")
 
 
-class ScramCredentialUpsertion(Struct):
-    name: str = field("string")
+class ScramCredentialUpsertion(Named):
     mechanism: int = field("int8")
     iterations: int = field("int32")
     salt: bytes = field("bytes")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from equipoise.wire.errors import UsageError
+from equipoise.wire.primitives import write_uvarint
 from equipoise.wire.records.batch import (
     HEADER_SIZE,
     MAGIC,
@@ -196,12 +197,7 @@ def _varint(number: int) -> bytes:
         return _ONE_BYTE[zigzag]
     if zigzag < 0x4000:
         return bytes((zigzag & 0x7F | 0x80, zigzag >> 7))
-    out = bytearray()
-    while zigzag > 0x7F:
-        out.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    out.append(zigzag)
-    return bytes(out)
+    return write_uvarint(zigzag)
 
 
 _NULL = b"\x01"  # the length -1
