@@ -77,7 +77,12 @@ RULES = [rule for path in TABLES for rule in load(path)]
 @cache
 def names(path: Path) -> frozenset[str]:
     """What a file defines, methods with their class; names of constants too."""
-    return frozenset(_defined(ast.parse(path.read_text(encoding="utf-8")).body, ""))
+    return frozenset(_defined(parsed(path).body, ""))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def _defined(body: list[ast.stmt], prefix: str) -> Iterator[str]:
@@ -190,13 +195,30 @@ def load_sources() -> Iterator[Source]:
 def prose(path: Path) -> Iterator[str]:
     """The docstrings and comments of a file."""
     text = path.read_text(encoding="utf-8")
-    if re.search(r"#.*[A-Z]", text):  # others have no comment that could name a class
+    if any(names_class(rest) for rest in re.findall("#.*", text)):  # others need not be cut into tokens
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:
                 yield token.string
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield ast.get_docstring(node, clean=False) or ""
+    yield from docstrings(parsed(path))
+
+
+def names_class(text: str) -> bool:
+    """Whether it could name a method, or a class that sources.md has."""
+    return DOTTED.search(text) is not None or not classes().isdisjoint(WORD.findall(text))
+
+
+@cache
+def classes() -> frozenset[str]:
+    return frozenset(source.name for source in load_sources())
+
+
+def docstrings(node: ast.AST) -> Iterator[str]:
+    """Those of the node, and of all definitions inside. No expression holds one."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        yield ast.get_docstring(node, clean=False) or ""
+    for inner in ast.iter_child_nodes(node):
+        if not isinstance(inner, ast.expr):
+            yield from docstrings(inner)
 
 
 MODULES = sorted((ROOT / "src").rglob("*.py"))

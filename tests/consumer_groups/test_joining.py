@@ -218,7 +218,7 @@ def test_an_assignor_that_raises_changes_nothing(monkeypatch: pytest.MonkeyPatch
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("no idea")
 
-    monkeypatch.setattr("equipoise.coordinator.consumer.assignment.epochs.compute_target", fails)
+    monkeypatch.setattr("equipoise.coordinator.consumer.assignment.target.compute_target", fails)
     before = stage.loaded().consumer_groups
     assert refused(stage, **JOIN)[0] == ErrorCode.UNKNOWN_SERVER_ERROR
     assert stage.shard.consumer_groups == before

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
-from equipoise.broker.groups.journal import rebalance_row
+from equipoise.broker.groups.journal import json_pieces, rebalance_row
 from equipoise.console.words import explain, rebalance
 from equipoise.coordinator.consumer import story as told
 from equipoise.coordinator.events import TargetReached
@@ -224,6 +227,37 @@ def test_an_entry_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(second.further_causes) == 100
     story = stage.group.story
     assert max(len(story.owners), len(story.dark), len(story.awaited), len(story.causes)) <= 10
+
+
+def test_the_entry_of_a_large_target_is_listed_in_steps() -> None:
+    """It is as complete as that of a small one, when the journal is settled."""
+    stage = Stage(t=5_000)
+    a = stage.member("a")
+    a.join("t")
+    a.ack()
+    (entry,) = stage.group.journal.entries
+    assert entry.moved == {}, "left for later"
+    steps = sum(1 for _ in stage.group.journal.settling())
+    assert steps >= 50
+    assert (entry.moved[("t", 4_999)], len(entry.moved), entry.kept, entry.cut) == ((None, "a"), 5_000, 0, 0)
+    assert not stage.group.journal.has_unsettled
+
+
+@pytest.mark.parametrize("count", [0, 499, 500, 501, 1_000, 1_250])
+def test_a_long_row_becomes_text_in_pieces(count: int) -> None:
+    many = [["t", number, None, "a"] for number in range(count)]
+    rows: list[dict[str, Any]] = [
+        {"type": "rebalance", "moved": many, "kept": 3},
+        {"moved": many},
+        {"moved": many, "dark_ms": many, "cause": {"said": 'a",'}},
+        {"kept": 1, "moved": many},
+    ]
+    for row in rows:
+        for lazy in (row, {name: iter(value) if isinstance(value, list) else value for name, value in row.items()}):
+            pieces = list(json_pieces(lazy))
+            assert "".join(pieces) == json.dumps(row, separators=(",", ":"))
+            assert (len(pieces) > 2) is (count > 500)
+            assert max(map(len, pieces)) < 20_000
 
 
 def test_the_row_the_words_and_the_history_read_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from equipoise.coordinator.consumer.assignment import epochs
 from equipoise.coordinator.consumer.assignment.reconcile import Situation, reconcile, waits_for
 from equipoise.coordinator.consumer.records.build import current_record
 from equipoise.coordinator.consumer.states import GROUP_STATES, MEMBER_STEPS, GroupState, MemberEvent, MemberState
@@ -305,6 +306,84 @@ def test_the_target_timer_computes_it_when_its_time_has_come() -> None:
     b.leave()
     stage.advance(5_000)
     assert (stage.epochs, stage.group.target_of("a")) == ((4, 4), {(stage.id_of("t"), one) for one in range(6)})
+
+
+FORMING = {
+    "group_consumer_assignment_interval_ms": 1_000,
+    "group_consumer_assignment_timer": True,
+    "group_initial_rebalance_delay_quiet_ms": 250,
+}
+
+
+def test_a_group_that_forms_has_its_next_target_when_nobody_has_come_for_the_quiet_time() -> None:
+    """Rule A12.13: the first member gets everything at once, the others need not wait for the whole interval."""
+    stage = Stage(FORMING, t=6)
+    a, b, c = stage.member("a"), stage.member("b"), stage.member("c")
+    a.join("t")
+    assert (a.partitions, stage.epochs) == ({*range(6)}, (2, 2))
+    b.join("t")
+    stage.advance(200)
+    c.join("t")
+    stage.advance(249)
+    assert (b.beat().assignment, stage.epochs) == (None, (4, 2))
+    stage.advance(1)
+    assert stage.epochs == (4, 4)
+    settle(stage, a, b, c)
+    assert [len(one.partitions) for one in (a, b, c)] == [2, 2, 2]
+
+
+def test_the_quiet_time_ends_with_the_interval_of_a_group_that_forms() -> None:
+    """Rule A12.13: whoever comes as one of many waits no longer than on Kafka. From then on the interval counts."""
+    stage = Stage(FORMING, t=6)
+    for number in range(5):
+        stage.member(f"m{number}").join("t")
+        assert stage.epochs == (2 + number, 2)
+        stage.advance(200)
+    assert stage.epochs == (6, 6), "they waited until the interval was over"
+    stage.member("late").join("t")
+    stage.advance(999)
+    assert stage.epochs == (7, 6)
+    stage.advance(1)
+    assert stage.epochs == (7, 7)
+
+
+@pytest.mark.parametrize("change", ["off", "settled", "large"])
+def test_other_groups_wait_for_the_interval(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    """Rule A12.13: without the setting, when the group has formed, and if a target takes time."""
+    stage = Stage({**FORMING, **({"group_initial_rebalance_delay_quiet_ms": 0} if change == "off" else {})}, t=6)
+    a, b, c = stage.member("a"), stage.member("b"), stage.member("c")
+    a.join("t")
+    if change == "settled":
+        stage.advance(1_000)
+        b.join("t")
+        settle(stage, a, b)
+        b.leave()
+        stage.advance(0)
+    if change == "large":
+        monkeypatch.setattr(epochs, "LARGE_GROUP", 2)
+        monkeypatch.setattr(epochs, "MANY_PARTITIONS", 6)
+    before = stage.epochs[1]
+    c.join("t")
+    stage.advance(999)
+    assert stage.epochs[1] == before
+    stage.advance(1)
+    assert stage.epochs[1] == stage.epochs[0] > before
+
+
+def test_a_group_that_was_empty_forms_anew() -> None:
+    """Rule A12.13."""
+    stage = Stage(FORMING, t=6)
+    a, b, c = stage.member("a"), stage.member("b"), stage.member("c")
+    a.join("t")
+    a.leave()
+    stage.advance(1_000)
+    b.join("t")
+    c.join("t")
+    before = stage.epochs[1]
+    stage.advance(249)
+    assert stage.epochs[1] == before
+    stage.advance(1)
+    assert stage.epochs[1] == stage.epochs[0] > before
 
 
 @pytest.mark.parametrize(("setting", "expected"), [(0, 5_000), (250, 250), (10, 100), (9_000, 5_000)])

@@ -97,6 +97,20 @@ def test_a15_6_a_member_of_the_new_protocol_may_turn_classic_and_back() -> None:
     assert ctx.consumer_group.classic_members == 0
 
 
+@pytest.mark.parametrize(("strict", "error"), [(False, ErrorCode.UNKNOWN_MEMBER_ID), (True, ErrorCode.NONE)])
+def test_a15_19_who_was_removed_and_claims_partitions_is_told(strict: bool, error: ErrorCode) -> None:
+    """Kafka takes it in as a new member, and it goes on with what is another's by then."""
+    ctx, _ = with_modern(strict=strict)
+    a = ctx.guest("a")
+    a.owned = {0, 1}
+    a.protocols = a.offers()
+    assert a.join("removed").error is error
+    assert ("removed" in ctx.consumer_group.members) is strict
+    a.owned = set()
+    a.protocols = a.offers()
+    assert a.join("removed").error is ErrorCode.NONE  # whoever has nothing may have any id
+
+
 def test_a15_7_static_guests() -> None:
     ctx, _ = with_modern()
     s = entered(ctx, "s", instance="i")

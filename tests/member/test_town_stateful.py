@@ -317,7 +317,7 @@ _CALM: Any = {
 
 def test_members_and_coordinator_whatever_happens() -> None:
     run_state_machine_as_test(
-        TownMachine, settings=settings(max_examples=examples(300), stateful_step_count=40, **_CALM)
+        TownMachine, settings=settings(max_examples=examples(150), stateful_step_count=40, **_CALM)
     )
 
 

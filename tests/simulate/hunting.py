@@ -115,6 +115,10 @@ def _is_member(shard: Shard, consumer: Consumer) -> bool:
     if group is None:  # the last of KIP-848 has gone
         return GROUP in shard.groups and member.member_id in shard.groups[GROUP].members
     known = group.members.get(member.member_id)
+    if known is not None and known.classic is not None:
+        # After a crash behind a downgrade the log does not say what a member had that has not rejoined; nor does
+        # Kafka's. Its generation is refused.
+        return member.generation_id in (known.member_epoch, known.previous_member_epoch)
     return known is not None and known.member_epoch > 0
 
 

@@ -63,6 +63,15 @@ def test_mixed_hunt(seed: int) -> None:
     hunt.settle()
 
 
+@pytest.mark.parametrize("seed", [*range(examples(20)), 3015, 3056, 3119, 3239, 3288])
+def test_rough_mixed_hunt(seed: int) -> None:
+    """The same, and processes die and stand still, and applications are late."""
+    hunt = Hunt(seed, is_rough=True, is_mixed=True, hold_ms=400 if seed % 2 else 0)
+    for _ in range(40):
+        hunt.step()
+    hunt.settle()
+
+
 @pytest.mark.parametrize("seed", range(examples(20)))
 def test_hunt_with_held_heartbeats(seed: int) -> None:
     """The coordinator answers heartbeats when there is news."""
@@ -85,11 +94,12 @@ def test_hunt_with_targets_apart_from_heartbeats(seed: int, monkeypatch: pytest.
 
 @pytest.mark.soak
 @pytest.mark.parametrize("hold_ms", [0, INTERVAL - 50])
+@pytest.mark.parametrize("is_mixed", [False, True])
 @pytest.mark.parametrize("is_rough", [False, True])
-def test_hunts_without_end(is_rough: bool, hold_ms: int) -> None:
+def test_hunts_without_end(is_rough: bool, is_mixed: bool, hold_ms: int) -> None:
     for seed in range(1_000, 3_000):
-        hunt = Hunt(seed, is_rough=is_rough, hold_ms=hold_ms)
+        hunt = Hunt(seed, is_rough=is_rough, is_mixed=is_mixed, hold_ms=hold_ms)
         for _ in range(60):
             hunt.step()
-        assert is_rough or hunt.watch.fenced == []
+        assert is_rough or is_mixed or hunt.watch.fenced == []
         hunt.settle()

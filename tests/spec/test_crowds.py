@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from equipoise.coordinator.classic import rebalance
 from equipoise.coordinator.classic.states import State
 from equipoise.wire.errors import ErrorCode
+from tests.effort import examples
 from tests.member.test_town_stateful import TownMachine
 from tests.property.test_group_stateful import GroupMachine
 from tests.spec.context import DELAY, Context, assignment
@@ -72,7 +73,7 @@ def test_the_group_becomes_stable_although_some_have_not_heard_of_their_generati
 @pytest.mark.parametrize("machine", [GroupMachine, TownMachine])
 def test_a_hunt_finds_nothing_when_two_are_many(machine: type[RuleBasedStateMachine]) -> None:
     chosen = settings(
-        max_examples=15,
+        max_examples=examples(15),
         stateful_step_count=40,
         deadline=None,
         derandomize=True,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from equipoise.broker.groups.journal import rebalance_row
+from equipoise.coordinator import interventions
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.events import (
@@ -17,6 +18,7 @@ from equipoise.coordinator.events import (
 )
 from equipoise.coordinator.journal import ARRIVALS, COMPARED, KEPT, Journal, Rebalance, Timeouts
 from equipoise.coordinator.reasons import CONSUMER_GROUP_TRIGGERS, NOBODY, Cause, Trigger, Who
+from equipoise.coordinator.step import Step
 from equipoise.wire.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from tests.spec.context import (
     DELAY,
@@ -161,6 +163,14 @@ def _(ctx: Context, a: Client, s: Client) -> Cause:
     ctx.config = Context(group_max_size=1).config
     ctx.restart()
     return Cause(Trigger.SIZE_LIMIT, group_max_size=1)
+
+
+@cause(Trigger.REBALANCE_FORCED)
+def _(ctx: Context, a: Client, s: Client) -> Cause:
+    step = Step(ctx.now)
+    interventions.rebalance(ctx.shard, "g", step)
+    ctx.run(step)
+    return Cause(Trigger.REBALANCE_FORCED)
 
 
 @pytest.mark.parametrize("trigger", sorted(set(Trigger) - CONSUMER_GROUP_TRIGGERS, key=str))

@@ -40,6 +40,7 @@ INPUTS = [
     "is_well",
     "consumer_group_heartbeat",
     "connection_lost",
+    "client_came",
     "release_heartbeat",
     "leave_group",
     "commit_offsets",

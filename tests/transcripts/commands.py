@@ -7,6 +7,8 @@ from typing import Any
 
 from equipoise.console import words
 from equipoise.coordinator.admin import describe_group, list_groups
+from equipoise.coordinator.interventions import rebalance
+from equipoise.coordinator.step import Step
 from equipoise.simulate import messages
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequestTopic
 from equipoise.wire.apis.k13_leave_group import MemberIdentity
@@ -133,6 +135,13 @@ def lose(stage: Stage, given: Arguments) -> None:
     while given.words:
         one = stage.client(given.word())
         stage.coordinator.run(stage.shard.connection_lost(one.group_id, one.member_id, stage.now))
+
+
+def force(stage: Stage, given: Arguments) -> None:
+    """force g: a test asks for a rebalance of the group"""
+    step = Step(stage.now)
+    rebalance(stage.shard, given.word(), step)
+    stage.coordinator.run(step)
 
 
 def sync(stage: Stage, given: Arguments) -> None:
@@ -348,7 +357,7 @@ COMMANDS: dict[str, Command] = {
     function.__name__.strip("_").replace("_", "-"): function
     for function in (
         *(config, topic, advance, settle),
-        *(client, join, restart, lose, sync, heartbeat, hold, release, leave, remove),
+        *(client, join, restart, lose, force, sync, heartbeat, hold, release, leave, remove),
         *(commit, fetch, delete_offsets, delete_topic),
         *(describe, list_, delete, journal, explain),
         *(delay_writes, durable, fail_writes, crash, unload, load, loaded),

@@ -185,6 +185,7 @@ def _fail_from(shard: Shard, failed: Early, error: ErrorCode, now: int) -> None:
             shard.voided[early.number] = error
     if (group := shard.consumer_groups.get(failed.group_id)) is not None:
         undone(group)
+        group.computing = group.computed = None  # they may rest on what is undone
         arm_missing(shard, group, now)
         arm_target_timer(shard, group, now)
     elif (classic := shard.groups.get(failed.group_id)) is not None:

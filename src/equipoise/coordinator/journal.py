@@ -6,11 +6,11 @@ assignments; the broker calls it when the replies have left.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from equipoise.coordinator.reasons import NOBODY, Cause, Who
 from equipoise.wire.consumer_protocol import decode_assignment, decode_subscription
@@ -26,11 +26,13 @@ _STOPS = 4  # of one member, before it is given something again
 _STOP_BYTES = 1 << 20  # of what all members say when they stop
 _SHARED = 4096  # bytes
 _STRIDE = 100  # members or partitions between two moments at which others may go on
+_AT_ONCE = 2_000  # partitions and members of a target epoch that are listed when it ends
 ARRIVALS = 50  # members noted in one rebalance
 _TIMEOUTS = 10  # pairs of timeouts
 TopicPartition = tuple[str, int]
 Partitions = list[TopicPartition]
 Owners = dict[TopicPartition, str]
+_T = TypeVar("_T")
 
 
 class Timeouts(NamedTuple):
@@ -147,8 +149,56 @@ class _Facts(NamedTuple):
     uncounted: int = 0  # stops that were not kept
 
 
-def _kept() -> deque[Any]:
-    return deque(maxlen=KEPT)
+class TargetFacts(NamedTuple):
+    """What there is to list when a target epoch has ended. Topics are known by their ids."""
+
+    entry: Rebalance
+    owners: Mapping[tuple[bytes, int], tuple[str | None, str | None]]  # before, and now
+    darkened: Mapping[tuple[bytes, int], int]
+    names: Mapping[bytes, str]
+    owned: int  # partitions of the group that somebody has
+    cut: int  # partitions whose owners were not kept
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is listed in a millisecond or two."""
+        return len(self.owners) + len(self.darkened) + len(self.entry.called) <= _AT_ONCE
+
+    def listing(self) -> Iterator[None]:
+        """Completes the entry in small steps."""
+        entry = self.entry
+        room = Room(entry)  # a member chooses its id, and may choose a long one
+        entry.further_causes = [one for one in entry.further_causes if room.has(*one.who, one.said)]
+        entry.waits = [one for one in entry.waits if room.has(one.waiter, one.owner)]
+        entry.called = {one: at for one, at in entry.called.items() if room.has(one)}
+        yield from self._list_moves(room)
+        for place, ((topic_id, number), dark) in enumerate(self.darkened.items()):
+            if place % _STRIDE == 0:
+                yield
+            if topic_id in self.names:
+                entry.note_dark((self.names[topic_id], number), dark, room)
+
+    def _list_moves(self, room: Room) -> Iterator[None]:
+        entry, names, changed = self.entry, self.names, self.cut
+        for place, ((topic_id, number), (before, owner)) in enumerate(self.owners.items()):
+            if place % _STRIDE == 0:
+                yield
+            changed += owner is not None and owner != before
+            if owner == before or topic_id not in names or not room.has(names[topic_id], before, owner):
+                continue
+            if owner is None:
+                entry.revoked.append((names[topic_id], number))
+            else:
+                entry.moved[names[topic_id], number] = (before, owner)
+        entry.revoked.sort()
+        entry.kept = max(0, self.owned - changed)
+        entry.cut += self.cut
+
+
+def _keep(kept: list[_T], new: _T) -> None:
+    """The last ones stay. A list: an empty deque takes ten times its room, and there are thousands of quiet groups."""
+    kept.append(new)
+    del kept[:-KEPT]
 
 
 @dataclass(slots=True)
@@ -156,7 +206,7 @@ class Journal:
     """The rebalances of one group."""
 
     group_id: str
-    entries: deque[Rebalance] = field(default_factory=_kept)
+    entries: list[Rebalance] = field(default_factory=list)
     _current: Rebalance | None = None
     _assignments: dict[str, bytes] = field(default_factory=dict)  # from when the group was last Stable or Empty
     _stops: Stops = field(default_factory=dict)
@@ -164,10 +214,10 @@ class Journal:
     _stops_cut: int = 0
     _listed: int = 0  # partitions, in `entries`
     _settled: Rebalance | None = None  # the last
-    _unsettled: deque[_Facts] = field(default_factory=_kept)
+    _unsettled: list[_Facts] = field(default_factory=list)
     _dark_since: dict[TopicPartition, int] = field(default_factory=dict)
     _partitions: dict[bytes, Partitions] = field(default_factory=dict)  # of the assignments last read: most stay
-    _ready: deque[Rebalance] = field(default_factory=_kept)  # that came complete, and were not given out yet
+    _targets: list[TargetFacts] = field(default_factory=list)  # that were not given out yet
 
     # -- facts, noted as they come
 
@@ -180,7 +230,7 @@ class Journal:
         if self._current is not None:
             self._current.overtaken = True
             self._close(self._current, now)
-            self._unsettled.append(_Facts(self._current, now, {}, {}, {}))  # it has moved nothing
+            _keep(self._unsettled, _Facts(self._current, now, {}, {}, {}))  # it has moved nothing
         self._current = Rebalance(self.group_id, cause, now, generation)
 
     def arrived(self, who: Who, metadata: bytes | None, now: int) -> None:
@@ -244,14 +294,14 @@ class Journal:
         entry, self._current = self._current, None
         if entry is not None:
             self._close(entry, now)
-            self._unsettled.append(_Facts(entry, now, self._assignments, assignments, self._stops, self._stops_cut))
+            _keep(self._unsettled, _Facts(entry, now, self._assignments, assignments, self._stops, self._stops_cut))
         self._assignments, self._stops = assignments, {}
         self._stop_bytes = self._stops_cut = 0
 
     def _close(self, entry: Rebalance, now: int) -> None:
         entry.ended = now
         if len(self.entries) == KEPT:
-            self._forget(self.entries.popleft())
+            self._forget(self.entries.pop(0))
         self.entries.append(entry)
 
     def _stop(self, member_id: str, at: int, metadata: bytes | None) -> None:
@@ -271,15 +321,22 @@ class Journal:
             self._current.waited_for, self._current.waited_ms = who, now - self._current.started
 
     def go_on(self, before: Journal) -> None:
-        """The group has become one of another kind: what happened before stays known."""
-        self.entries.extend(before.entries)
+        """The group has become one of another kind: what happened before stays known. An incremental group that becomes
+        a classic one keeps its journal."""
+        if before is self:
+            return
+        self.entries = [*self.entries, *before.entries][-KEPT:]
         self._listed = before._listed
 
-    def add(self, entry: Rebalance) -> None:
-        """An entry that is complete: of a `consumer` group, whose coordinator knows who owns what."""
+    def add(self, facts: TargetFacts) -> None:
+        """An entry of a `consumer` group, whose coordinator knows who owns what. A small one is complete at once."""
+        entry = facts.entry
         self._close(entry, entry.started if entry.ended is None else entry.ended)
-        self._listed += entry.listed
-        self._ready.append(entry)
+        if facts.is_small:
+            for _ in facts.listing():
+                pass
+            self._listed += entry.listed
+        _keep(self._targets, facts)
 
     # -- what they mean, worked out afterwards
 
@@ -294,18 +351,16 @@ class Journal:
     @property
     def has_unsettled(self) -> bool:
         """Whether `settle` has something to do."""
-        return bool(self._unsettled or self._ready)
+        return bool(self._unsettled or self._targets)
 
     def settling(self) -> Iterator[Rebalance | None]:
         """`settle` in small steps, for groups of thousands; the entry comes last. Nothing, if all are complete."""
-        if self._ready:
-            self._settled = self._ready.popleft()
-            self._forget_most(self._settled, is_counted=True)
-            yield self._settled
+        if self._targets:
+            yield from self._settle_target(self._targets.pop(0))
             return
         if not self._unsettled:
             return
-        facts = self._unsettled.popleft()
+        facts = self._unsettled.pop(0)
         entry = self._settled = facts.entry
         entry.cut += facts.uncounted
         known = _Known(self._partitions)
@@ -319,6 +374,13 @@ class Journal:
             self._partitions = {one: known.partitions[one] for one in facts.after.values()}
         self._forget_most(entry)
         yield entry
+
+    def _settle_target(self, facts: TargetFacts) -> Iterator[Rebalance | None]:
+        if not facts.is_small:
+            yield from facts.listing()
+        self._settled = facts.entry
+        self._forget_most(facts.entry, is_counted=facts.is_small)
+        yield facts.entry
 
     def _compare(self, entry: Rebalance, facts: _Facts, known: Mapping[bytes, Partitions]) -> Iterator[None]:
         old, new = Owners(), Owners()
@@ -360,7 +422,7 @@ class Journal:
         """The more an entry lists, the fewer older ones are kept."""
         self._listed += 0 if is_counted else entry.listed
         while self._listed > COMPARED and len(self.entries) > 1 and self.entries[0] is not entry:
-            self._forget(self.entries.popleft())
+            self._forget(self.entries.pop(0))
 
     def _forget(self, entry: Rebalance) -> None:
         self._listed -= entry.listed

@@ -20,6 +20,7 @@ class Trigger(Enum):
     SYNC_EXPIRED = auto()  # members that never asked for their assignment
     ASSIGNMENT_NOT_WRITTEN = auto()
     SIZE_LIMIT = auto()  # more members were loaded than group.max.size allows
+    REBALANCE_FORCED = auto()  # by a test, see `interventions.py`
     # -- of `consumer` groups only
     REVOCATION_EXPIRED = auto()  # a member did not give up partitions within its rebalance timeout
     TOPICS_CHANGED = auto()  # a topic was created or deleted, or has other partitions

@@ -19,6 +19,8 @@ from equipoise.coordinator.classic.replies import join_error, sync_error
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.consumer import holds
+from equipoise.coordinator.consumer.assignment.epochs import target_computed
+from equipoise.coordinator.consumer.assignment.target import TargetRequest, Targets
 from equipoise.coordinator.consumer.group import ConsumerGroup, Presence
 from equipoise.coordinator.consumer.guests import requests as guests
 from equipoise.coordinator.consumer.heartbeat import consumer_group_heartbeat, quiet_interval
@@ -79,18 +81,8 @@ class Status(Enum):
 
 
 _STATE = (  # of a shard, as data
-    *(
-        "config",
-        "own_settings",
-        "status",
-        "groups",
-        "consumer_groups",
-        "image",
-        "new_topics_version",
-        "offsets",
-        "timers",
-    ),
-    *("unwritten", "unwritten_groups", "last_early_write", "voided"),
+    *("config", "own_settings", "status", "groups", "consumer_groups", "image", "new_topics_version", "offsets"),
+    *("timers", "unwritten", "unwritten_groups", "last_early_write", "voided"),
 )
 # Every heartbeat asks for these: a name of the module is found in a third of the time of a member of an enum.
 _LOADING, _ACTIVE, _STABLE = Status.LOADING, Status.ACTIVE, State.STABLE
@@ -109,6 +101,10 @@ class Shard:
 
     The state is data. A copy, or a shard that was pickled, lacks these two functions until `attach`.
     """
+
+    computes_beside = False  # whether the runner computes large targets apart from its loop: `targets` of a step
+    requested_targets = 0
+    is_prepared = True  # False while the runner loads what targets of mixed subscriptions need: they wait for it
 
     def __init__(
         self, config: GroupConfig, new_id: Callable[[], str], wall_time: Callable[[int], WallTime] = _unchanged
@@ -268,11 +264,10 @@ class Shard:
 
     def _weight(self, key: TimerKey) -> int:
         """What a timer takes, in held heartbeats."""
-        if key.kind is TimerKind.TARGET:
+        if key.kind in (TimerKind.TARGET, TimerKind.WAKE):
             return holds.AT_ONCE
-        if key.kind in (TimerKind.SESSION, TimerKind.LOST):  # a client may leave thousands of them behind
-            return 1
-        return int(key.kind is TimerKind.HOLD and key.group_id in self.consumer_groups)
+        is_of_a_crowd = key.kind in (TimerKind.SESSION, TimerKind.LOST)  # a client may leave thousands of them behind
+        return int(is_of_a_crowd or (key.kind is TimerKind.HOLD and key.group_id in self.consumer_groups))
 
     def _fire(self, key: TimerKey, step: Step) -> None:
         """Acts on a timer. The module that armed it knows what follows."""
@@ -282,7 +277,8 @@ class Shard:
             return
         group = self.groups.get(key.group_id)
         if group is None:
-            self._fire_in_consumer_group(key, step)
+            if (consumer_group := self.consumer_groups.get(key.group_id)) is not None:
+                on_timer(self, consumer_group, key, step)
             return
         match key.kind:
             case TimerKind.SESSION:
@@ -299,12 +295,6 @@ class Shard:
                 self.rebalancer.on_quiet_timer(group, step)
             case TimerKind.LOST:
                 lost_connections.on_lost_timer(self, group, key.member_id, step)
-
-    def _fire_in_consumer_group(self, key: TimerKey, step: Step) -> None:
-        """Rule A11."""
-        group = self.consumer_groups.get(key.group_id)
-        if group is not None:
-            on_timer(self, group, key, step)
 
     def _release_heartbeat(self, group: Group, member_id: str, step: Step) -> None:
         member = group.members.get(member_id)
@@ -342,10 +332,8 @@ class Shard:
             # The rebalance this belongs to is lost with the load; several clients take 14 here as fatal.
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if error is ErrorCode.NONE:
-            if request.group_id in self.consumer_groups:
-                guests.sync_group(self, request, caller, step)
-            else:
-                sync.sync_group(self, request, caller, step)
+            serve = guests.sync_group if request.group_id in self.consumer_groups else sync.sync_group
+            serve(self, request, caller, step)
         else:
             step.reply(caller, sync_error(error))
         return step
@@ -399,6 +387,11 @@ class Shard:
         regexes_resolved(self, asked, found, step)
         return step
 
+    def target_computed(self, asked: TargetRequest, targets: Targets | None, now: int) -> Step:
+        """The runner has computed a target; None: it could not. Rule A12.7."""
+        target_computed(self, asked, targets, now)
+        return Step(now)
+
     def quiet_interval(
         self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str, now: int
     ) -> int | None:
@@ -425,14 +418,14 @@ class Shard:
         """Changes to a `consumer` group, for one input."""
         return Changes(self, group_id)
 
-    def release_heartbeat(self, group_id: str, member_id: str, now: int) -> Step:
+    def release_heartbeat(self, group_id: str, member_id: str, now: int, is_interrupted: bool = False) -> Step:
         """The client has something else to say, or to hear: its held heartbeat is answered "all is well"."""
         step = Step(now)
         group = self.groups.get(group_id)
         if group is not None:
             self._release_heartbeat(group, member_id, step)
         elif (consumer_group := self.consumer_groups.get(group_id)) is not None:
-            holds.release(self, consumer_group, member_id, step)
+            holds.release(self, consumer_group, member_id, step, is_interrupted=is_interrupted)
         return step
 
     def leave_group(self, request: LeaveGroupRequest, caller: Caller, now: int) -> Step:
@@ -440,10 +433,8 @@ class Shard:
         step = Step(now)
         error = ErrorCode.INVALID_GROUP_ID if not request.group_id else self.unavailable
         if error is ErrorCode.NONE:
-            if request.group_id in self.consumer_groups:
-                guests.leave_group(self, request, caller, step)
-            else:
-                leave.leave_group(self, request, caller, step)
+            serve = guests.leave_group if request.group_id in self.consumer_groups else leave.leave_group
+            serve(self, request, caller, step)
         else:
             step.reply(caller, leave.leave_error(error))
         return step
@@ -451,13 +442,17 @@ class Shard:
     def connection_lost(self, group_id: str, member_id: str, now: int) -> Step:
         """The runner says that a member has no connection left. Rule 7.9."""
         step = Step(now)
-        if self.status is not _ACTIVE:
-            return step
-        if (group := self.consumer_groups.get(group_id)) is not None:
+        if self.status is _ACTIVE and (group := self.consumer_groups.get(group_id)) is not None:
             lost_in_consumer_groups.connection_lost(self, group, member_id, step)
-        else:
+        elif self.status is _ACTIVE:
             lost_connections.connection_lost(self, group_id, member_id, step)
         return step
+
+    def client_came(self, group_id: str, member_id: str, now: int) -> Step:
+        """The runner says that the client of a lost member is connected again. Rule 7.9.3."""
+        if (group := self.consumer_groups.get(group_id)) is not None:
+            lost_in_consumer_groups.client_came(self, group, member_id)
+        return Step(now)
 
     def spare_lost(self, since: int, now: int) -> Step:
         """The runner says that many connections have ended since then. Rule 7.9.1."""

@@ -13,6 +13,7 @@ from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
     from equipoise.coordinator.changes import Early
+    from equipoise.coordinator.consumer.assignment.target import TargetRequest
 
 # Milliseconds since 1970, as records carry them. `now` counts from anywhere: the two are never compared.
 WallTime = NewType("WallTime", int)
@@ -60,7 +61,7 @@ class Step:
     Replies are sent now, records are written, events are noted, in this order.
     """
 
-    __slots__ = ("events", "now", "replies", "resolutions", "writes")
+    __slots__ = ("events", "now", "replies", "resolutions", "targets", "writes")
 
     def __init__(self, now: int) -> None:
         self.now = now
@@ -68,6 +69,7 @@ class Step:
         self.writes: list[Write] = []
         self.events: list[Event] = []
         self.resolutions: list[Resolve] = []
+        self.targets: list[TargetRequest] = []  # to be computed beside, if the runner has said that it can
 
     def reply(self, caller: Caller, response: Message) -> None:
         """Answers a request."""

@@ -25,6 +25,7 @@ class TimerKind(IntEnum):
     LOST = auto()  # of a member without a connection: it has not come back on another one
     PARKED = auto()  # of a member of an incremental group: its parked SyncGroup is answered with what is free
     CALL = auto()  # of an incremental group: who has waited for a part of its partitions is called for the others
+    WAKE = auto()  # of a `consumer` group: more of those whose held heartbeats are to be looked at
     EXPIRY = auto()  # of the shard: the next sweep of expired offsets
 
 

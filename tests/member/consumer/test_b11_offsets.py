@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from equipoise.member import CommitFailedError, CommitFailure
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
-from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from equipoise.wire.apis.k68_consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from equipoise.wire.errors import ErrorCode
 from tests.member.consumer.lone import BACKOFF, INTERVAL, ME, Lone
 
@@ -54,6 +57,22 @@ def test_b11_2_else_a_heartbeat_leaves_at_once_and_its_answer_decides() -> None:
     assert isinstance(commit.error, CommitFailedError)
     assert commit.error.failure is CommitFailure.STALE_EPOCH
     assert commit.error.code is ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_b11_2_the_answer_to_a_heartbeat_that_was_overtaken_decides_nothing() -> None:
+    """Commits have a connection of their own: their refusal may come before an answer that is older."""
+    lone = Lone().stable(0)
+    lone.advance(INTERVAL)
+    held = lone.heartbeat
+    lone.subscribe("t", "u")
+    commit = lone.commit(p0=5)
+    lone.committed(ErrorCode.STALE_MEMBER_EPOCH)
+    lone.answer(held, ConsumerGroupHeartbeatResponse(error_code=0, member_epoch=1))
+    assert not commit.is_done
+    lone.beat(2)
+    assert commit_request(lone).generation_id_or_member_epoch == 2
+    lone.committed()
+    assert commit.error is None
 
 
 def test_b11_2_what_others_have_meanwhile_is_not_committed_with_a_newer_epoch() -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
@@ -147,7 +147,7 @@ class Group:
     assigning: bool = False  # the leader's assignment is on its way to the log
     new_member_added: bool = False  # since the initial delay was last extended
     initial_delay: InitialDelay | None = None
-    losses: deque[Loss] = field(default_factory=deque)  # of connections, lately; the last one stays
+    losses: list[Loss] = field(default_factory=list)  # of connections, lately; the last one stays
     not_before: int = 0  # the debounce of a rebalance: it does not complete earlier
     last_members: int = 0  # how many, and which static ones, it had when it was last complete
     last_static_members: frozenset[str] = frozenset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.classic.group import Group
@@ -37,38 +38,38 @@ def leave_error(error: ErrorCode) -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=error)
 
 
+@dataclass(slots=True)
 class _Leaving:
     """One LeaveGroup on its way through its members. The first of them is the cause of the rebalance."""
 
-    def __init__(self, shard: Shard, group: Group, caller: Caller, step: Step) -> None:
-        self._shard = shard
-        self._group = group
-        self._caller = caller
-        self._step = step
-        self.cause: Cause | None = None
+    shard: Shard
+    group: Group
+    caller: Caller
+    step: Step
+    cause: Cause | None = None
 
     def leave(self, one: MemberIdentity) -> ErrorCode:
         """A group.instance.id without a member id is an administrator's (KIP-345).
 
         Kafka: GroupMetadataManager.classicGroupLeaveToClassicGroup.
         """
-        group, by_admin = self._group, not one.member_id and one.group_instance_id is not None
+        group, by_admin = self.group, not one.member_id and one.group_instance_id is not None
         member_id = group.static_members.get(one.group_instance_id or "", "") if by_admin else one.member_id
         if member_id in group.pending_members:
             group.pending_members.discard(member_id)
-            self._shard.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
+            self.shard.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
             self._begin(Cause(Trigger.MEMBER_LEFT, Who(member_id), one.reason))
             return ErrorCode.NONE
         try:
             member = group.check_member(member_id, one.group_instance_id)
         except KafkaError as error:
-            who = self._caller.who(one.member_id, one.group_instance_id)
-            self._step.note_fenced(error.code, group.group_id, who, "LeaveGroup")
+            who = self.caller.who(one.member_id, one.group_instance_id)
+            self.step.note_fenced(error.code, group.group_id, who, "LeaveGroup")
             return error.code
         if not by_admin:
-            member.last_seen = self._step.now
+            member.last_seen = self.step.now
         departure = Departure.REMOVED if by_admin else Departure.LEFT
-        self._shard.rebalancer.remove_member(group, member, departure, self._step, said=one.reason)
+        self.shard.rebalancer.remove_member(group, member, departure, self.step, said=one.reason)
         trigger = Trigger.MEMBER_REMOVED if by_admin else Trigger.MEMBER_LEFT
         self._begin(Cause(trigger, member.who, one.reason))
         return ErrorCode.NONE

@@ -10,7 +10,8 @@ proxy; and the last ones, as long as nobody is there to gain by it.
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_right
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.classic.group import ClassicGroupMember, Group, Loss
@@ -43,13 +44,12 @@ def connection_lost(shard: Shard, group_id: str, member_id: str, step: Step) -> 
     shard.timers.arm(member.lost_timer, max(now + grace, _next_heartbeat(member) + RECONNECT_MS))
 
 
-def forget_old_losses(losses: deque[Loss], now: int) -> None:
+def forget_old_losses(losses: list[Loss], now: int) -> None:
     """Only losses within the window count."""
-    while losses and losses[0].at <= now - LOSS_WINDOW_MS:
-        losses.popleft()
+    del losses[: bisect_right(losses, now - LOSS_WINDOW_MS, key=attrgetter("at"))]
 
 
-def are_shared(losses: deque[Loss], members: int) -> bool:
+def are_shared(losses: list[Loss], members: int) -> bool:
     """More than half of the members, and more than one, within the window: no crash of one of them. Rule 7.9.1."""
     return len(losses) > 1 and len(losses) * 2 > members
 

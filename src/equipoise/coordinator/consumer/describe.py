@@ -62,14 +62,9 @@ def _member(
     Kafka: ConsumerGroupMember.asConsumerGroupDescribeMember.
     """
     return DescribedConsumerGroupMember(
+        **member.metadata(),
         member_id=member.member_id,
-        instance_id=member.instance_id,
-        rack_id=member.rack_id,
         member_epoch=member.member_epoch,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        subscribed_topic_names=sorted(member.subscribed_topic_names),
-        subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_assignment(image, member.assigned.keys() | member.revoking.keys()),
         target_assignment=_assignment(image, targets.get(member.member_id, NO_PARTITIONS)),
         member_type=_CONSUMER if member.classic is None else _CLASSIC,

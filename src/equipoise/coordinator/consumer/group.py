@@ -21,6 +21,7 @@ from equipoise.coordinator.metadata import NO_PARTITIONS, Partitions, TopicParti
 from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE
 from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.offsets_records import CoordinatorRecord
 
 if TYPE_CHECKING:
     from equipoise.coordinator.consumer.holds import Held
@@ -45,10 +46,19 @@ class Resolution(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """The targets of a large group, on their way: they take effect in the next turn."""
+    """The targets of a large group, on their way: they take effect when all their records are made."""
 
     epoch: int  # of the group when they were computed
     targets: Mapping[str, Partitions]
+    left: deque[str]  # members whose records are not yet made
+    records: dict[str, CoordinatorRecord]  # by member id
+
+
+class Gathering(NamedTuple):
+    """The members of a new group come. Times."""
+
+    first: int
+    last: int
 
 
 NEVER_RESOLVED = Resolution(False, 0, -1)
@@ -62,6 +72,8 @@ class Presence:
     last_seen: int = 0
     longest_silence_ms: int = 0  # of a classic member: its heartbeat interval
     lost_at: int | None = None  # since then it has no connection, and has not been heard of
+    told_interval_ms: int = 0  # with the last answer; 0: nothing yet
+    hastened_at: int = 0  # when it was last asked to come soon, for what ended its hold. Rule A23.9
     rebalance_epoch: int = 0  # of the member when its rebalance timer was armed. Rule A11
     unconfirmed: Partitions = NO_PARTITIONS  # given to it, and never named by it as its own. Rule A8.12
     notes: object = field(default=None, compare=False)  # kept by the runner of the shard; opaque here
@@ -93,11 +105,16 @@ class ConsumerGroup:
     classic_protocols: Counter[str] = field(default_factory=Counter)  # classic members by protocol
     # -- soft: lost on unload
     refreshed_at_epoch: int | None = field(default=None, compare=False)  # None: look at the topics again. Rule A13.4
-    losses: deque[Loss] = field(default_factory=deque, compare=False)  # of connections, lately; the last one stays
+    losses: list[Loss] = field(default_factory=list, compare=False)  # of connections, lately; the last one stays
     presence: dict[str, Presence] = field(default_factory=dict, compare=False)
     resolution: Resolution = field(default_factory=lambda: NEVER_RESOLVED, compare=False)
     held: dict[str, Held] = field(default_factory=dict, compare=False)  # heartbeats, by member id
+    to_wake: list[str] = field(default_factory=list, compare=False)  # members of a crowd to look at, the last first
+    gathering: Gathering | None = field(default=None, compare=False)  # before the first target
+    computing: int | None = field(default=None, compare=False)  # the number of the request
     computed: Computed | None = field(default=None, compare=False)
+    formed_at: int | None = field(default=None, compare=False)  # when those who had no target got their first one
+    bumped_at: int = field(default=0, compare=False)  # when the group epoch grew last
     incremental: Incremental | None = field(default=None, compare=False)  # of a group that is kept so. Rule C3
     story: Story = field(default_factory=Story, compare=False)
     journal: Journal = field(init=False, compare=False)

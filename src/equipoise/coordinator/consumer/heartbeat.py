@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.changes import Changes
 from equipoise.coordinator.consumer.assignment.epochs import (
     advance_member,
     check_room,
+    note_coming,
     preferred_assignor,
     refresh,
     update_target,
@@ -17,6 +17,7 @@ from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.guests.migration import check_upgrade_of_incremental, upgrade
 from equipoise.coordinator.consumer.holds import Held, forget, hold, may_hold
 from equipoise.coordinator.consumer.member import LEFT_EPOCH, STATIC_LEFT_EPOCH, ConsumerGroupMember
+from equipoise.coordinator.consumer.member_request import MemberRequest
 from equipoise.coordinator.consumer.membership.lost_connections import look_again
 from equipoise.coordinator.consumer.membership.removal import Leaver, remove_members
 from equipoise.coordinator.consumer.membership.static import check_released, leave_for_a_while, replace_member
@@ -111,23 +112,10 @@ def _says_nothing(request: ConsumerGroupHeartbeatRequest, member: ConsumerGroupM
     )
 
 
-class _Heartbeat:
+class _Heartbeat(MemberRequest[ConsumerGroupHeartbeatRequest]):
     """One ConsumerGroupHeartbeat on its way."""
 
-    def __init__(self, shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: Caller, step: Step) -> None:
-        self.shard = shard
-        self.request = request
-        self.caller = caller
-        self.step = step
-        self.changes = Changes(shard, request.group_id)
-        self.cause: Cause | None = None  # of a bump
-        self._trigger: Trigger | None = None  # of a member that is new
-        self._noted = len(step.events)
-
-    def roll_back(self) -> None:
-        """The request is refused on its way."""
-        self.changes.roll_back()
-        del self.step.events[self._noted :]
+    cause: Cause | None = None  # of a bump
 
     def run(self) -> ConsumerGroupHeartbeatResponse:
         """Member, group epoch, target, member epoch, in this order. Rule A5.
@@ -208,7 +196,7 @@ class _Heartbeat:
         check_released(group, member, member_id, strict=self.shard.config.strict)
         if holder == member_id and not member.is_away and member.classic is None:
             return member
-        self._trigger = Trigger.STATIC_MEMBER_REPLACED
+        self.trigger = Trigger.STATIC_MEMBER_REPLACED
         return replace_member(self.shard, self.changes, member, self.step, member_id=member_id)
 
     def new_member(self, member_id: str) -> ConsumerGroupMember:
@@ -216,8 +204,9 @@ class _Heartbeat:
         self.step.note(
             MemberJoined(self.request.group_id, self.step.now, self.caller.who(member_id, self.request.instance_id))
         )
-        self._trigger = Trigger.MEMBER_JOINED
+        self.trigger = Trigger.MEMBER_JOINED
         look_again(self.shard, self.changes.group, self.step)
+        note_coming(self.changes.group, self.step.now)
         return ConsumerGroupMember(member_id)
 
     def check_epoch(self, member: ConsumerGroupMember) -> None:
@@ -262,7 +251,7 @@ class _Heartbeat:
     def bump(self, trigger: Trigger) -> None:
         """The epoch of the group is to grow: because of this, unless the member is a new one."""
         who = self.caller.who(self.request.member_id, self.request.instance_id)
-        self.cause = Cause(self._trigger or trigger, who)
+        self.cause = Cause(self.trigger or trigger, who)
 
     def updated(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
         """Null means unchanged; the client is that of this connection. Rules A2 and A4.1."""

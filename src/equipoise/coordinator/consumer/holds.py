@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from equipoise.coordinator.consumer.assignment.epochs import advance_member
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
-from equipoise.coordinator.consumer.replies import heartbeat_answer, heartbeat_error
+from equipoise.coordinator.consumer.replies import hasten, heartbeat_answer, heartbeat_error
 from equipoise.coordinator.consumer.states import MemberState
 from equipoise.coordinator.incremental.calls import release_heartbeat
 from equipoise.coordinator.incremental.data import Turn
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
 
 AT_ONCE = 32  # held heartbeats that go on in one turn: each takes about a tenth of a millisecond
+CROWD = 256  # members that are looked at in one turn
 _MAY_WAIT = (MemberState.STABLE, MemberState.UNRELEASED_PARTITIONS)
 
 
@@ -66,19 +67,21 @@ def differs(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember) -> 
 def wake(shard: Shard, changes: Changes, step: Step) -> None:
     """There is a new target, or partitions have become free: whoever is concerned hears of it now. Rule A23.8.
 
-    Of a crowd the first hear of it in this turn, the others in the next ones: whoever else has a heartbeat under way
-    comes in between.
+    Of many the first hear of it in this turn, the others in the next ones: whoever else has a heartbeat under way
+    comes in between. Of a crowd even the look at each of them takes several turns.
     """
     group = shard.consumer_groups.get(changes.group_id)
     if group is None or not group.held:
         return
     concerned = dict.fromkeys(changes.targets_before())
     concerned.update(dict.fromkeys(group.target_owners.get(one, "") for one in changes.freed()))
+    if len(concerned) > CROWD:
+        group.to_wake.extend(reversed(concerned))
+        shard.timers.arm(group.timer(TimerKind.WAKE), step.now)
+        return
     told = 0
     for member_id in concerned:
-        if member_id not in group.held or (member := group.members.get(member_id)) is None:
-            continue
-        if not differs(shard, group, member):
+        if not _is_concerned(shard, group, member_id):
             continue
         told += 1
         if told <= AT_ONCE:
@@ -87,8 +90,27 @@ def wake(shard: Shard, changes: Changes, step: Step) -> None:
             shard.timers.arm(group.timer(TimerKind.HOLD, member_id), step.now)
 
 
-def release(shard: Shard, group: ConsumerGroup, member_id: str, step: Step) -> None:
-    """The heartbeat goes on where it stopped: towards the target as it is now. Rules A5.9 and A5.11."""
+def wake_on(shard: Shard, group: ConsumerGroup, step: Step) -> None:
+    """Looks at the next of a crowd, and comes back for the others."""
+    told = looked_at = 0
+    while group.to_wake and told < AT_ONCE and looked_at < CROWD:
+        member_id = group.to_wake.pop()
+        looked_at += 1
+        if _is_concerned(shard, group, member_id):
+            told += 1
+            release(shard, group, member_id, step)
+    if group.to_wake:
+        shard.timers.arm(group.timer(TimerKind.WAKE), step.now)
+
+
+def _is_concerned(shard: Shard, group: ConsumerGroup, member_id: str) -> bool:
+    member = group.members.get(member_id)
+    return member is not None and member_id in group.held and differs(shard, group, member)
+
+
+def release(shard: Shard, group: ConsumerGroup, member_id: str, step: Step, *, is_interrupted: bool = False) -> None:
+    """The heartbeat goes on where it stopped: towards the target as it is now. `is_interrupted`: because the client
+    sends something else. Rules A5.9, A5.11 and A23.9."""
     if group.incremental is not None:
         release_heartbeat(Turn(shard, group, step), member_id)
     held = forget(shard, group, member_id)
@@ -106,7 +128,10 @@ def release(shard: Shard, group: ConsumerGroup, member_id: str, step: Step) -> N
         step.reply(held.caller, heartbeat_error(error.code, error.message))
         return
     tells = after.assigned != before.assigned
-    changes.answer(step, held.caller, heartbeat_answer(shard, group, after, tells=tells))
+    response = heartbeat_answer(shard, group, after, tells=tells)
+    if is_interrupted and not tells:
+        hasten(shard, group, member_id, response, now=step.now)
+    changes.answer(step, held.caller, response)
 
 
 def refuse(shard: Shard, group: ConsumerGroup, member_id: str, step: Step, *, error: ErrorCode) -> None:

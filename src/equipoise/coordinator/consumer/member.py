@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from equipoise.coordinator.consumer.states import MemberState
 from equipoise.coordinator.metadata import TopicPartition
@@ -57,6 +57,12 @@ class ConsumerGroupMember(NamedTuple):
     def is_away(self) -> bool:
         """A static member that has left for a while. Rule A10.2."""
         return self.member_epoch == STATIC_LEFT_EPOCH
+
+    def metadata(self) -> dict[str, Any]:
+        """What record 5 and ConsumerGroupDescribe say of it in the same words, names sorted. Rule A20."""
+        same = ("instance_id", "rack_id", "client_id", "client_host", "subscribed_topic_regex")
+        told = {name: getattr(self, name) for name in same}
+        return told | {"subscribed_topic_names": sorted(self.subscribed_topic_names)}
 
     def metadata_differs(self, other: ConsumerGroupMember) -> bool:
         """Whether record 5 of the two differs. Rule A5.3."""

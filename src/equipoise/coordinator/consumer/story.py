@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from equipoise.coordinator.consumer.member import NOTHING, Assigned, ConsumerGroupMember
 from equipoise.coordinator.consumer.states import GroupState, MemberState
 from equipoise.coordinator.events import TargetReached
-from equipoise.coordinator.journal import COMPARED, Rebalance, Room, Wait
+from equipoise.coordinator.journal import COMPARED, Rebalance, TargetFacts, Wait
 from equipoise.coordinator.metadata import NO_PARTITIONS, TopicPartition
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import Step
@@ -109,35 +109,13 @@ def _end(group: ConsumerGroup, step: Step, *, overtaken: bool) -> None:
     entry, story.entry = story.entry, None
     assert entry is not None
     entry.ended, entry.overtaken = step.now, overtaken
-    room = Room(entry)  # a member chooses its id, and may choose a long one
-    entry.further_causes = [one for one in entry.further_causes if room.has(*one.who, one.said)]
     entry.waits = sorted(story.waits.values(), key=lambda one: (-one.waited_ms, one))
-    entry.waits = [one for one in entry.waits if room.has(one.waiter, one.owner)]
-    entry.called = {one: at for one, at in entry.called.items() if room.has(one)}
-    _list_moves(group, entry, room)
-    for (topic_id, number), dark in story.darkened.items():
-        if topic_id in story.names:
-            entry.note_dark((story.names[topic_id], number), dark, room)
+    names = dict(story.names)  # it grows, and is read later
+    group.journal.add(TargetFacts(entry, story.owners, story.darkened, names, len(group.owners), story.cut))
     story.owners, story.darkened, story.waits, story.cut = {}, {}, {}, 0
     if len(story.names) > _TOPICS:
         story.names = {}
-    group.journal.add(entry)
     step.note(TargetReached(group.group_id, step.now, entry.generation, overtaken))
-
-
-def _list_moves(group: ConsumerGroup, entry: Rebalance, room: Room) -> None:
-    names, changed = group.story.names, group.story.cut
-    for (topic_id, number), (before, owner) in group.story.owners.items():
-        changed += owner is not None and owner != before
-        if owner == before or topic_id not in names or not room.has(names[topic_id], before, owner):
-            continue
-        if owner is None:
-            entry.revoked.append((names[topic_id], number))
-        else:
-            entry.moved[names[topic_id], number] = (before, owner)
-    entry.revoked.sort()
-    entry.kept = max(0, len(group.owners) - changed)
-    entry.cut += group.story.cut
 
 
 # -- what it says

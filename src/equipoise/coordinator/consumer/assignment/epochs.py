@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.consumer.assignment.reconcile import Situation, reconcile
 from equipoise.coordinator.consumer.assignment.target import (
     ASSIGNORS,
     TargetMember,
-    compute_classic_target,
-    compute_target,
+    TargetRequest,
+    Targets,
 )
-from equipoise.coordinator.consumer.group import Computed, ConsumerGroup
+from equipoise.coordinator.consumer.group import Computed, ConsumerGroup, Gathering
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.membership.timers import update_rebalance_timer
 from equipoise.coordinator.consumer.records.build import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
 
 LARGE_GROUP, MANY_PARTITIONS = 200, 4_000  # members and partitions whose target takes more than some milliseconds
+MADE_AT_ONCE = 500  # records of targets in one turn: some milliseconds
 
 
 def check_room(shard: Shard, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
@@ -66,6 +68,7 @@ def refresh(shard: Shard, changes: Changes, cause: Cause | None, step: Step) -> 
     if cause is not None:
         changes.causes.append(cause)
         changes.put(epoch_record(group.group_id, group.group_epoch + 1, found))
+        group.bumped_at = step.now
         if group.incremental is not None and group.incremental.bumped_at is None:
             group.incremental.bumped_at = step.now
     if group.has_old_metadata:
@@ -87,25 +90,43 @@ def arm_target_timer(shard: Shard, group: ConsumerGroup, now: int) -> None:
 def on_target_timer(shard: Shard, changes: Changes, step: Step) -> None:
     """Topics are looked at, and the target is computed, without a heartbeat. Raises what the assignor raises.
 
-    In a large group the target is computed in one turn and takes effect in the next: others are served in between. It
-    is that of the epoch at which it was computed.
+    In a large group the target is computed in a turn of its own, or by the runner beside all turns; its records are
+    made in the next ones, and then it takes effect: others are served in between. It is that of the epoch at which it
+    was computed.
     """
     group = changes.group
-    if not group.members:
+    if not group.members or group.computing is not None:
         return
     if group.must_refresh:
         refresh(shard, changes, None, step)
-    if group.computed is not None:
-        computed, group.computed = group.computed, None
-        _put_target(shard, changes, computed, step)
-    elif _is_due(shard, group, step.now) and is_large(shard, group):
-        group.computed = _compute(shard, group)
-        shard.timers.arm(group.timer(TimerKind.TARGET), step.now)
+    if _prepare_large(shard, group, step):
         return
+    computed, group.computed = group.computed, None
+    if computed is not None:
+        _put_target(shard, changes, computed, step)
     else:
         update_target(shard, changes, step)
     if group.group_epoch > group.target_epoch:
         shard.timers.arm(group.timer(TimerKind.TARGET), step.now + max(1, target_due(shard, group, step.now)))
+
+
+def _prepare_large(shard: Shard, group: ConsumerGroup, step: Step) -> bool:
+    """The target of a large group is asked for, or more of its records are made. Whether it must still wait."""
+    if group.computed is not None and group.computed.epoch <= group.target_epoch:
+        group.computed = None  # another one was quicker, or the group was empty in between
+    if group.computed is not None:
+        _make_records(group, group.computed, MADE_AT_ONCE)
+    elif _is_due(shard, group, step.now) and is_large(shard, group):
+        request = _request(shard, group)
+        if shard.computes_beside:
+            group.computing = request.number
+            step.targets.append(request)
+            return True
+        group.computed = _computed(request, request.compute())
+    if group.computed is None or not group.computed.left:
+        return False
+    shard.timers.arm(group.timer(TimerKind.TARGET), step.now)
+    return True
 
 
 def update_target(shard: Shard, changes: Changes, step: Step) -> None:
@@ -119,41 +140,83 @@ def update_target(shard: Shard, changes: Changes, step: Step) -> None:
     if is_large(shard, group):
         arm_target_timer(shard, group, step.now)
     else:
-        _put_target(shard, changes, _compute(shard, group), step)
+        request = _request(shard, group)
+        computed = _computed(request, request.compute())
+        _make_records(group, computed, len(computed.left))
+        _put_target(shard, changes, computed, step)
 
 
 def is_large(shard: Shard, group: ConsumerGroup) -> bool:
     """Whether the target is computed apart from heartbeats, which would wait for it: an addition. Only assignors of our
     own: who uses another one hears of its errors by a heartbeat. Rule A12.7."""
-    if len(group.members) < LARGE_GROUP or not shard.config.group_consumer_assignment_timer:
-        return False
+    return (
+        len(group.members) >= LARGE_GROUP
+        and shard.config.group_consumer_assignment_timer
+        and _has_many_partitions(shard, group)
+        and preferred_assignor(shard, group) in ASSIGNORS
+    )
+
+
+def _has_many_partitions(shard: Shard, group: ConsumerGroup) -> bool:
     found = (shard.image.topic(name) for name in set(group.subscribed_topics()))
-    partitions = sum(topic.partitions for topic in found if topic is not None)
-    return partitions >= MANY_PARTITIONS and preferred_assignor(shard, group) in ASSIGNORS
+    return sum(topic.partitions for topic in found if topic is not None) >= MANY_PARTITIONS
 
 
 def _is_due(shard: Shard, group: ConsumerGroup, now: int) -> bool:
-    return group.target_epoch < group.group_epoch and target_due(shard, group, now) == 0
+    """With the timer, a target of different subscriptions waits until the runner is prepared for it. Rule A12.14."""
+    if group.target_epoch >= group.group_epoch or target_due(shard, group, now) > 0:
+        return False
+    has_timer = shard.config.group_consumer_assignment_timer or group.incremental is not None
+    return shard.is_prepared or group.is_homogeneous or not has_timer
 
 
-def _compute(shard: Shard, group: ConsumerGroup) -> Computed:
+def _request(shard: Shard, group: ConsumerGroup) -> TargetRequest:
     """By the assignor of `consumer` groups; in a group of classic members alone by the protocol they have chosen."""
-    members, is_homogeneous = _target_members(shard, group), group.is_homogeneous
     protocol = selected_protocol(offered_by(group)) if group.is_shown_classic else None
-    if protocol is not None:
-        targets = compute_classic_target(protocol, members, shard.image, is_homogeneous=is_homogeneous)
-    else:
-        assignor = preferred_assignor(shard, group)
-        targets = compute_target(assignor, members, shard.image, is_homogeneous=is_homogeneous)
-    return Computed(group.group_epoch, targets)
+    shard.requested_targets += 1
+    return TargetRequest(
+        shard.requested_targets,
+        group.group_id,
+        group.group_epoch,
+        preferred_assignor(shard, group) if protocol is None else protocol,
+        _target_members(shard, group),
+        shard.image,
+        is_homogeneous=group.is_homogeneous,
+        is_classic=protocol is not None,
+    )
+
+
+def _computed(request: TargetRequest, targets: Targets) -> Computed:
+    return Computed(request.epoch, targets, deque(targets), {})
+
+
+def target_computed(shard: Shard, request: TargetRequest, targets: Targets | None, now: int) -> None:
+    """What was computed beside goes on its way, unless nobody waits for it any more. After a failure the next heartbeat
+    tries again. Rule A12.7."""
+    group = shard.consumer_groups.get(request.group_id)
+    if group is None or group.computing != request.number:
+        return
+    group.computing = None
+    if targets is not None:
+        group.computed = _computed(request, targets)
+        shard.timers.arm(group.timer(TimerKind.TARGET), now)
+
+
+def _make_records(group: ConsumerGroup, computed: Computed, most: int) -> None:
+    """Of so many members, if their targets are others than before. Who has gone since has none."""
+    for _ in range(min(most, len(computed.left))):
+        member_id = computed.left.popleft()
+        target = computed.targets[member_id]
+        if group.targets.get(member_id) != target and member_id in group.members:
+            computed.records[member_id] = target_record(group.group_id, member_id, target)
 
 
 def _put_target(shard: Shard, changes: Changes, computed: Computed, step: Step) -> None:
     """Who has gone since it was computed has no target; who has come waits for the next one."""
     group = changes.group
-    for member_id, target in computed.targets.items():
-        if group.targets.get(member_id) != target and member_id in group.members:
-            changes.put(target_record(group.group_id, member_id, target))
+    if not group.targets:
+        group.formed_at = step.now
+    changes.put(*(record for member_id, record in computed.records.items() if member_id in group.members))
     changes.put(target_epoch_record(group.group_id, computed.epoch, shard.wall_time(step.now)))
     shard.timers.cancel(group.timer(TimerKind.TARGET))
     if group.incremental is not None:
@@ -170,9 +233,42 @@ def target_due(shard: Shard, group: ConsumerGroup, now: int) -> int:
         began = group.incremental.bumped_at
         return 0 if began is None else max(0, began + shard.config.group_rebalance_debounce_ms - now)
     interval = shard.settings_of(group.group_id).assignment_interval_ms
-    if group.target_timestamp == 0 or interval == 0:
+    if interval == 0:
         return 0
-    return max(0, group.target_timestamp + interval - shard.wall_time(now))
+    if group.target_timestamp == 0:
+        return _gathering_due(shard, group, now)
+    due = max(0, group.target_timestamp + interval - shard.wall_time(now))
+    return min(due, _quiet_due(shard, group, interval, now)) if due else 0
+
+
+def _quiet_due(shard: Shard, group: ConsumerGroup, interval: int, now: int) -> int:
+    """A group that is forming has its next target when nobody has come or gone for the quiet time: an addition.
+
+    Its first member got everything at once, and whoever starts together with it would wait for the whole interval. A
+    large group has the interval: its targets take time. Rule A12.13.
+    """
+    quiet, formed_at = shard.config.group_initial_rebalance_delay_quiet_ms, group.formed_at
+    if not quiet or formed_at is None or now >= formed_at + interval or is_large(shard, group):
+        return interval
+    return max(0, min(group.bumped_at + quiet, formed_at + interval) - now)
+
+
+def note_coming(group: ConsumerGroup, now: int) -> None:
+    """A new member has come. Rule A12.15."""
+    before = group.gathering if group.members else None
+    group.gathering = Gathering(now if before is None else before.first, now) if group.target_timestamp == 0 else None
+
+
+def _gathering_due(shard: Shard, group: ConsumerGroup, now: int) -> int:
+    """The first target of a group with thousands of partitions waits until nobody has come for a short time, as the
+    first generation of a classic group does: an addition. Who comes first would get all of them, only to give most of
+    them up again. Rule A12.15."""
+    quiet, config = shard.config.group_initial_rebalance_delay_quiet_ms, shard.config
+    if group.gathering is None or not quiet or not config.group_consumer_assignment_timer:
+        return 0
+    first, last = group.gathering
+    due = min(last + quiet, first + config.group_initial_rebalance_delay_ms)
+    return due - now if due > now and _has_many_partitions(shard, group) else 0
 
 
 def preferred_assignor(shard: Shard, group: ConsumerGroup) -> str:

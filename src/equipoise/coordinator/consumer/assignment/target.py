@@ -1,7 +1,7 @@
 """The target assignment: who is to have which partition. Rule A12.3.
 
-A pure function of members, topics and the target before. It runs in the turn of the shard: 2,000 members with 20,000
-partitions take a few hundredths of a second.
+A pure function of members, topics and the target before: values that nobody changes. So the runner of a shard may
+compute a large one beside its loop (`TargetRequest`); others are computed in the turn of the shard.
 """
 
 from __future__ import annotations
@@ -29,6 +29,24 @@ class TargetMember(NamedTuple):
 
 
 Targets = dict[str, Partitions]  # by member id; each member has one, even if it is empty
+
+
+class TargetRequest(NamedTuple):
+    """All that a target depends on. `Shard.target_computed` takes the answer. Rule A12.7."""
+
+    number: int  # of the request, in its shard
+    group_id: str
+    epoch: int  # of the group
+    assignor: str  # or the protocol of classic members
+    members: Mapping[str, TargetMember]
+    image: MetadataImage
+    is_homogeneous: bool
+    is_classic: bool
+
+    def compute(self) -> Targets:
+        """May take long, and raise what an assignor raises."""
+        compute = compute_classic_target if self.is_classic else compute_target
+        return compute(self.assignor, self.members, self.image, is_homogeneous=self.is_homogeneous)
 
 
 def compute_target(

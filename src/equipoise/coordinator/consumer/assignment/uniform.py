@@ -11,13 +11,16 @@ from functools import lru_cache
 
 from equipoise.coordinator.metadata import Partitions, TopicImage, TopicPartition
 
+_FEW = 4  # a quarter of all partitions, or less
+
 
 def balance(targets: Mapping[str, Partitions], topics: Sequence[TopicImage]) -> dict[str, Partitions]:
     """The next target of each member. Loads differ by one at most; only what has no owner, or is above a share, moves.
 
     Rule A12.8. Kafka: UniformHomogeneousAssignmentBuilder.build.
     """
-    free = set(_partitions(tuple((topic.topic_id, topic.partitions) for topic in topics)))
+    every = _partitions(tuple((topic.topic_id, topic.partitions) for topic in topics))
+    free = set(every)
     least, larger = divmod(len(free), len(targets))
     kept: dict[str, Partitions] = {}
     for member_id in sorted(targets):
@@ -27,18 +30,19 @@ def balance(targets: Mapping[str, Partitions], topics: Sequence[TopicImage]) -> 
         free -= held
     rank = {topic.topic_id: place for place, topic in enumerate(topics)}
     quotas = _quotas(kept, least, larger)
-    moving = _sorted(free, rank)
+    moving = _sorted(free, rank, every)
     for member_id, quota in quotas.items():
         if len(kept[member_id]) > quota:
-            held_in_order = _sorted(kept[member_id], rank)
+            held_in_order = _sorted(kept[member_id], rank, every)
             kept[member_id] = frozenset(held_in_order[:quota])
             moving += held_in_order[quota:]
     return _deal(kept, quotas, moving)
 
 
 @lru_cache(maxsize=4)  # a group whose members come and go asks for the same again and again
-def _partitions(topics: tuple[TopicPartition, ...]) -> Partitions:
-    return frozenset((topic_id, number) for topic_id, count in topics for number in range(count))
+def _partitions(topics: tuple[TopicPartition, ...]) -> tuple[TopicPartition, ...]:
+    """All of them, in order."""
+    return tuple([(topic_id, number) for topic_id, count in topics for number in range(count)])
 
 
 def _quotas(kept: Mapping[str, Partitions], least: int, larger: int) -> dict[str, int]:
@@ -64,5 +68,10 @@ def _deal(
     return kept
 
 
-def _sorted(partitions: set[TopicPartition] | Partitions, rank: Mapping[bytes, int]) -> list[TopicPartition]:
+def _sorted(
+    partitions: set[TopicPartition] | Partitions, rank: Mapping[bytes, int], every: Sequence[TopicPartition]
+) -> list[TopicPartition]:
+    """Most of them are found in order in a fraction of the time that it takes to sort them."""
+    if len(partitions) * _FEW > len(every):
+        return [one for one in every if one in partitions]
     return sorted(partitions, key=lambda one: (rank[one[0]], one[1]))

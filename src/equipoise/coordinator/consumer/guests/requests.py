@@ -20,6 +20,7 @@ from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.guests import migration
 from equipoise.coordinator.consumer.guests.guest_data import Claim, assignment_bytes, read_subscription
 from equipoise.coordinator.consumer.member import ClassicMetadata, ConsumerGroupMember
+from equipoise.coordinator.consumer.member_request import MemberRequest
 from equipoise.coordinator.consumer.membership.lost_connections import look_again
 from equipoise.coordinator.consumer.membership.removal import Leaver, remove_members
 from equipoise.coordinator.consumer.membership.static import replace_member
@@ -70,25 +71,11 @@ def join_group(shard: Shard, request: JoinGroupRequest, caller: Caller, step: St
     joining.changes.answer(step, caller, response)
 
 
-class GuestJoining:
+class GuestJoining(MemberRequest[JoinGroupRequest]):
     """One JoinGroup of a guest on its way. An incremental group does some of it otherwise (`incremental/joins.py`)."""
 
-    def __init__(self, shard: Shard, request: JoinGroupRequest, caller: Caller, step: Step) -> None:
-        self.shard = shard
-        self.request = request
-        self.caller = caller
-        self.step = step
-        self.changes = Changes(shard, request.group_id)
-        self._noted = len(step.events)
-        self._trigger: Trigger | None = None  # of a member that is new, or the successor of another
-
-    def roll_back(self) -> None:
-        """The request is refused on its way."""
-        self.changes.roll_back()
-        del self.step.events[self._noted :]
-
     def run(self) -> JoinGroupResponse:
-        """Policy, room, protocols, then the member. Raises KafkaError. Rules A15.2 to A15.5 and A15.12."""
+        """Policy, room, protocols, then the member. Raises KafkaError. Rules A15.2 to A15.5, A15.12 and A15.19."""
         request, group = self.request, self.changes.group
         if migration.policy_of(self.shard.config).is_disabled:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -97,6 +84,7 @@ class GuestJoining:
         self.check_protocols(group)
         if self.needs_id:
             return join_error(self.caller, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        self.check_return(group)
         epoch = group.group_epoch
         before = self.find_member(group, member_id)
         claim = self.read_claim()
@@ -130,6 +118,17 @@ class GuestJoining:
             return
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
+    def check_return(self, group: ConsumerGroup) -> None:
+        """Who claims partitions and is not known was removed. It is told so, and gives them up before it comes again.
+
+        Kafka takes it as a new member: until its SyncGroup it works beside their next owner, and its commits count.
+        Raises KafkaError. Rule A15.19.
+        """
+        request = self.request
+        is_named = request.member_id and request.group_instance_id is None and not self.shard.config.strict
+        if is_named and request.member_id not in group.members and self.read_claim().owned:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
     def read_claim(self) -> Claim:
         """By its first protocol. Raises KafkaError. Rule A15.8."""
         metadata = self.request.protocols[0].metadata
@@ -147,12 +146,12 @@ class GuestJoining:
             return group.check_member(member_id, instance_id)
         holder = group.static_members.get(instance_id) if instance_id is not None else None
         if holder is not None:
-            self._trigger = Trigger.STATIC_MEMBER_REPLACED
+            self.trigger = Trigger.STATIC_MEMBER_REPLACED
             return replace_member(self.shard, self.changes, group.members[holder], self.step, member_id=member_id)
         known = group.members.get(member_id)
         if known is not None:
             return known
-        self._trigger = Trigger.MEMBER_JOINED
+        self.trigger = Trigger.MEMBER_JOINED
         look_again(self.shard, group, self.step)
         self.step.note(MemberJoined(group.group_id, self.step.now, self.caller.who(member_id, instance_id)))
         return ConsumerGroupMember(member_id)
@@ -175,7 +174,7 @@ class GuestJoining:
 
     def cause_of(self, member: ConsumerGroupMember) -> Cause:
         """Of a bump: the member is new, or the successor of another, or subscribes to other topics."""
-        return Cause(self._trigger or Trigger.SUBSCRIPTION_CHANGED, member.who, self.request.reason)
+        return Cause(self.trigger or Trigger.SUBSCRIPTION_CHANGED, member.who, self.request.reason)
 
     def other_cause(self, member: ConsumerGroupMember) -> Cause | None:
         """Of a bump although the subscription is the same."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from equipoise.coordinator.changes import Changes
 from equipoise.coordinator.consumer.assignment.epochs import on_target_timer
 from equipoise.coordinator.consumer.group import ConsumerGroup
-from equipoise.coordinator.consumer.holds import release
+from equipoise.coordinator.consumer.holds import release, wake_on
 from equipoise.coordinator.consumer.membership.lost_connections import is_gone
 from equipoise.coordinator.consumer.membership.removal import Leaver, remove_members
 from equipoise.coordinator.incremental.calls import call
@@ -34,6 +34,8 @@ def on_timer(shard: Shard, group: ConsumerGroup, key: TimerKey, step: Step) -> N
             _on_target(shard, group, step)
         case TimerKind.HOLD:
             release(shard, group, key.member_id, step)
+        case TimerKind.WAKE:
+            wake_on(shard, group, step)
         case TimerKind.JOIN:
             _on_guest(shard, group, key.member_id, step, departure=Departure.JOIN_EXPIRED)
         case TimerKind.SYNC:

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def connection_lost(shard: Shard, group: ConsumerGroup, member_id: str, step: Step) -> None:
-    """The last connection that carried a member's requests has ended, and not by our doing. Rules 7.9 and 7.9.1."""
+    """The last connection that carried a member's requests has ended, and not by our doing.
+
+    Rules 7.9, 7.9.1 and 7.9.3.
+    """
     member, grace, now = group.members.get(member_id), shard.config.group_lost_connection_grace_ms, step.now
     if member is None or member.instance_id is not None or not grace:
         return
@@ -32,12 +35,28 @@ def connection_lost(shard: Shard, group: ConsumerGroup, member_id: str, step: St
         for _, one in group.losses:
             _spare(shard, group, one)
         return
-    presence = group.presence_of(member_id)
-    presence.lost_at = now
-    due = presence.last_seen + _interval(shard, group, member, presence) + RECONNECT_MS
-    if member_id in group.held:  # the client sees at once that its heartbeat has failed, and sends another one
-        due = min(due, now + 2 * grace)
-    shard.timers.arm(group.timer(TimerKind.LOST, member_id), max(now + grace, due))
+    group.presence_of(member_id).lost_at = now
+    key, is_held = group.timer(TimerKind.LOST, member_id), member_id in group.held
+    shard.timers.arm(key, now + grace if is_held else max(now + grace, _overdue(shard, group, member)))
+
+
+def client_came(shard: Shard, group: ConsumerGroup, member_id: str) -> None:
+    """The client of a lost member is connected again, so it lives: its next heartbeat is waited for.
+
+    A client whose heartbeat was held sees at once that it has failed, and connects again within moments. Some send the
+    next heartbeat then, librdkafka only when it is due. Who does not connect within the grace is gone. Rule 7.9.3.
+    """
+    member, presence = group.members.get(member_id), group.presence.get(member_id)
+    key, grace = group.timer(TimerKind.LOST, member_id), shard.config.group_lost_connection_grace_ms
+    if member is None or presence is None or presence.lost_at is None or shard.timers.deadline(key) is None:
+        return
+    shard.timers.arm(key, max(presence.lost_at + grace, _overdue(shard, group, member)))
+
+
+def _overdue(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember) -> int:
+    """From when on the member's next heartbeat is missing, also if the client had to look for the coordinator."""
+    presence = group.presence_of(member.member_id)
+    return presence.last_seen + _interval(shard, group, member, presence) + RECONNECT_MS
 
 
 def _interval(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember, presence: Presence) -> int:

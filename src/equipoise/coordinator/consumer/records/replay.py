@@ -13,24 +13,8 @@ from typing import Any, NamedTuple
 from equipoise.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
 from equipoise.coordinator.consumer.member import LEFT_EPOCH, NOTHING, Assigned, ClassicMetadata, ConsumerGroupMember
 from equipoise.coordinator.consumer.states import MemberState
-from equipoise.wire.offsets_records import (
-    ClassicMemberMetadata,
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
-    ConsumerGroupPartitionMetadataKey,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupRegularExpressionValue,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
-    CoordinatorRecord,
-    CurrentTopicPartitions,
-)
+from equipoise.wire import offsets_records as wire
+from equipoise.wire.offsets_records import CoordinatorRecord
 from equipoise.wire.schema import Message
 
 _NO_EPOCH = -1  # of a target whose metadata has a tombstone
@@ -57,13 +41,13 @@ class Replaced(NamedTuple):
 
 
 ConsumerGroupKey = (
-    ConsumerGroupMetadataKey
-    | ConsumerGroupPartitionMetadataKey
-    | ConsumerGroupMemberMetadataKey
-    | ConsumerGroupTargetAssignmentMetadataKey
-    | ConsumerGroupTargetAssignmentMemberKey
-    | ConsumerGroupCurrentMemberAssignmentKey
-    | ConsumerGroupRegularExpressionKey
+    wire.ConsumerGroupMetadataKey
+    | wire.ConsumerGroupPartitionMetadataKey
+    | wire.ConsumerGroupMemberMetadataKey
+    | wire.ConsumerGroupTargetAssignmentMetadataKey
+    | wire.ConsumerGroupTargetAssignmentMemberKey
+    | wire.ConsumerGroupCurrentMemberAssignmentKey
+    | wire.ConsumerGroupRegularExpressionKey
 )
 
 
@@ -71,20 +55,20 @@ def apply(group: ConsumerGroup, record: CoordinatorRecord) -> Replaced:
     """One record of the group takes effect. Rule A20. Kafka: GroupMetadataManager.replay."""
     key, value = record
     match key:
-        case ConsumerGroupMetadataKey():
+        case wire.ConsumerGroupMetadataKey():
             return _apply_epoch(group, value)
-        case ConsumerGroupPartitionMetadataKey():
+        case wire.ConsumerGroupPartitionMetadataKey():
             before, group.has_old_metadata = group.has_old_metadata, value is not None
             return Replaced(Part.OLD_METADATA, "", before)
-        case ConsumerGroupMemberMetadataKey(member_id=member_id):
+        case wire.ConsumerGroupMemberMetadataKey(member_id=member_id):
             return _apply_member(group, member_id, value)
-        case ConsumerGroupTargetAssignmentMetadataKey():
+        case wire.ConsumerGroupTargetAssignmentMetadataKey():
             return _apply_target_epoch(group, value)
-        case ConsumerGroupTargetAssignmentMemberKey(member_id=member_id):
+        case wire.ConsumerGroupTargetAssignmentMemberKey(member_id=member_id):
             return _apply_target(group, member_id, value)
-        case ConsumerGroupCurrentMemberAssignmentKey(member_id=member_id):
+        case wire.ConsumerGroupCurrentMemberAssignmentKey(member_id=member_id):
             return _apply_current(group, member_id, value)
-        case ConsumerGroupRegularExpressionKey(regular_expression=regex):
+        case wire.ConsumerGroupRegularExpressionKey(regular_expression=regex):
             return _apply_regex(group, regex, value)
         case other:
             raise AssertionError(f"{type(other).__name__} is no record of a consumer group")
@@ -112,21 +96,21 @@ def restore(group: ConsumerGroup, replaced: Replaced) -> None:
 
 def _apply_epoch(group: ConsumerGroup, value: Message | None) -> Replaced:
     before = (group.group_epoch, group.metadata_hash)
-    if isinstance(value, ConsumerGroupMetadataValue):
+    if isinstance(value, wire.ConsumerGroupMetadataValue):
         group.group_epoch, group.metadata_hash = value.epoch, value.metadata_hash
     return Replaced(Part.EPOCH, "", before)
 
 
 def _apply_member(group: ConsumerGroup, member_id: str, value: Message | None) -> Replaced:
     before = group.members.get(member_id)
-    if isinstance(value, ConsumerGroupMemberMetadataValue):
+    if isinstance(value, wire.ConsumerGroupMemberMetadataValue):
         group.put_member(_with_metadata(before or ConsumerGroupMember(member_id), value))
     elif before is not None:
         group.drop_member(member_id)
     return Replaced(Part.MEMBER, member_id, before)
 
 
-def _with_metadata(member: ConsumerGroupMember, value: ConsumerGroupMemberMetadataValue) -> ConsumerGroupMember:
+def _with_metadata(member: ConsumerGroupMember, value: wire.ConsumerGroupMemberMetadataValue) -> ConsumerGroupMember:
     return member._replace(
         instance_id=value.instance_id,
         rack_id=value.rack_id,
@@ -140,7 +124,7 @@ def _with_metadata(member: ConsumerGroupMember, value: ConsumerGroupMemberMetada
     )
 
 
-def _classic(value: ClassicMemberMetadata | None) -> ClassicMetadata | None:
+def _classic(value: wire.ClassicMemberMetadata | None) -> ClassicMetadata | None:
     if value is None:
         return None
     protocols = tuple((one.name, bytes(one.metadata)) for one in value.supported_protocols)
@@ -149,7 +133,7 @@ def _classic(value: ClassicMemberMetadata | None) -> ClassicMetadata | None:
 
 def _apply_target_epoch(group: ConsumerGroup, value: Message | None) -> Replaced:
     before = (group.target_epoch, group.target_timestamp)
-    if isinstance(value, ConsumerGroupTargetAssignmentMetadataValue):
+    if isinstance(value, wire.ConsumerGroupTargetAssignmentMetadataValue):
         group.put_target_epoch(value.assignment_epoch, value.assignment_timestamp)
     else:
         group.put_target_epoch(_NO_EPOCH, 0)
@@ -158,7 +142,7 @@ def _apply_target_epoch(group: ConsumerGroup, value: Message | None) -> Replaced
 
 def _apply_target(group: ConsumerGroup, member_id: str, value: Message | None) -> Replaced:
     before = group.targets.get(member_id)
-    if isinstance(value, ConsumerGroupTargetAssignmentMemberValue):
+    if isinstance(value, wire.ConsumerGroupTargetAssignmentMemberValue):
         rows = value.topic_partitions
         group.put_target(member_id, frozenset((row.topic_id, number) for row in rows for number in row.partitions))
     else:
@@ -168,7 +152,7 @@ def _apply_target(group: ConsumerGroup, member_id: str, value: Message | None) -
 
 def _apply_current(group: ConsumerGroup, member_id: str, value: Message | None) -> Replaced:
     before = group.members.get(member_id)
-    if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue):
+    if isinstance(value, wire.ConsumerGroupCurrentMemberAssignmentValue):
         group.put_member(_with_current(before or ConsumerGroupMember(member_id), value))
     elif before is not None:
         gone = before._replace(
@@ -182,7 +166,9 @@ def _apply_current(group: ConsumerGroup, member_id: str, value: Message | None) 
     return Replaced(Part.MEMBER, member_id, before)
 
 
-def _with_current(member: ConsumerGroupMember, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerGroupMember:
+def _with_current(
+    member: ConsumerGroupMember, value: wire.ConsumerGroupCurrentMemberAssignmentValue
+) -> ConsumerGroupMember:
     known = value.state in _KNOWN_STATES
     return member._replace(
         member_epoch=value.member_epoch,
@@ -193,7 +179,7 @@ def _with_current(member: ConsumerGroupMember, value: ConsumerGroupCurrentMember
     )
 
 
-def _assigned(rows: list[CurrentTopicPartitions], member_epoch: int) -> Assigned:
+def _assigned(rows: list[wire.CurrentTopicPartitions], member_epoch: int) -> Assigned:
     """Records of Kafka before 4.3 have no assignment epochs: the member's own is the safe one (KIP-1251)."""
     found: dict[tuple[bytes, int], int] = {}
     for row in rows:
@@ -206,7 +192,7 @@ def _assigned(rows: list[CurrentTopicPartitions], member_epoch: int) -> Assigned
 
 def _apply_regex(group: ConsumerGroup, regex: str, value: Message | None) -> Replaced:
     before = group.resolved.get(regex)
-    if isinstance(value, ConsumerGroupRegularExpressionValue):
+    if isinstance(value, wire.ConsumerGroupRegularExpressionValue):
         group.put_regex(regex, ResolvedRegex(frozenset(value.topics), value.version, value.timestamp))
     else:
         group.put_regex(regex, None)
