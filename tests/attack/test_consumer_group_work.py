@@ -33,6 +33,7 @@ SETTINGS = {
     "group.consumer.max.assignment.interval.ms": HOUR_MS,
     "group.consumer.max.session.timeout.ms": HOUR_MS,
     "group.consumer.session.timeout.ms": HOUR_MS,
+    "group.initial.rebalance.delay.quiet.ms": 0,  # a group stays in Assigning
     "group.max.session.timeout.ms": HOUR_MS,
 }
 STATES = {

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from copy import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from equipoise.broker import Broker
+from equipoise.broker.groups import shards
 from equipoise.broker.handlers import HANDLERS
 from equipoise.broker.server import Server
-from equipoise.coordinator.shard import Shard
+from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.shard import Shard, Status
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from equipoise.wire.errors import ErrorCode
 from tests.broker.conftest import Connect, Start, eventually
 from tests.broker.rawclient import RawClient
@@ -95,3 +101,67 @@ def test_thousands_that_leave_with_one_request_do_so_in_portions(
 
 def _pending(server: Server) -> int:
     return len(server.group_coordinator.shard_of("g").core.groups["g"].pending_members)
+
+
+def test_records_become_bytes_in_turns(
+    start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A write of many records takes several turns; what was decided behind it is written behind it."""
+    monkeypatch.setattr(shards, "_ENCODING_S", 0.0)
+    monkeypatch.setattr(shards, "_MOST_WRITES", 2)
+    settings: dict[str, object] = {"group.consumer.assignment.interval.ms": 0}
+    broker = start(settings, data=tmp_path, topics={"t": 12})
+    clients = [connect(broker) for _ in range(12)]
+    for number, client in enumerate(clients):
+        client.send(_consumer_join(f"m{number}"), 1)
+    assert [client.receive().error_code for client in clients] == [ErrorCode.NONE] * 12
+    eventually(lambda: _targets(broker) == {f"m{number}": 1 for number in range(12)}, "everybody has a target")
+    eventually(lambda: broker.call(_is_durable), "all of it is written")
+    before = broker.call(_group)
+    broker.stop()
+    again = start(settings, data=tmp_path)
+    eventually(lambda: again.call(_is_loaded), "the group is loaded")
+    assert again.call(_group) == before
+
+
+def _is_durable(server: Server) -> bool:
+    return not server.group_coordinator.shard_of("g").core.unwritten
+
+
+def _is_loaded(server: Server) -> bool:
+    return server.group_coordinator.shard_of("g").core.status is Status.ACTIVE
+
+
+def _consumer_join(member_id: str) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id=member_id,
+        member_epoch=0,
+        rebalance_timeout_ms=5_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+
+
+def _group(server: Server) -> ConsumerGroup:
+    return copy(server.group_coordinator.shard_of("g").core.consumer_groups["g"])
+
+
+def _targets(broker: Broker) -> dict[str, int]:
+    return {member_id: len(target) for member_id, target in broker.call(_group).targets.items()}
+
+
+def test_a_write_that_is_too_large_does_not_hold_up_those_behind_it(
+    start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is refused as soon as it is seen to be too large, and the others are written."""
+    broker = start({"group.consumer.assignment.interval.ms": 0}, data=tmp_path, topics={"t": 1})
+    client, other = connect(broker), connect(broker)
+    client.call(_consumer_join("a"), 1)
+    large = _consumer_join("b")
+    large.subscribed_topic_names = [f"{number:05}" * 40 for number in range(6_000)]
+    client.send(large, 1)
+    other.send(_consumer_join("c"), 1)
+    assert client.receive().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert other.receive().error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert other.call(_consumer_join("c"), 1).error_code == ErrorCode.NONE

@@ -8,6 +8,8 @@ from equipoise.broker import Broker
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.groups.held_heartbeats import HeldHeartbeat, Silence, note_rejoin
 from equipoise.coordinator.classic.group import ClassicGroupMember
+from equipoise.coordinator.consumer.group import Presence
+from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
 from equipoise.wire.errors import ErrorCode
 from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually
@@ -71,6 +73,16 @@ class Skipping(Client):
         return holds
 
 
+def longest(interval: float) -> float:
+    """A tenth of a second less than the interval, and at least nine tenths of it; in milliseconds."""
+    return max(interval * 900, interval * 1000 - 100)
+
+
+def test_a_client_that_skips_none_is_held_for_most_of_an_interval_that_was_seen_twice() -> None:
+    """In the rest of the interval it could not be told anything. librdkafka would skip one if its answer were late."""
+    assert Client("apache-kafka-java").beats(3, 6, 9, 12) == [FIRST, 2700, 2900, 2900]
+
+
 def test_a_first_hold_is_short_and_then_nine_tenths_of_the_interval() -> None:
     assert Client().beats(0, 3, 6) == [FIRST, 2700, 2700]
 
@@ -94,7 +106,7 @@ def test_aiokafka_is_known_by_its_own_client_id() -> None:
 @pytest.mark.parametrize("software", ["kafka-python", "apache-kafka-java"])
 def test_a_client_that_waits_for_its_answer_is_never_held_beyond_its_interval(software: str, interval: float) -> None:
     holds = Waiting(software).run(interval, 12)
-    limit = min(interval * 900, 1800 if software == "kafka-python" else 5000)
+    limit = min(longest(interval), 1800 if software == "kafka-python" else 5000)
     assert max(holds) <= limit
     assert holds[0] == min(interval, 3) * 400 or interval == 0.1  # too short to be worth it
     assert holds[2:] == [limit] * 10
@@ -112,7 +124,7 @@ def test_a_client_that_skips_heartbeats_is_held_too_long_once_at_most(interval: 
 
 def test_our_own_client_is_told_of_what_follows_its_first_assignment() -> None:
     """It sends a heartbeat with it. With another interval than the usual the next but one is held by that."""
-    assert Client("equipoise").beats(0, 3, 6) == [2700, 2700, 2700]
+    assert Client("equipoise").beats(0, 3, 6) == [2700, 2900, 2900]
     assert Client("equipoise").beats(0, 2.7, 3.2, 3.7) == [2700, 0, 450, 450]
 
 
@@ -138,6 +150,32 @@ def test_a_rebalance_in_between_says_nothing_of_the_interval() -> None:
 
 def test_a_skipped_beat_is_no_interval() -> None:
     assert Client().beats(0, 3, 6, 12, 15, 18) == [FIRST, 2700, 2700, 0, 2700, 2700]
+
+
+def test_a_skipped_beat_makes_holds_shorter() -> None:
+    """The answer came too late for the next heartbeat, over a slow network: nine tenths from then on."""
+    assert Client("equipoise").beats(0, 3, 6, 12, 15, 18) == [2700, 2900, 2900, 0, 2700, 2700]
+
+
+def told(client: Client, *times: float, interval: int = 0) -> list[int]:
+    """Holds of a member of a `consumer` group, whose interval is 5 s, or is said with the last answer."""
+    presence, holds = Presence(TimerKey(TimerKind.SESSION, "g", "m"), last_seen=NOW, told_interval_ms=interval), []
+    for at in times:
+        now = NOW + round(at * 1000)
+        holds.append(client.held_heartbeat.limit_of_consumer(CONFIG, presence, 5_000, now, is_static=False))
+        presence.last_seen = now
+    return holds
+
+
+def test_members_of_consumer_groups_are_held_for_most_of_the_interval_that_they_are_told() -> None:
+    assert told(Client("equipoise"), 0, 5, 10, 20, 25) == [4900, 4900, 4900, 4500, 4500], "it has skipped one"
+    assert told(Client("librdkafka"), 0, 5, 10) == [4500, 4500, 4500]
+
+
+@pytest.mark.parametrize(("software", "limit"), [("apache-kafka-java", 225), ("librdkafka", 4500)])
+def test_java_is_not_held_beyond_the_interval_that_it_was_told(software: str, limit: int) -> None:
+    """Its threads do not rest while a heartbeat is due and another one is in flight."""
+    assert told(Client(software), 0.25, interval=250) == [limit]
 
 
 def test_static_members_are_held_for_half_a_second_at_most() -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.server import Server
 from equipoise.coordinator.classic.group import Group
+from equipoise.coordinator.consumer.group import Presence
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
+from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
+from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from equipoise.wire.errors import ErrorCode
 from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually
-from tests.broker.rawclient import RawClient
+from tests.broker.rawclient import RawClient, request_frame
 from tests.spec.requests import join, leave, sync
 
 QUIET, INTERVAL, OVERDUE, SESSION = 250, 3_000, 3_500, 45_000
@@ -175,3 +179,80 @@ def test_members_that_come_and_go_are_not_remembered_for_ever(
         client.call(leave(one.member_id), 5)
     carried = lossy.call(lambda server: [len(one.carried.members) for one in server.connections])
     assert max(carried) <= 65
+
+
+# -- members of `consumer` groups
+
+
+def introduced(client: RawClient) -> RawClient:
+    """A client whose heartbeats are held."""
+    client.call(ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2"), 3)
+    return client
+
+
+def beat(member_id: str, epoch: int) -> ConsumerGroupHeartbeatRequest:
+    joining: dict[str, Any] = {"rebalance_timeout_ms": 5_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+    return ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id=member_id, member_epoch=epoch, **(joining if epoch == 0 else {})
+    )
+
+
+def held_members(broker: Broker, connect: Connect, *names: str) -> dict[str, RawClient]:
+    """Members of a `consumer` group, each with a heartbeat that is held."""
+    clients = {name: introduced(connect(broker)) for name in names}
+    epochs = {name: client.call(beat(name, 0), 1).member_epoch for name, client in clients.items()}
+    last = max(epochs.values())
+    for name, client in clients.items():
+        if epochs[name] < last:
+            assert client.call(beat(name, epochs[name]), 1).member_epoch == last
+        client.send(beat(name, last), 1)
+    eventually(lambda: all(ask_core(broker, "is_held", name) for name in names), "all are held")
+    return clients
+
+
+def ask_core(broker: Broker, what: str, member_id: str) -> object:
+    return broker.call(lambda server: getattr(server.group_coordinator.shard_of("g").core, what)("g", member_id))
+
+
+def is_cut_off(broker: Broker, member_id: str) -> bool:
+    presence = ask_core(broker, "presence_of", member_id)
+    assert isinstance(presence, Presence)
+    return presence.lost_at is not None
+
+
+@pytest.mark.parametrize(("comes", "limit"), [("nobody", 2_000), ("another client", 2_000), ("the client", 5_500)])
+def test_a_client_that_is_cut_off_and_alive_connects_again(
+    start: Start, clock: StandingClock, connect: Connect, comes: str, limit: int
+) -> None:
+    """Rule 7.9.3: its next heartbeat may be due much later than the grace is over."""
+    broker = start({**SETTINGS, "group.consumer.assignment.interval.ms": 0}, clock=clock)
+    clients = held_members(broker, connect, "a", "b", "c")
+    clients["b"].close()
+    eventually(lambda: is_cut_off(broker, "b"), "the loss is noticed")
+    advance(broker, clock, 300)
+    if comes == "the client":
+        introduced(connect(broker))
+    elif comes == "another client":
+        client = connect(broker)
+        request = ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2")
+        client.send_bytes(request_frame(request, 3, client_id="another"))
+        client.receive_frame()
+    advance(broker, clock, limit - 301)
+    assert ask_core(broker, "presence_of", "b") is not None
+    advance(broker, clock, 1)
+    assert ask_core(broker, "presence_of", "b") is None
+    assert ask_core(broker, "presence_of", "a") is not None
+
+
+def test_a_client_is_awaited_for_the_grace_and_no_longer(start: Start, clock: StandingClock, connect: Connect) -> None:
+    """Rule 7.9.3: names of clients that never come again are forgotten."""
+    broker = start({**SETTINGS, "group.consumer.assignment.interval.ms": 0}, clock=clock)
+    clients = held_members(broker, connect, "a", "b", "c", "d", "e")
+    clients["b"].close()
+    eventually(lambda: is_cut_off(broker, "b"), "the loss is noticed")
+    advance(broker, clock, 2_001)
+    broker.call(lambda server: server.group_coordinator.carriers.came(("raw", "nowhere"), server.clock.now()))
+    clients["c"].close()
+    eventually(lambda: is_cut_off(broker, "c"), "the loss is noticed")
+    awaited = broker.call(lambda server: dict(server.group_coordinator.carriers.awaited))
+    assert [keys for _, keys in awaited.values()] == [[("g", "c")]]

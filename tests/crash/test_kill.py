@@ -98,8 +98,8 @@ def hunt(broker: ServedBroker, moments: random.Random, rounds: int) -> None:
         assert {record.value for record in records} == set(workload.sent[partition])
 
 
-def test_fifty_kills_lose_nothing_and_double_nothing(broker: ServedBroker, moments: random.Random) -> None:
-    hunt(broker, moments, rounds=50)
+def test_twenty_kills_lose_nothing_and_double_nothing(broker: ServedBroker, moments: random.Random) -> None:
+    hunt(broker, moments, rounds=20)
 
 
 @pytest.mark.soak

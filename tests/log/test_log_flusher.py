@@ -323,6 +323,24 @@ def test_who_waits_for_the_end_of_a_round_is_called_before_the_next_begins(
     assert log.high_watermark == 3
 
 
+def test_who_comes_at_the_end_of_a_round_does_not_wait_for_a_next_one_that_never_begins(
+    log: PartitionLog, flusher: Flusher, loop: Loop, platter: Disk
+) -> None:
+    called: list[str] = []
+
+    def come_again() -> None:
+        called.append("first")
+        assert flusher.after_round(lambda: called.append("second"))
+
+    platter.gate = threading.Semaphore(0)
+    put(log, "a")
+    flusher.dirty(log)
+    assert flusher.after_round(come_again)
+    platter.gate.release()
+    loop.run_one()
+    assert called == ["first", "second"]
+
+
 # -- threads and descriptors that cannot be had
 
 

@@ -232,7 +232,11 @@ class BrokerConfig:
         "Whether the initial delay ends when as many members as before, or all static members, are back.",
     )
     group_initial_rebalance_delay_quiet_ms: int = setting(
-        250, "The initial delay ends when no new member has come for so long; 0: it lasts as on Kafka.", 0, INT_MAX
+        250,
+        "The initial delay, and the wait for the next target of a new `consumer` group, end when no new member has "
+        "come for so long; 0: they last as on Kafka.",
+        0,
+        INT_MAX,
     )
     group_lost_connection_grace_ms: int = setting(
         2_000,

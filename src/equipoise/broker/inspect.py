@@ -18,6 +18,7 @@ from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from equipoise.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
+    from equipoise.broker.live_group import LiveGroup
     from equipoise.broker.running import Broker
     from equipoise.broker.server import Server
     from equipoise.broker.topics.topics import Topic
@@ -66,17 +67,20 @@ class TopicSnapshot:
     end_offsets: list[int]  # of each partition: how many records were written to it
 
 
-class GroupSnapshots(Mapping[str, GroupSnapshot]):
+class LiveGroups(Mapping[str, "LiveGroup"]):
     """`broker.groups["billing"]`. KeyError: there is no such group."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def __getitem__(self, group_id: str) -> GroupSnapshot:
+    def __getitem__(self, group_id: str) -> LiveGroup:
+        from equipoise.broker.live_group import LiveGroup
+
         until = time.monotonic() + _SETTLING_S
         while not self._broker.call(lambda server: _is_settled(server, group_id)) and time.monotonic() < until:
             time.sleep(_LOOK_AGAIN_S)
-        return self._broker.call(lambda server: _describe(server, _find(server, group_id)))
+        found = self._broker.call(lambda server: _describe(server, _find(server, group_id)))
+        return LiveGroup.of(found, self._broker)
 
     def __iter__(self) -> Iterator[str]:
         return iter(

@@ -6,17 +6,52 @@ A broker that is not measured has no cost of it: a route is wrapped when it is m
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from equipoise.wire.apis import APIS
 
 if TYPE_CHECKING:
-    from equipoise.broker.handlers import Route
+    from equipoise.broker.handlers import ReplyHead, Route
     from equipoise.broker.server import Server
 
 _LOOK_S = 1.0  # between two looks at the delay of the loop
+_SIZE = 4  # bytes of a frame's size
+BOUNDS_S = (0.00005, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
+
+
+class _Spans:
+    """Times of one API in handlers, counted by bounds; the last count is of those beyond all bounds."""
+
+    __slots__ = ("counts", "total_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS_S) + 1)
+        self.total_s = 0.0
+
+    def add(self, seconds: float) -> None:
+        """A bound belongs to the spans below it (Prometheus's `le`)."""
+        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.total_s += seconds
+
+
+class _CountingHead:
+    """The head of replies, which has their size: every reply is made with one."""
+
+    __slots__ = ("_count", "_pack", "size")
+
+    def __init__(self, head: ReplyHead, count: Callable[[int], None]) -> None:
+        self.size: int = head.size
+        self._pack = head.pack
+        self._count = count
+
+    def pack(self, size: int, correlation_id: int, /) -> bytes:
+        """Packs, and counts the reply with its size in front."""
+        self._count(size + _SIZE)
+        return self._pack(size, correlation_id)
 
 
 class BrokerMetrics:
@@ -25,17 +60,19 @@ class BrokerMetrics:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._requests: Counter[int] = Counter()  # by API key
-        self._seconds: dict[int, float] = defaultdict(float)
+        self._spans: dict[int, _Spans] = {}
         self._received = 0
+        self._sent = 0
         self._delay_s = 0.0  # the longest of the last look
         server.metrics = self
 
     def measure(self, route: Route) -> None:
-        """From now on this route counts its requests, their bytes, and the time in their handler."""
+        """From now on this route counts its requests and replies, their bytes, and the time in their handler."""
         decode, handle, key = route.decode, route.handle, route.api_key
+        spans = self._spans.setdefault(key, _Spans())
 
         def counting_decode(buf: Any, pos: int, budget: int) -> Any:
-            self._received += len(buf)
+            self._received += len(buf) + _SIZE
             return decode(buf, pos, budget)
 
         def timing_handle(server: Server, request: Any, call: Any) -> Any:
@@ -44,14 +81,19 @@ class BrokerMetrics:
                 return handle(server, request, call)
             finally:
                 self._requests[key] += 1
-                self._seconds[key] += perf_counter() - began
+                spans.add(perf_counter() - began)
 
         route.decode, route.handle = counting_decode, timing_handle
+        route.reply_head = _CountingHead(route.reply_head, self._count_sent)
 
-    def repeated_heartbeat(self, api_key: int, size: int) -> None:
-        """A heartbeat was answered by its bytes, without a route."""
+    def _count_sent(self, size: int) -> None:
+        self._sent += size
+
+    def repeated_heartbeat(self, api_key: int, received: int, sent: int) -> None:
+        """A heartbeat was answered by its bytes, without a route: the size of its frame, and that of the reply."""
         self._requests[api_key] += 1
-        self._received += size
+        self._received += received + _SIZE
+        self._sent += sent
 
     async def watch_loop(self) -> None:
         """Measures, for ever, how late the loop comes to its work."""
@@ -67,14 +109,14 @@ class BrokerMetrics:
         names = {key: APIS[key].name for key in sorted(self._requests)}
         _family(lines, "requests_total", "counter", "Requests by API.")
         lines += [f'equipoise_broker_requests_total{{api="{names[key]}"}} {self._requests[key]}' for key in names]
-        _family(lines, "request_seconds_total", "counter", "Time in handlers, without waiting.")
-        lines += [
-            f'equipoise_broker_request_seconds_total{{api="{names[key]}"}} {self._seconds[key]:.6f}' for key in names
-        ]
+        _family(lines, "request_seconds", "histogram", "Time in handlers, without waiting.")
+        for key in names:
+            lines += _histogram("request_seconds", f'api="{names[key]}"', self._spans.get(key) or _Spans())
         server = self._server
         size = sum(partition.log.size for topic in server.topics for partition in topic.partitions)
         groups = sum(1 for shard in server.group_coordinator.opened for _ in shard.all_groups())
         _single(lines, "received_bytes_total", "counter", "Bytes of requests.", value=self._received)
+        _single(lines, "sent_bytes_total", "counter", "Bytes of replies.", value=self._sent)
         _single(lines, "connections", "gauge", "Open connections.", value=len(server.connections))
         _single(lines, "topics", "gauge", "Topics.", value=sum(1 for _ in server.topics))
         _single(lines, "groups", "gauge", "Groups.", value=groups)
@@ -87,6 +129,17 @@ class BrokerMetrics:
 
 def _family(lines: list[str], name: str, kind: str, text: str) -> None:
     lines += [f"# HELP equipoise_broker_{name} {text}", f"# TYPE equipoise_broker_{name} {kind}"]
+
+
+def _histogram(name: str, labels: str, spans: _Spans) -> list[str]:
+    """Counts up to each bound, as Prometheus has them."""
+    lines, so_far = [], 0
+    for bound, count in zip((*BOUNDS_S, "+Inf"), spans.counts, strict=True):
+        so_far += count
+        lines.append(f'equipoise_broker_{name}_bucket{{{labels},le="{bound}"}} {so_far}')
+    lines.append(f"equipoise_broker_{name}_count{{{labels}}} {so_far}")
+    lines.append(f"equipoise_broker_{name}_sum{{{labels}}} {spans.total_s:.6f}")
+    return lines
 
 
 def _single(lines: list[str], name: str, kind: str, text: str, *, value: float) -> None:

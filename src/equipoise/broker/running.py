@@ -9,12 +9,12 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from equipoise.broker.clock import LoopClock
+from equipoise.broker.clock import Clock, LoopClock, VirtualClock
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.first_users import FirstUser, parse_first_users
-from equipoise.broker.inspect import GroupSnapshots, TopicSnapshots
+from equipoise.broker.inspect import LiveGroups, TopicSnapshots
 from equipoise.broker.net import descriptors
 from equipoise.broker.security.quick import PLAINTEXT, Security
 from equipoise.broker.server import Server, parse_address
@@ -22,6 +22,9 @@ from equipoise.log.partition import Flush
 from equipoise.log.storage.directory import DataDirectory, MemoryDirectory
 from equipoise.security.acls import Acl, check_new
 from equipoise.wire.errors import KafkaError, UsageError
+
+if TYPE_CHECKING:
+    from equipoise.broker.control import Fault, Standing
 
 Result = TypeVar("Result")
 DEFAULT_LISTEN = "127.0.0.1:9092"
@@ -45,10 +48,11 @@ async def run_server(
     stopping: asyncio.Event,
     first_users: Sequence[FirstUser] = (),
     first_acls: Sequence[Acl] = (),
+    clock: Clock | None = None,
 ) -> None:
     """Serves until `stopping` is set. Calls `ready` once connections are accepted."""
     try:
-        server = Server(config, directory, LoopClock(asyncio.get_running_loop()))
+        server = Server(config, directory, clock or LoopClock(asyncio.get_running_loop()))
     except BaseException:
         directory.close()  # the directory can be mended and opened again, perhaps in this process
         raise
@@ -76,7 +80,7 @@ def _collect_seldom() -> None:
     collector. What is young is looked at in small portions, some milliseconds each, because the loop stands meanwhile.
     """
     gc.freeze()
-    gc.set_threshold(50_000, 2, 1000)
+    gc.set_threshold(20_000, 2, 2500)
 
 
 def serve(
@@ -143,7 +147,7 @@ class Broker:
     `security` is SSL, SASL_SSL or SASL_PLAINTEXT, with a certificate authority of its own; `users` are the names and
     passwords for SASL. `client_settings` gives what a client needs to connect. With `acls` these rules decide, and
     whatever they do not allow is denied; `super.users` of the settings may do everything. `strict`: groups
-    have Kafka's answers and timing to the letter, without our additions.
+    have Kafka's answers and timing to the letter, without our additions. `clock`: a VirtualClock that a test moves on.
     """
 
     def __init__(
@@ -157,12 +161,14 @@ class Broker:
         users: Mapping[str, str] | None = None,
         acls: Iterable[Acl] | None = None,
         strict: bool = False,
+        clock: VirtualClock | None = None,
     ) -> None:
         self._security = Security.in_scratch(security, users or {}, data)
         authorizer = {} if acls is None else {"authorizer.class.name": "acl"}
         wanted = {**authorizer, **(settings or {}), **({"strict": True} if strict else {})}
         self._config = BrokerConfig.parse(self._security.settings(wanted, listen))
         self._acls = _checked(acls or ())
+        self._clock = clock
         self._wanted_topics = dict(topics or {})
         self._address = parse_address(listen)
         self._data = data
@@ -195,9 +201,9 @@ class Broker:
         return self._server
 
     @property
-    def groups(self) -> GroupSnapshots:
+    def groups(self) -> LiveGroups:
         """Every group by its id: state, members with their partitions, rebalances with their causes."""
-        return GroupSnapshots(self)
+        return LiveGroups(self)
 
     @property
     def topics(self) -> TopicSnapshots:
@@ -236,6 +242,20 @@ class Broker:
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
 
+    def control(self, fault: Fault) -> Standing:
+        """Sets a fault (`equipoise.testing`: Delay, Lose, Fail, Cut, Unheard), until it is spent or ended."""
+        return self.control_by(lambda server: fault)
+
+    def control_by(self, make: Callable[[Server], Fault]) -> Standing:
+        """Sets the fault that `make` finds for the state as it is."""
+        from equipoise.broker.group_actions import control_of, stand
+
+        def end(standing: Standing) -> None:
+            if self._server is not None:
+                self.call(lambda server: control_of(server).end(standing))
+
+        return self.call(lambda server: stand(server, make(server), end))
+
     def _run(self) -> None:
         try:
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -248,6 +268,8 @@ class Broker:
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
+        if self._clock is not None:
+            self._clock.attach(self._loop)
         directory = open_directory(self._data, self._config)
         self._security.prepare(self._config)
         await run_server(
@@ -257,6 +279,7 @@ class Broker:
             ready=self._ready,
             stopping=self._stopping,
             first_acls=self._acls,
+            clock=self._clock,
         )
 
     def _ready(self, server: Server) -> None:

@@ -51,6 +51,7 @@ from equipoise.wire.records.batch import BatchHeader
 
 if TYPE_CHECKING:
     from equipoise.broker.clock import Clock
+    from equipoise.broker.control import Control
     from equipoise.broker.first_users import FirstUser
     from equipoise.broker.metrics import BrokerMetrics
     from equipoise.log.partition import LogAppendInfo
@@ -91,6 +92,7 @@ class Server:
         self.denials = Denials(self._authorizer)
         self._routes: dict[tuple[int, int], Route] = {}
         self.metrics: BrokerMetrics | None = None  # who measures it
+        self.control: Control | None = None  # what is done to its clients
         self.listeners = Listeners(self)
         self.expired_connections_killed = 0  # because nobody authenticated again (KIP-368)
         self.lookups = BatchThread("lookups")
@@ -222,7 +224,17 @@ class Server:
             found = self._routes[api_key, version] = find_route(api_key, version)
             if self.metrics is not None:
                 self.metrics.measure(found)
+            if self.control is not None:
+                self.control.wrap(found)
         return found
+
+    def take_control(self, control: Control) -> None:
+        """From now on requests may meet faults, those of every connection that is there too."""
+        self.control = control
+        for route in self._routes.values():
+            control.wrap(route)
+        for connection in self.connections:
+            connection.repeated_heartbeat = None
 
     def append(
         self,
@@ -317,6 +329,7 @@ class Server:
         """What is written is flushed, delayed operations are completed, connections are closed."""
         self._background_tasks.stop()
         self.listeners.close()
+        await asyncio.sleep(0)  # who was accepted at the last moment is known, and closed with the others
         await self.group_coordinator.close()
         await self.lookups.close()
         await self.validation_queue.thread.close()

@@ -4,6 +4,8 @@ none left (`group.lost.connection.grace.ms`).
 A member counts as cut off when the last connection that ever carried a request of it has ended, and not by our doing.
 Where many connections end within a second, more than half of those that carry members, nobody is reported, and the
 coordinator spares those it has just heard of: that is a network or a proxy, not a crash.
+
+Who is cut off and alive connects again. The coordinator hears of that too, before the first request of the member.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from equipoise.coordinator.classic.group import ClassicGroupMember
     from equipoise.coordinator.consumer.group import Presence
 
+Client = tuple[str, str]  # its id, and its host
+Key = tuple[str, str]  # of a member: its group, and its id
 _FEW = 3  # connections that end together are no sign of anything
 _ROOM = 64  # members that one connection has carried; beyond it those that are gone are forgotten
 
@@ -31,7 +35,7 @@ class Carried:
     def __init__(self) -> None:
         self.by_us = False  # whether we have ended the connection: that says nothing about the client
         self.last: ClassicGroupMember | Presence | None = None
-        self.members: dict[tuple[str, str], HeartbeatIntervals] = {}
+        self.members: dict[Key, HeartbeatIntervals] = {}
         self._room = _ROOM
 
     def note(self, member: ClassicGroupMember | Presence, carriers: Carriers) -> None:
@@ -60,8 +64,9 @@ class Carriers:
         self.count = 0
         self._ended: deque[int] = deque()
         self._sparing_until = 0
+        self.awaited: dict[Client, tuple[int, list[Key]]] = {}  # since when, and which members; the oldest first
 
-    def knows(self, key: tuple[str, str], notes: HeartbeatIntervals) -> bool:
+    def knows(self, key: Key, notes: HeartbeatIntervals) -> bool:
         """Whether this is still a member."""
         member = self._coordinator.shard_of(key[0]).core.find_noted(*key)
         return member is not None and member.notes is notes
@@ -78,9 +83,30 @@ class Carriers:
                 cut_off.append(key)
         carried.members = {}
         if cut_off and not self._are_many(now):
-            for group_id, member_id in cut_off:
-                shard = self._coordinator.shard_of(group_id)
-                shard.run(shard.core.connection_lost(group_id, member_id, now))
+            for key in cut_off:
+                shard = self._coordinator.shard_of(key[0])
+                self._await(key, now)
+                shard.run(shard.core.connection_lost(*key, now))
+
+    def _await(self, key: Key, now: int) -> None:
+        """The client of a member of a `consumer` group may come again. After the grace it matters no more."""
+        oldest = now - self._coordinator.config.group_lost_connection_grace_ms
+        while self.awaited and next(iter(self.awaited.values()))[0] < oldest:
+            del self.awaited[next(iter(self.awaited))]
+        group = self._coordinator.shard_of(key[0]).core.consumer_groups.get(key[0])
+        member = group.members.get(key[1]) if group is not None else None
+        if member is not None:
+            client = member.client_id, member.client_host
+            _, keys = self.awaited.pop(client, (now, []))
+            keys.append(key)
+            self.awaited[client] = now, keys
+
+    def came(self, client: Client, now: int) -> None:
+        """A client has connected. Whether it is one that was cut off is a guess by its name. Rule 7.9.3."""
+        if client in self.awaited:
+            for key in self.awaited.pop(client)[1]:
+                shard = self._coordinator.shard_of(key[0])
+                shard.run(shard.core.client_came(*key, now))
 
     def _are_many(self, now: int) -> bool:
         """Whether more than half of the connections have ended within the window. Rule 7.9.1."""

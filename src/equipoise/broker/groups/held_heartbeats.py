@@ -1,10 +1,12 @@
 """Held heartbeats: a heartbeat that has nothing to report waits for news, and a rebalance is known in a round trip.
 
 Only for clients known to bear it: they keep a connection to the coordinator for itself, send other requests past
-a heartbeat in flight, and do not count its round trip as trouble. Limits: nine tenths of the interval at which
-the client sends them, a third of its session, `group.heartbeat.hold.max.ms`, half a second for static members,
-whose close may wait for the answer, and 1.8 s for clients that give a connection up after `request.timeout.ms`,
-which some set to 2 s. Anything else the client sends ends the hold.
+a heartbeat in flight, and do not count its round trip as trouble. Limits: a tenth of a second less than the interval
+at which the client sends them, or nine tenths of it until it has been seen twice, and of librdkafka, which skips a
+heartbeat if the last answer is late; a third of its session,
+`group.heartbeat.hold.max.ms`, half a second for static members, whose close may wait for the answer, and 1.8 s for
+clients that give a connection up after `request.timeout.ms`, which some set to 2 s. Anything else the client sends ends
+the hold.
 
 What a client shows of its heartbeats is remembered with the member, so that it outlives a connection. The interval
 is seen between two heartbeats of which the first was answered soon; so the first hold is short. A client that
@@ -47,9 +49,12 @@ PATIENT_CLIENTS = frozenset({"confluent-kafka-python", "librdkafka", "kafka-pyth
 _AIOKAFKA = re.compile(r"aiokafka-\d+\.\d+")  # its client id
 _AIOKAFKA_NAME = "aiokafka"
 _OWN = "equipoise"  # its first heartbeat comes with its assignment, so that it can be told of what follows
+_SKIPPING = frozenset({"confluent-kafka-python", "librdkafka"})  # no heartbeat if one is in flight when it is due
+_SPINNING = "apache-kafka-java"  # of `consumer` groups: it does not rest while a heartbeat is due and one is in flight
 _HASTY_CLIENTS = frozenset({"kafka-python", _AIOKAFKA_NAME})
 _HASTY_LIMIT_MS = 1_800
 _STATIC_LIMIT_MS = 500
+_MARGIN_MS = 100  # for the answer to reach the client before its next heartbeat is due
 _SHORTEST_MS = 50  # a hold not worth its bookkeeping; also what is no heartbeat interval
 _USUAL_INTERVAL_MS = 3_000  # heartbeat.interval.ms of every client, unless it is set
 _BLOCKED_WITHIN_MS = 5
@@ -63,6 +68,8 @@ class HeartbeatIntervals:
         "_blocked",
         "_held_ms",
         "_interval",
+        "_is_confirmed",
+        "_is_late",
         "_last_heartbeat",
         "connections",
         "listener",
@@ -75,6 +82,8 @@ class HeartbeatIntervals:
         self._last_heartbeat: int | None = None  # None: there is none from which a gap could be counted
         self._held_ms = 0  # the last heartbeat
         self._blocked = 0
+        self._is_confirmed = False  # the interval was seen twice
+        self._is_late = False  # answers may reach the client after its next heartbeat was due: it skipped one
         self.connections = 0  # open ones that have carried a request of the member, see `carriers.py`
         self.was_cut_off = False  # a connection was closed during a hold
         self.principal = self.listener = ""  # of the last connection
@@ -89,10 +98,21 @@ class HeartbeatIntervals:
             if self._interval is None and is_own:
                 self._interval = _USUAL_INTERVAL_MS
             known = self._interval
-            limit = known * 9 // 10 if known is not None else _first_limit(now - member.last_seen)
+            limit = self.limit_within(known) if known is not None else _first_limit(now - member.last_seen)
         limit = min(limit, longest)
         self._held_ms = limit if limit >= _SHORTEST_MS else 0
         return self._held_ms
+
+    def limit_within(self, interval_ms: int, *, is_confirmed: bool | None = None) -> int:
+        """How long a heartbeat may be held so that the next one is not late: most of its interval, for in the rest of
+        it nobody can be told anything."""
+        tenth = interval_ms // 10
+        is_sure = self._is_confirmed if is_confirmed is None else is_confirmed
+        return interval_ms - (min(tenth, _MARGIN_MS) if is_sure and not self._is_late else tenth)
+
+    def skipped(self) -> None:
+        """A heartbeat has not come when it was due, because the answer to the last one was late; or would not come."""
+        self._is_late = True
 
     @property
     def bears_holds(self) -> bool:
@@ -110,11 +130,15 @@ class HeartbeatIntervals:
             return True  # sent again at once, after an error or a rebalance: that is no interval
         if is_sent_past or self._held_ms == 0 or (known is None and gap >= 2 * self._held_ms):
             self._interval = gap
+            self._is_confirmed = False
             return True
         if known is not None and self._held_ms + (known - self._held_ms) // 2 <= gap <= known + known // 10:
             self._interval = min(known, gap)  # no client is early
+            self._is_confirmed = True
             return True
-        self._interval = None
+        if self._is_confirmed and known is not None and gap > known:
+            self.skipped()
+        self._interval, self._is_confirmed = None, False
         return False
 
     def forget_last(self) -> None:
@@ -162,13 +186,22 @@ class HeldHeartbeat:
         if silence.is_static:
             longest = min(longest, _STATIC_LIMIT_MS)
         is_own = self._software == _OWN
+        if self._software in _SKIPPING:
+            intervals_of(member).skipped()
         return intervals_of(member).limit(member, longest, now, is_own=is_own, is_sent_past=is_sent_past)
 
-    def limit_of_consumer(self, config: BrokerConfig, presence: Presence, interval_ms: int, *, is_static: bool) -> int:
+    def limit_of_consumer(
+        self, config: BrokerConfig, presence: Presence, interval_ms: int, now: int, *, is_static: bool
+    ) -> int:
         """The same for a member of a `consumer` group, to whom the broker tells the interval. Rule A23.6."""
-        if not self.is_patient or not intervals_of(presence).bears_holds:
+        notes = intervals_of(presence)
+        if not self.is_patient or not notes.bears_holds:
             return 0
-        longest = min(config.group_heartbeat_hold_max_ms, interval_ms * 9 // 10)
+        if self._software in _SKIPPING or now - presence.last_seen > interval_ms * 3 // 2:
+            notes.skipped()
+        if self._software == _SPINNING and presence.told_interval_ms:
+            interval_ms = min(interval_ms, presence.told_interval_ms)
+        longest = min(config.group_heartbeat_hold_max_ms, notes.limit_within(interval_ms, is_confirmed=True))
         if self._software in _HASTY_CLIENTS:
             longest = min(longest, _HASTY_LIMIT_MS)
         if is_static:
@@ -191,7 +224,7 @@ class HeldHeartbeat:
         self._held = None
         if call.pieces is None:
             self._is_sent_past = is_heartbeat
-            shard.run(shard.core.release_heartbeat(request.group_id, request.member_id, now))
+            shard.run(shard.core.release_heartbeat(request.group_id, request.member_id, now, not is_heartbeat))
         elif not is_heartbeat and 0 <= now - self._ran_out_at <= _BLOCKED_WITHIN_MS:
             intervals.was_blocked()
 

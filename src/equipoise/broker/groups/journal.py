@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import cache
+from itertools import chain, islice
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ JOURNAL_TOPIC = "__rebalances"
 _PORTION = 100  # rows in one batch
 _MAX_BACKLOG = 10_000  # events; beyond it the oldest are dropped, rather than memory taken
 _LONGEST = 1_000  # characters of a client's id, or of its reason
+_AT_ONCE = 500  # elements of a list that become text together
 
 
 class GroupJournal:
@@ -84,8 +86,7 @@ class GroupJournal:
             row = event_row(event, self._ahead)
             if isinstance(event, MemberJoined):
                 row |= self._origin(event)
-            self._add(event.group_id, row)
-            yield
+            yield from self._add(event.group_id, row)
             if isinstance(event, StateChanged | TargetReached) and journal is not None:
                 yield from self._settle(journal)
 
@@ -102,19 +103,25 @@ class GroupJournal:
         """With the event that ends a rebalance comes the row of the whole rebalance, and of those it overtook."""
         while journal.has_unsettled:
             for entry in journal.settling():
-                if entry is not None:
-                    self._add(entry.group_id, rebalance_row(entry, self._ahead))
-                yield
+                if entry is None:
+                    yield
+                else:
+                    yield from self._add(entry.group_id, _row_of(entry, self._ahead))
 
     @property
     def _ahead(self) -> int:
         return self._server.clock.wall_time() - self._server.clock.now()
 
-    def _add(self, group_id: str, row: dict[str, Any]) -> None:
+    def _add(self, group_id: str, row: dict[str, Any]) -> Iterator[None]:
         if self._dropped:
             row["dropped"], self._dropped = self._dropped, 0
-        value = json.dumps(row, separators=(",", ":")).encode()
+        pieces = []
+        for piece in json_pieces(row):
+            pieces.append(piece)
+            yield
+        value = "".join(pieces).encode()
         self._rows.append(Record(len(self._rows), self._server.clock.wall_time(), group_id.encode(), value, ()))
+        yield
 
     def _append(self, rows: list[Record], now: int) -> None:
         try:
@@ -136,8 +143,39 @@ def event_row(event: Event, ahead: int) -> dict[str, Any]:
     return {"type": _words(type(event).__name__), **_plain(event), "group_id": event.group_id, "at": event.at + ahead}
 
 
+def json_pieces(row: dict[str, Any]) -> Iterator[str]:
+    """A row as JSON. Its lists may have thousands of elements, and may be iterators: they come in pieces, so that
+    others are served in between."""
+    short: dict[str, Any] = {}
+    before = "{"
+    for name, value in row.items():
+        some = list(islice(value, _AT_ONCE + 1)) if isinstance(value, Iterator) else value
+        if not isinstance(some, list) or len(some) <= _AT_ONCE:
+            short[name] = some
+            continue
+        yield f"{before}{_fields(short)}{_json(name)}:["
+        rest = chain(some, value) if isinstance(value, Iterator) else iter(value)
+        yield _json(list(islice(rest, _AT_ONCE)))[1:-1]
+        while following := list(islice(rest, _AT_ONCE)):
+            yield "," + _json(following)[1:-1]
+        short, before = {}, "],"
+    yield f"{before}{_fields(short)}".removesuffix(",") + "}"
+
+
+def _fields(row: dict[str, Any]) -> str:
+    return _json(row)[1:-1] + "," if row else ""
+
+
+_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def rebalance_row(entry: Rebalance, ahead: int = 0) -> dict[str, Any]:
     """One rebalance as a row of `__rebalances`."""
+    return {name: list(one) if isinstance(one, Iterator) else one for name, one in _row_of(entry, ahead).items()}
+
+
+def _row_of(entry: Rebalance, ahead: int) -> dict[str, Any]:
+    """The row, with iterators for what may be long."""
     of_target = _target_fields(entry) if entry.is_target else {}
     phases = {"detect": entry.detect_ms, "join": entry.join_ms, "assign": entry.assign_ms, "sync": entry.sync_ms}
     return {
@@ -156,21 +194,31 @@ def rebalance_row(entry: Rebalance, ahead: int = 0) -> dict[str, Any]:
         "protocol": _plain(entry.protocol),
         "timeouts": [list(row) for row in entry.timeouts],
         "overtaken": entry.overtaken,
-        "moved": [[topic, number, *owners] for (topic, number), owners in sorted(entry.moved.items())],
+        "moved": ([*one, *entry.moved[one]] for one in _in_order(entry.moved)),
         "kept": entry.kept,
-        "revoked": [list(partition) for partition in entry.revoked],
-        "dark_ms": [[topic, number, dark] for (topic, number), dark in sorted(entry.dark_ms.items())],
+        "revoked": (list(partition) for partition in entry.revoked),
+        "dark_ms": ([*one, entry.dark_ms[one]] for one in _in_order(entry.dark_ms)),
         "longest_dark_ms": entry.longest_dark_ms,
         "cut": entry.cut,
         **of_target,
     }
 
 
+def _in_order(partitions: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    """Sorted. Numbers take a fraction of the time that pairs take."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    for topic in sorted(topics):
+        for number in sorted(topics[topic]):
+            yield topic, number
+
+
 def _target_fields(entry: Rebalance) -> dict[str, Any]:
     return {
         "further_causes": [_plain(one) for one in entry.further_causes],
-        "called": [[member_id, after_ms] for member_id, after_ms in entry.called.items()],
-        "waits": [list(one) for one in entry.waits],
+        "called": ([member_id, after_ms] for member_id, after_ms in entry.called.items()),
+        "waits": (list(one) for one in entry.waits),
     }
 
 

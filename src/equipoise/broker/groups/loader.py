@@ -23,10 +23,12 @@ class CoordinatorLoader:
         self._core = core
         self._now = now
         self._known: dict[bytes, dict[int, CommittedOffset]] = {}  # by the key without its partition
+        self._topic_ids: dict[bytes, bytes] = {}  # each once: a million copies take 49 MB
 
     def take(self, pairs: Iterable[tuple[bytes | None, bytes | None]]) -> None:
         """Applies records, as keys and values, in the order of the log."""
         known, new, partition_of = self._known, tuple.__new__, _PARTITION.unpack_from
+        one_of_each = self._topic_ids.setdefault
         for key, value in pairs:
             partitions = known.get(key[:-4]) if key and value else None
             usual = decode_usual_value(value) if value and partitions is not None else None
@@ -35,6 +37,7 @@ class CoordinatorLoader:
                 continue
             offset, leader_epoch, at, topic_id = usual
             (partition,) = partition_of(key, len(key) - 4)
+            topic_id = one_of_each(topic_id, topic_id)
             partitions[partition] = new(CommittedOffset, (offset, leader_epoch, "", at, -1, topic_id))
 
     def _apply(self, key: bytes, value: bytes | None) -> None:

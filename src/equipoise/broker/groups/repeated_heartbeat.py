@@ -58,12 +58,13 @@ def _counted(is_well: Callable[[int], bool], call: Call, frame: bytes) -> Callab
     metrics = call.connection.server.metrics
     if metrics is None:
         return is_well
-    api_key, size = call.route.api_key, len(frame)
+    assert call.pieces
+    api_key, received, sent = call.route.api_key, len(frame), len(call.pieces[0])
 
     def counting(now: int) -> bool:
         found = is_well(now)
         if found:
-            metrics.repeated_heartbeat(api_key, size)
+            metrics.repeated_heartbeat(api_key, received, sent)
         return found
 
     return counting

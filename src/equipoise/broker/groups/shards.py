@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
+from itertools import islice
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from equipoise.broker.clock import Timer
@@ -23,7 +25,9 @@ from equipoise.broker.groups.carriers import Carriers
 from equipoise.broker.groups.configs import GroupConfigs
 from equipoise.broker.groups.journal import GroupJournal
 from equipoise.broker.groups.loader import CoordinatorLoader
+from equipoise.broker.groups.preparation import Preparation
 from equipoise.broker.groups.regexes import TopicRegexResolver
+from equipoise.broker.groups.targets import TargetThread
 from equipoise.broker.topics.config import stored
 from equipoise.broker.topics.topics import Partition
 from equipoise.coordinator.changes import is_void
@@ -51,6 +55,8 @@ Pair = tuple[bytes, bytes | None]  # a key and its value, as they are written
 OFFSETS_TOPIC = "__consumer_offsets"
 _CROWD = 1000  # members: their assignment takes milliseconds to write
 _PORTION = 50  # replies in one turn of the loop: their clients come back at once with more work
+_MOST_WRITES = 250  # in one batch: what follows takes milliseconds, in one turn of the loop
+_ENCODING_S = 0.003  # records become bytes for so long in one turn of the loop
 _RECORD_OVERHEAD = 21  # lengths, deltas and attributes of a record, at most (DefaultRecord.MAX_RECORD_OVERHEAD)
 _LOAD_BYTES = 1 << 18  # some 10 ms of work between two turns for the other clients, while a shard is loaded
 
@@ -63,6 +69,8 @@ class GroupShard:
         self.core = Shard(coordinator.config, lambda: str(uuid.uuid4()), server.wall_time_of)
         self.core.image = coordinator.image
         self.core.own_settings = coordinator.configs.settings
+        self.core.is_prepared = coordinator.preparation.is_done
+        self.core.computes_beside = True
         self._server = server
         self._journal = journal
         self._partition = partition
@@ -83,6 +91,8 @@ class GroupShard:
             log.error("%s could not be loaded, its groups are not served: %s", self._partition.log.name, error)
             self.run(self.core.close(self._server.clock.now()))
             return
+        if self.core.consumer_groups:
+            self._server.group_coordinator.preparation.begin()
         self.run(self.core.activate(self._server.clock.now()))
 
     async def _replay(self) -> None:
@@ -129,6 +139,8 @@ class GroupShard:
             self._journal.take(self.core, step.events)
         for asked in step.resolutions:
             self._server.group_coordinator.regexes.resolve(self, asked)
+        for wanted in step.targets:
+            self._server.group_coordinator.targets.compute(self, wanted)
 
     def _reply(self) -> None:
         """The next portion. Between two of them others are served, so that a large group does not hold them up."""
@@ -157,13 +169,14 @@ class GroupShard:
     def _tick(self) -> None:
         self._timer = self._timer_at = None
         if self.core.status is Status.ACTIVE:
-            now = self._server.clock.now()
+            now, began = self._server.clock.now(), monotonic()
             with _collecting_later():
                 step = self.core.tick(now)
             for caller, response in step.replies:
                 if isinstance(response, HeartbeatResponse | ConsumerGroupHeartbeatResponse):
                     caller.token.connection.held_heartbeat.ran_out(now)
             self.run(step)
+            self._server.turns.spend(monotonic() - began)
 
     # -- writes
 
@@ -192,9 +205,13 @@ class GroupShard:
         if batch is None:
             return
         self._drop_void(batch)
+        if self.core.consumer_groups:
+            self._server.group_coordinator.preparation.begin()
         stamp = self._server.clock.wall_time()
         try:
             pairs = self._fill(batch)
+            if pairs is None:
+                return
             batch.is_appended = True
             last_offset = self._append_pairs(pairs, stamp) if pairs else self._partition.log.log_end_offset - 1
         except KafkaError as error:
@@ -212,32 +229,43 @@ class GroupShard:
         if any(is_void(self.core, write) for write in batch.writes):
             void = [write for write in batch.writes if is_void(self.core, write)]
             batch.writes = deque(write for write in batch.writes if not is_void(self.core, write))
+            batch.take_encoded()
             self._tell(void, ErrorCode.NONE)
 
-    def _fill(self, batch: _Batch) -> list[Pair]:
-        """The records of as many writes as one batch may hold; the others are gathered anew.
+    def _fill(self, batch: _Batch) -> list[Pair] | None:
+        """The records of as many writes as one batch may hold, and one turn of the loop may encode; the others are
+        gathered anew. None: the first write is a large target, which takes several turns.
 
         Those of one write stay together, or are refused before any is written: no reader could be sure to get them, and
         the loop would stand still for as long as they take (CoordinatorRuntime.CoordinatorContext.append).
         """
         limit = self._partition.topic.settings.message_max_bytes - HEADER_SIZE
-        pairs, count = list[Pair](), 0
+        pairs, count, ends = list[Pair](), 0, monotonic() + _ENCODING_S
         for write in batch.writes:
-            found = [(encode_key(key), encode_value(value) if value else None) for key, value in write.records]
-            size = sum([len(key) + len(value or b"") for key, value in found]) + _RECORD_OVERHEAD * len(found)
-            if count and size > limit:
+            is_whole = batch.encode(write, ends)
+            size = batch.encoded_size + _RECORD_OVERHEAD * len(batch.encoded)
+            if count and (size > limit or not is_whole or count == _MOST_WRITES):
                 break
             if size > limit:
-                rest = batch.split(1)
-                if rest:
-                    self._gather(rest)
+                batch.take_encoded()
+                self._gather_rest(batch, 1)
                 raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"records of {size} bytes; max.message.bytes is less")
-            pairs += found
+            if not is_whole:
+                self._gathered = batch
+                self._server.turns.add(self._append)
+                return None
+            pairs += batch.take_encoded()
             limit -= size
             count += 1
+        self._gather_rest(batch, count)
+        return pairs
+
+    def _gather_rest(self, batch: _Batch, count: int) -> None:
+        """What is behind the first `count` writes comes later."""
         if rest := batch.split(count):
             self._gather(rest)
-        return pairs
+            assert self._gathered is not None
+            self._gathered.encoded, self._gathered.encoded_size = batch.encoded, batch.encoded_size
 
     def _settled(self, batch: _Batch, last_offset: int) -> None:
         durable = self._partition.is_durable(last_offset)
@@ -258,13 +286,15 @@ class GroupShard:
 
     def _tell(self, writes: Iterable[Write], error: ErrorCode, *, is_lost: bool = True) -> None:
         now, writes = self._server.clock.now(), list(writes)
-        is_of_crowd = len(writes) > _PORTION  # of thousands that come together, each has a write
+        is_of_crowd, began = len(writes) > _PORTION, monotonic()  # of thousands that come together, each has a write
         for write in writes:
             self._ended += 1
             self._take(self.core.written(write, error, now, is_lost=is_lost), is_of_crowd=is_of_crowd)
         self._arm()
         while self._after_writes and self._after_writes[0][0] <= self._ended:
             self._after_writes.popleft()[1]()
+        if is_of_crowd:
+            self._server.turns.spend(monotonic() - began)
 
 
 @contextmanager
@@ -289,14 +319,32 @@ def _is_of_a_crowd(write: Write) -> bool:
 
 
 class _Batch:
-    """Writes of one append, and the time by which they must be durable."""
+    """Writes of one append, and the time by which they must be durable. Of the first write that is not taken,
+    `encoded` has the records that are bytes already."""
 
-    __slots__ = ("is_appended", "timer", "writes")
+    __slots__ = ("encoded", "encoded_size", "is_appended", "timer", "writes")
 
     def __init__(self, writes: deque[Write]) -> None:
         self.writes = writes
+        self.encoded: list[Pair] = []
+        self.encoded_size = 0
         self.is_appended = False
         self.timer: Timer | None = None
+
+    def encode(self, write: Write, ends: float) -> bool:
+        """Goes on with the records of a write, until then. Whether all of them are bytes."""
+        for key, value in islice(write.records, len(self.encoded), None):
+            pair = encode_key(key), encode_value(value) if value else None
+            self.encoded.append(pair)
+            self.encoded_size += len(pair[0]) + len(pair[1] or b"")
+            if monotonic() >= ends:
+                break
+        return len(self.encoded) == len(write.records)
+
+    def take_encoded(self) -> list[Pair]:
+        """The records that are bytes; the next write begins anew."""
+        found, self.encoded, self.encoded_size = self.encoded, [], 0
+        return found
 
     def split(self, count: int) -> deque[Write]:
         """Keeps the first `count` and gives back the others."""
@@ -323,6 +371,8 @@ class GroupCoordinator:
         self.configs = GroupConfigs(server)
         self.carriers = Carriers(self)
         self.regexes = TopicRegexResolver(server)
+        self.preparation = Preparation(self._prepared)
+        self.targets = TargetThread(server)
         self._loading: asyncio.Task[None] | None = None
 
     def open(self) -> None:
@@ -365,6 +415,10 @@ class GroupCoordinator:
         shards = self.shards
         return shards[partition_for(group_id, len(shards))]
 
+    def _prepared(self) -> None:
+        for shard in self._shards:
+            shard.core.is_prepared = True
+
     # -- topics
 
     def _topic_changed(self, name: str) -> None:
@@ -399,6 +453,8 @@ class GroupCoordinator:
 
     async def close(self) -> None:
         """Ends loading, closes all shards, and writes the rest of the journal."""
+        self.preparation.end()
+        self.targets.end()
         if self._loading is not None:
             self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)

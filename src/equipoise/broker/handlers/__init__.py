@@ -1,9 +1,10 @@
 """One file per API, named by its key: the listing of this directory is the table of served APIs.
 
-A handler module has `VERSIONS`, the versions it serves, and `handle(server, request, call)`. That function returns the
-response (as bytes, if its body is already encoded), or None if the reply comes later through `call`. `ADVERTISED` is
-for APIs of which ApiVersions must advertise more than is served. `NAMES_PARTITIONS` is for requests that name
-partitions known from Metadata: such a request may not name many more than there are.
+A handler module has `handle(server, request, call)`. That function returns the response (as bytes, if its body is
+already encoded), or None if the reply comes later through `call`. It serves the versions of the API's table; `VERSIONS`
+is for an API of which fewer are served, `ADVERTISED` for one of which ApiVersions must advertise more.
+`NAMES_PARTITIONS` is for requests that name partitions known from Metadata: such a request may not name many more than
+there are. `RESPONSE` is the table of a response that has more than Kafka's.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from struct import Struct
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from equipoise.broker.handlers import k18_api_versions
 from equipoise.wire.apis import APIS, Api
@@ -36,10 +37,15 @@ class Handler:
 
     def __init__(self, module: ModuleType) -> None:
         self.api: Api = APIS[int(module.__name__.rpartition(".k")[2][:2])]
-        self.versions: VersionRange = version_range(module.VERSIONS)
-        self.advertised: VersionRange = version_range(getattr(module, "ADVERTISED", module.VERSIONS))
+        self.versions = _versions(module, "VERSIONS", self.api.request.versions)
+        self.advertised = _versions(module, "ADVERTISED", self.versions)
+        self.response: type[Message] = getattr(module, "RESPONSE", self.api.response)
         self.names_partitions: bool = getattr(module, "NAMES_PARTITIONS", False)
         self.handle: Callable[[Server, Any, Call], Message | bytes | None] = module.handle
+
+
+def _versions(module: ModuleType, name: str, default: VersionRange) -> VersionRange:
+    return version_range(getattr(module, name)) if hasattr(module, name) else default
 
 
 HANDLERS: dict[int, Handler] = {
@@ -50,6 +56,17 @@ HANDLERS: dict[int, Handler] = {
         if re.match(r"k\d\d_", found.name)
     )
 }
+
+
+class ReplyHead(Protocol):
+    """What stands before a reply: its size and correlation id. A `struct.Struct`, or who counts beside it."""
+
+    @property
+    def size(self) -> int:
+        """Its own bytes."""
+
+    def pack(self, size: int, correlation_id: int, /) -> bytes:
+        """The bytes."""
 
 
 class Route:
@@ -64,8 +81,8 @@ class Route:
         self.handle = handler.handle
         self.names_partitions = handler.names_partitions
         self.decode: Decoder = decoder(handler.api.request, version)
-        self.encode = encoder(handler.api.response, version)
-        self.reply_head = _REPLY_HEADS[response_header_version(handler.api.key, version)]
+        self.encode = encoder(handler.response, version)
+        self.reply_head: ReplyHead = _REPLY_HEADS[response_header_version(handler.api.key, version)]
 
 
 class _UnknownVersionRoute(Route):

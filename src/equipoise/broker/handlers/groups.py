@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from equipoise.broker.groups.held_heartbeats import intervals_of
+from equipoise.coordinator.liveness import liveness
 from equipoise.coordinator.step import Caller
 from equipoise.security.acls import AclOperation, Resource, ResourceType
+from equipoise.wire.compiler import encode_rows, join_rows
 from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.liveness import SOFTWARE
+from equipoise.wire.schema import Encoded, Message
 
 if TYPE_CHECKING:
     from equipoise.broker.groups.shards import GroupShard
@@ -44,3 +48,30 @@ def note_carrier(server: Server, call: Call, member: ClassicGroupMember | Presen
 def caller_of(call: Call, token: Any = None) -> Caller:
     """The call as the coordinator sees it."""
     return Caller(token or call, call.version, call.client_id, call.connection.client_host)
+
+
+class LivenessRows:
+    """The deadlines of the groups that an answer describes, for clients that understand them; for all others nothing.
+
+    They become bytes group by group, in the turns of the answer.
+    """
+
+    def __init__(self, server: Server, call: Call, response: type[Message]) -> None:
+        self._server = server
+        self._call = call
+        self._response = response
+        self._rows: list[Encoded] = []
+        self._is_wanted = call.connection.client_software[0] == SOFTWARE and not server.config.strict
+
+    def add(self, group_id: str) -> None:
+        """A group that the caller may describe."""
+        if not self._is_wanted:
+            return
+        found = liveness(self._server.group_coordinator.shard_of(group_id).core, group_id, self._call.now)
+        if found is not None:
+            self._rows.append(encode_rows(self._response, self._call.version, [found]))
+
+    @property
+    def rows(self) -> Any:
+        """All of them, for the tagged field; an empty list leaves the field out."""
+        return join_rows(self._rows) if self._rows else []

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from equipoise.broker.topics.topics import Partition
     from equipoise.log.partition import LogAppendInfo
 
-VERSIONS = "3-13"
 ADVERTISED = "0-13"
 NAMES_PARTITIONS = True
 NONE = 0

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
     from equipoise.broker.topics.topics import Partition
 
-VERSIONS = "4-18"
 NAMES_PARTITIONS = True
 _FIRST_VERSION_WITH_IDS = 13
 _READ_COMMITTED = 1

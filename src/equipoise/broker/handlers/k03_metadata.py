@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-13"
 _FIRST_VERSION_WITH_IDS = 12
 
 

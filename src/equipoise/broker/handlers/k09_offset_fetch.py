@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "1-10"
 _FIRST_BATCHED = 8
 _FIRST_WITH_MEMBERS = 9
 _FIRST_VERSION_WITH_IDS = 10

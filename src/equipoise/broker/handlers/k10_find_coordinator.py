@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-6"
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _FIRST_BATCHED = 4
 _FIRST_WITH_SHARE = 6

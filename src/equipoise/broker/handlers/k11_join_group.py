@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-9"
-
 
 def handle(server: Server, request: JoinGroupRequest, call: Call) -> JoinGroupResponse | None:
     """Authorizes, and asks the shard of the group (KafkaApis.handleJoinGroupRequest)."""

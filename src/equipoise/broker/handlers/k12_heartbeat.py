@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
     from equipoise.coordinator.shard import Shard
 
-VERSIONS = "0-4"
-
 
 @cache
 def _all_is_well(version: int) -> bytes:

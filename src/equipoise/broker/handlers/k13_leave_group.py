@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-5"
 _PORTION = 500  # members, some 5 ms
 
 

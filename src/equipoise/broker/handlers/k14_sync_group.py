@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-5"
 _FIRST_WITH_PROTOCOL = 5
 
 

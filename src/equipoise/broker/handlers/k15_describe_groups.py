@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from equipoise.broker.handlers.groups import loaded_shard
+from equipoise.broker.handlers.groups import LivenessRows, loaded_shard
 from equipoise.coordinator.admin import describe_group
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.liveness import LiveDescribeGroupsResponse
 
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-6"
+RESPONSE = LiveDescribeGroupsResponse
 
 
 def handle(server: Server, request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse | None:
-    """Describes each group once (KafkaApis.handleDescribeGroupsRequest)."""
+    """Describes each group once (KafkaApis.handleDescribeGroupsRequest). Our own clients get deadlines with it."""
+    deadlines = LivenessRows(server, call, LiveDescribeGroupsResponse)
 
     def describe(group_id: str) -> DescribedGroup:
         group = _describe(server, group_id, call)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = server.authorized_operations(call, Resource(ResourceType.GROUP, group_id))
+        if group.error_code == ErrorCode.NONE:
+            deadlines.add(group_id)
         return group
 
+    def respond(groups: Any) -> DescribeGroupsResponse:
+        return LiveDescribeGroupsResponse(groups=groups, liveness=deadlines.rows)
+
     asked = dict.fromkeys(request.groups)  # each once: a small request could ask a thousand times for a large group
-    server.turns.encode_each(call, asked, describe, lambda groups: DescribeGroupsResponse(groups=groups))
+    server.turns.encode_each(call, asked, describe, respond)
     return None
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-5"
 _STATES = frozenset(state.value.lower() for state in (*State, *GroupState))
 _TYPES = frozenset(GROUP_TYPES)
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-1"
-
 
 def handle(server: Server, request: SaslHandshakeRequest, call: Call) -> SaslHandshakeResponse | None:
     """Chooses the mechanism (KafkaApis is for connections that need none)."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-4"
 _FIRST_WITH_NAMES = 3
 _FIRST_WITH_LEVEL_0 = 4
 _CONSUMER_GROUP_APIS = frozenset({68, 69})
@@ -37,6 +36,7 @@ def handle(server: Server, request: ApiVersionsRequest, call: Call) -> ApiVersio
         return _admitted(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[]), call)
     call.connection.client_software = names
     call.connection.held_heartbeat.known_as(request.client_software_name, call.client_id)
+    server.group_coordinator.carriers.came((call.client_id, call.connection.client_host), call.now)
     return _admitted(_answer(server, ErrorCode.NONE, call.version), call)
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "2-7"
 _DEFAULT = -1
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
     from equipoise.broker.topics.topics import Topic
 
-VERSIONS = "1-6"
-
 
 def handle(server: Server, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse | None:
     """Checks the topics one by one, and deletes them together (ControllerApis.deleteTopics)."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-2"
 NAMES_PARTITIONS = True
 HIGH_WATERMARK = -1
 

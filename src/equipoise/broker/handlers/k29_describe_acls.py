@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "1-3"
-
 
 def handle(server: Server, request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse | None:
     """Lists the ACLs (AclApis.handleDescribeAcls)."""

@@ -6,27 +6,15 @@ from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.acls import require_acls
 from equipoise.broker.security_store import new_acl_records
-from equipoise.security.acls import (
-    CLUSTER,
-    MAX_RECORDS_PER_USER_OP,
-    Acl,
-    AclOperation,
-    AclPermissionType,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-    check_new,
-)
+from equipoise.security.acls import CLUSTER, MAX_RECORDS_PER_USER_OP, Acl, AclOperation, check_new
 from equipoise.security.state import SecurityState
-from equipoise.wire.apis.k30_create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from equipoise.wire.apis.k30_create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.security_records import SecurityRecord
 
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
-
-VERSIONS = "1-3"
 
 
 def handle(server: Server, request: CreateAclsRequest, call: Call) -> CreateAclsResponse | None:
@@ -38,7 +26,7 @@ def handle(server: Server, request: CreateAclsRequest, call: Call) -> CreateAcls
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"more than {MAX_RECORDS_PER_USER_OP} ACLs in one request")
     except KafkaError as error:
         return CreateAclsResponse(results=[_failed(error)] * len(request.creations))
-    acls = [_acl_of(creation) for creation in request.creations]
+    acls = [Acl.read(one, one.resource_pattern_type, one) for one in request.creations]
     results = [_result(acl) for acl in acls]
 
     def decide(state: SecurityState) -> list[SecurityRecord]:
@@ -50,20 +38,6 @@ def handle(server: Server, request: CreateAclsRequest, call: Call) -> CreateAcls
 
     server.security.answer(call, decide, reply)
     return None
-
-
-def _acl_of(creation: AclCreation) -> Acl:
-    return Acl(
-        ResourcePattern(
-            ResourceType(creation.resource_type),
-            creation.resource_name,
-            PatternType(creation.resource_pattern_type),
-        ),
-        creation.principal,
-        creation.host,
-        AclOperation(creation.operation),
-        AclPermissionType(creation.permission_type),
-    )
 
 
 def _result(acl: Acl) -> AclCreationResult:

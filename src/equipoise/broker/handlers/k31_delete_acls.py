@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "1-3"
 _MAX_COMPARISONS = 100_000  # of filters with ACLs: some 50 ms
 
 

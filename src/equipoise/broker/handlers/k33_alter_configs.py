@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-2"
 Configs = dict[str, str]
 Change = Callable[[Configs], Configs]  # makes the new configs of what a topic or a group has
 

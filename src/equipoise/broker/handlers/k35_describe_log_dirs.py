@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "1-5"
 _MEMORY = "memory"  # in place of a path, for a broker that keeps nothing on disk
 
 

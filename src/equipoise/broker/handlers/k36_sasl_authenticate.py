@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-2"
 _TOO_LATE = "SaslAuthenticate request received after successful authentication"
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
     from equipoise.broker.topics.topics import Topic
 
-VERSIONS = "0-3"
-
 
 def handle(server: Server, request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse | None:
     """Checks the topics one by one, and grows them together (ControllerApis.createPartitions)."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
     from equipoise.coordinator.step import Caller
 
-VERSIONS = "0-3"
-
 
 def _combined(answers: list[DeleteGroupsResponse]) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(results=[row for answer in answers for row in answer.results])

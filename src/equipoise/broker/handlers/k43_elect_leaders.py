@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-2"
 _ELECTION_TYPES = (0, 1)  # preferred, unclean
 
 

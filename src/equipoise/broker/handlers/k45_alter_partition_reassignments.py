@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-1"
-
 
 def handle(
     server: Server, request: AlterPartitionReassignmentsRequest, call: Call

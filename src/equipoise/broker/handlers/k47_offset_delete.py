@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0"
-
 
 def handle(server: Server, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse | None:
     """Answers for unknown partitions, and asks the group about the others (KafkaApis.handleOffsetDeleteRequest)."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-1"
-
 
 def handle(server: Server, request: DescribeClientQuotasRequest, call: Call) -> DescribeClientQuotasResponse | None:
     """Describes the quotas that match a filter (KafkaApis.handleDescribeClientQuotasRequest)."""

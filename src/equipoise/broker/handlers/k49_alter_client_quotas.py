@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from equipoise.security.state import SecurityState
     from equipoise.wire.security_records import SecurityRecord
 
-VERSIONS = "0-1"
-
 
 def handle(server: Server, request: AlterClientQuotasRequest, call: Call) -> AlterClientQuotasResponse | None:
     """Sets and removes quotas (ControllerApis.handleAlterClientQuotas)."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0"
-
 
 def handle(
     server: Server, request: DescribeUserScramCredentialsRequest, call: Call

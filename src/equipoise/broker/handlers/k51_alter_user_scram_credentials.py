@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from equipoise.security.state import SecurityState
     from equipoise.wire.security_records import SecurityRecord
 
-VERSIONS = "0"
-
 
 def handle(
     server: Server, request: AlterUserScramCredentialsRequest, call: Call

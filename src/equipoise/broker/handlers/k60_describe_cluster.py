@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-2"
-
 
 def handle(server: Server, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
     """Describes the one broker (KafkaApis.handleDescribeCluster)."""

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-1"
 NAMES_PARTITIONS = True
 
 
@@ -66,7 +65,8 @@ def _hold_ms(server: Server, request: ConsumerGroupHeartbeatRequest, call: Call)
         return 0
     interval_ms = core.settings_of(request.group_id).heartbeat_interval_ms
     is_static = core.consumer_groups[request.group_id].members[request.member_id].instance_id is not None
-    return call.connection.held_heartbeat.limit_of_consumer(server.config, presence, interval_ms, is_static=is_static)
+    held = call.connection.held_heartbeat
+    return held.limit_of_consumer(server.config, presence, interval_ms, call.now, is_static=is_static)
 
 
 def _authorize_topics(server: Server, call: Call, names: list[str] | tuple[()]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from equipoise.broker.handlers.groups import loaded_shard
+from equipoise.broker.handlers.groups import LivenessRows, loaded_shard
 from equipoise.coordinator.consumer.describe import describe_consumer_group, describe_members
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k69_consumer_group_describe import (
@@ -17,36 +17,43 @@ from equipoise.wire.apis.k69_consumer_group_describe import (
 )
 from equipoise.wire.compiler import encode_rows, join_rows
 from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.liveness import LiveConsumerGroupDescribeResponse
 from equipoise.wire.schema import Encoded
 
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-1"
+RESPONSE = LiveConsumerGroupDescribeResponse
 _HIDES_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 _PORTION = 10  # members between two moments at which others may go on: each may have thousands of partitions
 
 
 def handle(server: Server, request: ConsumerGroupDescribeRequest, call: Call) -> ConsumerGroupDescribeResponse | None:
-    """Describes each group once (KafkaApis.handleConsumerGroupDescribe)."""
+    """Describes each group once (KafkaApis.handleConsumerGroupDescribe). Our own clients get deadlines with it."""
     asked = dict.fromkeys(request.group_ids)
     if not server.group_coordinator.config.serves_consumer_groups:
         off = ErrorCode.UNSUPPORTED_VERSION
-        return ConsumerGroupDescribeResponse(
+        return LiveConsumerGroupDescribeResponse(
             groups=[DescribedConsumerGroup(error_code=off, group_id=name) for name in asked]
         )
     rows: list[Encoded] = []
+    deadlines = LivenessRows(server, call, LiveConsumerGroupDescribeResponse)
 
     def steps() -> Iterator[None]:
         for group_id in asked:
             group = yield from _describe(server, group_id, call)
             if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
                 group.authorized_operations = server.authorized_operations(call, Resource(ResourceType.GROUP, group_id))
+            if group.error_code == ErrorCode.NONE:
+                deadlines.add(group_id)
             rows.append(encode_rows(ConsumerGroupDescribeResponse, call.version, [group]))
             yield
 
-    server.turns.run(call, steps(), lambda: ConsumerGroupDescribeResponse(groups=cast(Any, join_rows(rows))))
+    def respond() -> ConsumerGroupDescribeResponse:
+        return LiveConsumerGroupDescribeResponse(groups=cast(Any, join_rows(rows)), liveness=deadlines.rows)
+
+    server.turns.run(call, steps(), respond)
     return None
 
 

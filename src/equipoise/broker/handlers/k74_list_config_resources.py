@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-1"
 _TOPIC, _BROKER, _CLIENT_METRICS, _GROUP = 2, 4, 16, 32
 _KNOWN = frozenset({_TOPIC, _BROKER, 8, _CLIENT_METRICS, _GROUP})  # also broker loggers: there are none
 _FIRST_VERSION_WITH_TYPES = 1

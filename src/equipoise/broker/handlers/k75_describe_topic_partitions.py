@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0"
 PAGE = 2000
 
 

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
@@ -51,6 +52,8 @@ _HEARTBEAT, _CONSUMER_GROUP_HEARTBEAT = 12, 68
 _HEARTBEATS = frozenset({_HEARTBEAT, _CONSUMER_GROUP_HEARTBEAT})
 _OF_CROWDS = (b"\0\x0b", b"\0\x0d", b"\0\x0e")  # JoinGroup, LeaveGroup, SyncGroup: thousands may come together
 _CONSUMER_HEARTBEAT = b"\0\x44"
+_CLASSIC_HEARTBEAT = b"\0\x0c"
+_FEW_HEARTBEATS = 8  # of one member that have come while the loop was busy: they do not wait behind a crowd
 _WORTH_COUNTING_S = 0.00001  # more than a heartbeat takes
 
 
@@ -63,6 +66,7 @@ class Call:
         "correlation_id",
         "delayed",
         "now",
+        "on_reply",
         "pieces",
         "route",
         "size",
@@ -81,9 +85,14 @@ class Call:
         self.usage: Usage | None = None  # for quotas, if there are any
         self.delayed: DelayedOperation | None = None
         self.pieces: list[Any] | None = None  # the reply, once it is there; empty: there will be none
+        self.on_reply: Callable[[Message | bytes], object] | None = None  # a fault that the reply meets, `control.py`
 
-    def reply(self, response: Message) -> None:
+    def reply(self, response: Message | bytes) -> None:
         """The one way out for every reply; it leaves when those before it have left."""
+        if self.on_reply is not None:
+            met, self.on_reply = self.on_reply, None
+            met(response)
+            return
         try:
             self.pieces = self._encode(response)
         except Exception:  # noqa: BLE001  not the fault of the caller, often another client's request
@@ -364,7 +373,7 @@ class Connection(asyncio.BufferedProtocol):
             return False
         kind = self._backlog[0][:2]
         is_of_crowd = kind in _OF_CROWDS or (kind == _CONSUMER_HEARTBEAT and self.repeated_heartbeat is None)
-        return is_of_crowd or len(self._backlog) > 1
+        return is_of_crowd or len(self._backlog) > (_FEW_HEARTBEATS if kind == _CLASSIC_HEARTBEAT else 1)
 
     def _serve_slice(self, now: int) -> None:
         """All that has come; but when it takes long, the rest when others have had their turn."""
@@ -474,7 +483,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> RepeatedHeartbeat | None:
         if not isinstance(response, bytes) or self.held_heartbeat.is_patient or not self.server.allows_all:
             return None
-        if call.usage is not None:
+        if call.usage is not None or self.server.control is not None:
             return None
         core = self.server.group_coordinator.shard_of(request.group_id).core
         return repeated(core, request, call, bytes(frame))

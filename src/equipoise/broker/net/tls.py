@@ -114,20 +114,11 @@ class ListenerTls:
 
 
 def _tls_config(config: ListenerConfig) -> TlsConfig:
-    return TlsConfig(
-        ca_location=config.ssl_ca_location,
+    return TlsConfig.from_settings(
+        config,
         ca_pem=config.ssl_truststore_certificates,
-        truststore_location=config.ssl_truststore_location,
-        truststore_type=config.ssl_truststore_type,
-        truststore_password=config.ssl_truststore_password,
-        certificate_location=config.ssl_certificate_location,
         certificate_pem=config.ssl_keystore_certificate_chain,
-        key_location=config.ssl_key_location,
         key_pem=config.ssl_keystore_key,
-        key_password=config.ssl_key_password,
-        keystore_location=config.ssl_keystore_location,
-        keystore_type=config.ssl_keystore_type,
-        keystore_password=config.ssl_keystore_password,
         ciphers=config.ssl_cipher_suites,
         versions=tuple(config.ssl_enabled_protocols.split(",")),
     )

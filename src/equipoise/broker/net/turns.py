@@ -48,18 +48,21 @@ class Turns:
             self._loop.call_soon(self._take)
 
     def _take(self) -> None:
-        """A slice of one, or of several that are short."""
-        ends = monotonic() + SLICE_S
+        """A slice of one, or of several that are short. When this turn of the loop has been long already, only one."""
+        ends = monotonic() + (0.0 if self.is_busy else SLICE_S)
         try:
-            while self._queue and monotonic() < ends:
+            while self._queue:
                 self._queue.popleft()()
+                if monotonic() >= ends:
+                    break
         finally:
             self._is_scheduled = bool(self._queue)
             if self._is_scheduled:
                 self._loop.call_soon(self._take)
 
     def spend(self, seconds: float) -> None:
-        """What requests that were served when they were read have cost in this turn of the loop."""
+        """What was done in this turn of the loop beside the queue: requests that were served when they were read, and
+        the work of groups."""
         if not self._spent and not self._read:
             self._loop.call_soon(self._begin_turn)
         self._spent += seconds

@@ -140,6 +140,8 @@ class Flusher:
                 callback()
         finally:
             self._begin_round()
+        if self._after_round and not self._running:  # who came meanwhile has no round to wait for
+            self._end_round()
 
     def close(self) -> None:
         """Waits for the current round, on the loop's thread. `PartitionLog.close` syncs what is dirty after it."""

@@ -1,0 +1,157 @@
+"""Faults over the wire: a loopback HTTP endpoint of `equipoise serve --faults`, for tests in any language.
+
+    POST /faults     {"do": "delay", "apis": ["OffsetCommit"], "ms": 500, "group": "billing", "times": 3}
+    GET /faults      those in force
+    DELETE /faults   ends them all; DELETE /faults/3 the one of that number
+
+A page in a browser must not reach it: the host must be this machine's, and no request with an Origin is served.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from equipoise.broker import group_actions
+from equipoise.broker.control import Cut, Delay, Fail, Fault, Lose, Standing, Unheard
+from equipoise.http_server import Page, Request, is_loopback, parse_listen
+from equipoise.wire.errors import ErrorCode, UsageError
+
+if TYPE_CHECKING:
+    from equipoise.broker.server import Server
+
+PATH = "/faults"
+_FAULTS: dict[str, type[Fault]] = {"delay": Delay, "lose": Lose, "fail": Fail, "cut-client": Cut, "unheard": Unheard}
+_AT_ONCE: dict[str, Callable[[Server, str, str], None]] = {"kick": group_actions.kick, "expire": group_actions.expire}
+_ON_MEMBERS: dict[str, Callable[[Server, str, str], Fault]] = {
+    "pause-heartbeats": group_actions.pause_heartbeats,
+    "fence": group_actions.fence,
+    "cut": group_actions.cut,
+}
+DEEDS = (*_AT_ONCE, "rebalance", *_ON_MEMBERS, *_FAULTS)
+
+
+def check_address(listen: str) -> tuple[str, int]:
+    """Host and port. UsageError: others could reach it."""
+    host, port = parse_listen(listen, "127.0.0.1:9083")
+    if not is_loopback(host):
+        raise UsageError(f"{listen} can be reached from other machines: faults are set from this one, on 127.0.0.1")
+    return host, port
+
+
+class Faults:
+    """The endpoint of one server, on its loop."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def respond(self, request: Request) -> Page:
+        """The answer to one request; what was wrong with it is a sentence."""
+        host = request.headers.get("host", "").rpartition(":")[0].strip("[]")
+        if not is_loopback(host) or "origin" in request.headers:
+            return Page(403, b"faults are not for browsers\n")
+        path, _, number = request.path[1:].partition("/")
+        if path != PATH[1:]:
+            return Page(404, b"there is /faults\n")
+        try:
+            match request.method:
+                case "GET":
+                    return _page([_row(one) for one in group_actions.control_of(self._server).standing])
+                case "DELETE":
+                    return _page({"ended": self._end(number)})
+                case "POST":
+                    return _page(self._do(_decoded(request.body)))
+        except UsageError as error:
+            return Page(400, f"{error}\n".encode())
+        return Page(405, b"only GET, POST and DELETE\n")
+
+    def _do(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        deed = str(wanted.pop("do", None))
+        if deed in _AT_ONCE or deed == "rebalance":
+            named = _strings(wanted, ("group",) if deed == "rebalance" else ("group", "who"))
+            act: Callable[..., None] = _AT_ONCE.get(deed, group_actions.rebalance)
+            act(self._server, *named)
+            return {"done": deed}
+        return _row(group_actions.stand(self._server, self._fault(deed, wanted), self._remove))
+
+    def _fault(self, deed: str, wanted: dict[str, Any]) -> Fault:
+        if deed in _ON_MEMBERS:
+            return _ON_MEMBERS[deed](self._server, *_strings(wanted, ("group", "who")))
+        if deed in _FAULTS:
+            return _make(_FAULTS[deed], wanted)
+        raise UsageError(f"cannot do {deed!r}: {', '.join(DEEDS)}")
+
+    def _end(self, number: str) -> int:
+        ended = [one for one in group_actions.control_of(self._server).standing if number in ("", str(one.number))]
+        if number and not ended:
+            raise UsageError(f"no fault {number} is in force")
+        for one in ended:
+            one.end()
+        return len(ended)
+
+    def _remove(self, standing: Standing) -> None:
+        group_actions.control_of(self._server).end(standing)
+
+
+def _decoded(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError('send a JSON object, for instance {"do": "kick", "group": "billing", "who": "client-3"}')
+    return found
+
+
+def _strings(wanted: Mapping[str, Any], names: tuple[str, ...]) -> list[str]:
+    """Just these, and all of them."""
+    if set(wanted) != set(names) or not all(isinstance(wanted[name], str) for name in names):
+        raise UsageError(f"give {' and '.join(names)} as strings, and nothing else")
+    return [wanted[name] for name in names]
+
+
+def _make(kind: type[Fault], wanted: dict[str, Any]) -> Fault:
+    """Each value is checked: it comes from outside."""
+    kinds = {"apis": list, "group": str, "who": str, "times": int, "ms": int, "error": str}
+    known = {one.name for one in fields(kind)}
+    for name, value in wanted.items():
+        if name not in known:
+            raise UsageError(f"{name!r} is not for this fault: {', '.join(sorted(known))}")
+        if not isinstance(value, kinds[name]) or isinstance(value, bool):
+            raise UsageError(f"{name} is no {kinds[name].__name__}: {value!r}")
+        if isinstance(value, int) and value < 0:
+            raise UsageError(f"{name} is negative: {value}")
+    if not all(isinstance(one, str) for one in wanted.get("apis", ())):
+        raise UsageError("apis is a list of names")
+    if "error" in wanted:
+        wanted["error"] = _error(wanted["error"])
+    try:
+        return kind(**wanted)
+    except TypeError:
+        missing = ({"ms"} & known | {"error"} & known) - set(wanted)
+        raise UsageError(f"give {', '.join(sorted(missing))} too") from None
+
+
+def _error(name: str) -> ErrorCode:
+    try:
+        return ErrorCode[name]
+    except KeyError:
+        raise UsageError(f"Kafka has no error {name!r}; NOT_COORDINATOR is one") from None
+
+
+def _row(standing: Standing) -> dict[str, Any]:
+    fault = standing.fault
+    values = {one.name: getattr(fault, one.name) for one in fields(fault)}
+    if isinstance(fault, Fail):
+        values["error"] = fault.error.name
+    kind = next(name for name, one in _FAULTS.items() if type(fault) is one)
+    given = {
+        name: list(value) if name == "apis" else value for name, value in values.items() if value not in (None, ())
+    }
+    return {"number": standing.number, "do": kind, "hits": standing.hits, **given}
+
+
+def _page(value: object) -> Page:
+    return Page(200, json.dumps(value).encode() + b"\n", "application/json")
