@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,40 @@ def test_offsets_of_a_group_without_members_are_set_read_and_deleted(admin: Admi
     assert list(admin.committed("billing")) == [TopicPartition("orders", 2)]
     assert admin.delete_groups(["billing"]) == {"billing": None}
     assert admin.committed("billing") == {}
+
+
+def test_offsets_of_many_groups_come_in_one_answer(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = TopicPartition("orders", 0)
+    for number in range(150):
+        admin.commit_offsets(f"g-{number}", {place: number})
+    asked: list[int] = []
+    monkeypatch.setattr(admin, "_ask_offsets", _counting(admin._ask_offsets, asked))
+    found = admin.committed_of_groups([*(f"g-{number}" for number in range(150)), "nobody"])
+    assert found == {f"g-{number}": {place: OffsetAndMetadata(number)} for number in range(150)} | {"nobody": {}}
+    assert asked == [100, 51]
+    assert admin.committed_of_groups([]) == {}
+
+
+def test_a_broker_that_knows_no_list_of_groups_is_asked_for_each(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = TopicPartition("orders", 0)
+    for name in ("a", "b"):
+        admin.commit_offsets(name, {place: 7})
+    monkeypatch.setattr("equipoise.client.admin_groups._NEWEST_WITH_NAMES", 7)
+    monkeypatch.setattr("equipoise.client.admin_groups._FIRST_WITH_MANY_GROUPS", 99)
+    asked: list[int] = []
+    monkeypatch.setattr(admin, "_ask_offsets", _counting(admin._ask_offsets, asked))
+    assert admin.committed_of_groups(["a", "b"]) == {name: {place: OffsetAndMetadata(7)} for name in ("a", "b")}
+    assert asked == [1, 1]
+
+
+def _counting(ask: Callable[..., Any], asked: list[int]) -> Callable[..., Any]:
+    """Notes of how many groups is asked."""
+
+    def counted(connection: Any, group_ids: list[str]) -> Any:
+        asked.append(len(group_ids))
+        return ask(connection, group_ids)
+
+    return counted
 
 
 def test_a_group_with_members_is_not_changed_from_outside(admin: Admin, join: Join) -> None:

@@ -7,6 +7,7 @@ import ssl
 import subprocess
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import trustme
@@ -15,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 PASSWORD = "changeit"
+_QUICKLY = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-J-XX:-UsePerfData")  # it lives for half a second
 
 
 @cache
@@ -89,20 +91,27 @@ def keytool(*arguments: object) -> None:
     found = shutil.which("keytool")
     if found is None:
         pytest.skip("keytool of Java is not here")
-    done = subprocess.run([found, *map(str, arguments)], capture_output=True, text=True, check=False)
+    done = subprocess.run([found, *_QUICKLY, *map(str, arguments)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def java_truststore(directory: Path, kind: str, *cas: trustme.CA) -> Path:
     """A truststore with these authorities, made by keytool."""
-    store = directory / f"trust.{kind.lower()}"
-    for number, ca in enumerate(cas):
-        file = write(directory / f"ca{number}.pem", ca.cert_pem.bytes())
-        keytool(
-            "-importcert", "-noprompt", "-alias", f"ca-{number}-é", "-file", file,
-            "-keystore", store, "-storetype", kind, "-storepass", PASSWORD,
-        )  # fmt: skip
-    return store
+    return Path(write(directory / f"trust.{kind.lower()}", _java_truststore(kind, *cas)))
+
+
+@cache
+def _java_truststore(kind: str, *cas: trustme.CA) -> bytes:
+    """Made once: each certificate takes a JVM."""
+    with TemporaryDirectory() as place:
+        store = Path(place) / "trust"
+        for number, ca in enumerate(cas):
+            file = write(Path(place) / f"ca{number}.pem", ca.cert_pem.bytes())
+            keytool(
+                "-importcert", "-noprompt", "-alias", f"ca-{number}-é", "-file", file,
+                "-keystore", store, "-storetype", kind, "-storepass", PASSWORD,
+            )  # fmt: skip
+        return store.read_bytes()
 
 
 def java_keystore(directory: Path, kind: str) -> Path:

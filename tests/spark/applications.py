@@ -18,7 +18,7 @@ import psutil
 
 from equipoise.process_guard import GuardedProcess
 from equipoise.spark.source.source_offset import INITIAL, SourceOffset
-from tests.spark.streams import PATIENCE_S, Place, committed, until
+from tests.spark.streams import PATIENCE_S, Place, committed_by, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,9 +82,13 @@ class Application:
     @property
     def _is_known(self) -> bool:
         """Whether the last batch is with the group. A user can stop a query between a batch and the source's knowledge
-        of it, which comes with the next."""
-        known = committed(self._servers)
-        return all(known.get(place, 0) >= end for place, end in self._last_ends.items())
+        of it, which comes with the next. Others may have read it again by now, and committed that: only the query's
+        own commits count."""
+        if self._last is None:
+            return True
+        last = SourceOffset.parse(self._planned[self._last])
+        known = committed_by(self._servers, last.query)
+        return all(known.get((one.topic, one.partition), 0) >= end for one, end in last.to.items())
 
     def kill(self) -> None:
         """All of it at once: Python, the JVM, the source's process and the workers, which have groups of their own."""
@@ -130,15 +134,6 @@ class Application:
         return max(self._planned, default=None)
 
     @property
-    def _last_ends(self) -> dict[tuple[str, int], int]:
-        last = self._last
-        return (
-            {}
-            if last is None
-            else {(one.topic, one.partition): at for one, at in SourceOffset.parse(self._planned[last]).to.items()}
-        )
-
-    @property
     def _planned(self) -> dict[int, Any]:
         """The write-ahead log: version, metadata, and a line for the source."""
         files = [one for one in (self.home / "checkpoint" / "offsets").glob("*") if one.name.isdecimal()]
@@ -146,8 +141,8 @@ class Application:
 
     @property
     def put_out_with(self) -> Counter[Place]:
-        """What may come again from others as well: by its own word, the batch under way when it was put out."""
-        batches = re.findall(r"without this query, .* in the batch under way: (.*), which others", self.log)
+        """What may come again from others as well: by its own word, what was not committed when it was put out."""
+        batches = re.findall(r"without this query, .* and not committed: (.*), which others", self.log)
         ranges = [found for batch in batches for found in re.findall(r"(\w+)-(\d+) \[(\d+), (\d+)\)", batch)]
         return Counter(
             (topic, int(partition), at) for topic, partition, start, end in ranges for at in range(int(start), int(end))

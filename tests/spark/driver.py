@@ -2,7 +2,7 @@
 
 Each batch is a file of its own in `out`, of JSON lines, written whole or not at all, so that a batch that comes
 again changes nothing. A line on stdin, or its end, stops the query. `die_at`: when so many rows are written, all of it
-is killed.
+is killed. `stop_at`: when so many are written, the batch does not end before the query is stopped.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +25,19 @@ from tests.spark.starting import Query
 def main(given: dict[str, Any]) -> None:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python_program(Path(given["home"]))
     spark = session(given)
+    running: list[Query] = []
     reader = spark.readStream.format("equipoise").options(**given["options"])
     checkpoint = str(Path(given["home"]) / "checkpoint")
     frame = reader.load().select("topic", "partition", "offset")
     if "remote" in given:  # where a function for each batch would take one more process
         writer = frame.writeStream.format("json").option("path", str(Path(given["home"]) / "out"))
     else:
-        writer = frame.writeStream.foreachBatch(sink(given))
+        writer = frame.writeStream.foreachBatch(sink(given, running))
     writer = writer.option("checkpointLocation", checkpoint)
     if given.get("available_now"):
         writer = writer.trigger(availableNow=True)
     query = Query(writer.start)
+    running.append(query)
     print("started", flush=True)
     threading.Thread(target=stop_when_told, args=[query], daemon=True).start()
     query.awaitTermination()
@@ -60,7 +63,7 @@ def session(given: dict[str, Any]) -> Any:
     return spark
 
 
-def sink(given: dict[str, Any]) -> Any:
+def sink(given: dict[str, Any], running: list[Query]) -> Any:
     out, die_at, rows = Path(given["home"]) / "out", given.get("die_at"), 0
     out.mkdir(parents=True, exist_ok=True)
 
@@ -73,6 +76,8 @@ def sink(given: dict[str, Any]) -> Any:
         rows += len(places)
         if rows == die_at:
             os.killpg(0, signal.SIGKILL)
+        while rows == given.get("stop_at") and (not running or running[0].isActive):
+            time.sleep(0.02)
 
     return write
 

@@ -13,7 +13,10 @@ import psutil
 from kafka import KafkaAdminClient
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
-from equipoise.client import Consumer, TopicPartition
+from equipoise.client import Admin, Consumer, ConsumerRecord, TopicPartition
+from equipoise.coordinator.placement import partition_for
+from equipoise.spark.source.offset_commits import own_batch
+from equipoise.wire.offsets_records import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue, decode_record
 from tests.spark.starting import Query
 
 PATIENCE_S = 400.0  # for others who have the processors
@@ -101,14 +104,19 @@ def members(servers: str, group: str = "g") -> list[Any]:
         admin.close()
 
 
+def records_of(servers: str, partition: TopicPartition) -> list[ConsumerRecord]:
+    """All that it holds now."""
+    found: list[ConsumerRecord] = []
+    with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as reading:
+        reading.assign([partition])
+        while reading.position(partition) < reading.end_offsets(partition)[partition]:
+            found += reading.poll(1)
+    return found
+
+
 def departures(servers: str, group: str = "g") -> list[tuple[str, int]]:
     """By the journal of our broker: why members are none any more, and when, in ms."""
-    with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as reading:
-        journal = TopicPartition("__rebalances", 0)
-        reading.assign([journal])
-        rows: list[Any] = []
-        while reading.position(journal) < reading.end_offsets(journal)[journal]:
-            rows += [json.loads(record.value or b"") for record in reading.poll(1)]
+    rows = [json.loads(record.value or b"") for record in records_of(servers, TopicPartition("__rebalances", 0))]
     gone = [row for row in rows if (row["type"], row["group_id"]) == ("member_left", group)]
     return [(row["departure"], row["at"]) for row in gone]
 
@@ -120,3 +128,17 @@ def committed(servers: str, group: str = "g") -> dict[tuple[str, int], int]:
         return {(one.topic, one.partition): at.offset for one, at in found.items()}
     finally:
         admin.close()
+
+
+def committed_by(servers: str, query: str, group: str = "g") -> dict[tuple[str, int], int]:
+    """How far a query has committed by itself, whoever has committed since: by __consumer_offsets."""
+    with Admin(servers) as admin:
+        partitions = len(admin.topic("__consumer_offsets").partitions)
+    reached: dict[tuple[str, int], int] = {}
+    for record in records_of(servers, TopicPartition("__consumer_offsets", partition_for(group, partitions))):
+        match decode_record(record.key or b"", record.value):
+            case CoordinatorRecord(OffsetCommitKey() as key, OffsetCommitValue() as value):
+                if key.group == group and own_batch(value.metadata, query) is not None:
+                    place = key.topic, key.partition
+                    reached[place] = max(reached.get(place, 0), value.offset)
+    return reached

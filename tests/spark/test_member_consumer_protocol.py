@@ -3,6 +3,7 @@ those of classic members, on a real broker, without a JVM."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -78,3 +79,20 @@ def test_a_query_that_stops_leaves_at_once(broker: Broker) -> None:
     first.stop()
     until("the second has all", lambda: len(second.owned) == PARTITIONS, second.batch)
     second.stop()
+
+
+def test_a_query_that_is_put_out_tells_of_a_batch_whose_commit_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """It hears of the refusal first, and only by the next heartbeat that it is out: meanwhile the batch is finished."""
+    slow = {"group.consumer.heartbeat.interval.ms": 5_000, "group.heartbeat.hold.max.ms": 0}
+    with Broker({**SETTINGS, **slow}) as broker, Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("t", PARTITIONS)
+        fill(broker)
+        engine = Engine(broker.bootstrap_servers, **MEMBER)
+        until("there is a batch", engine.batch)
+        (member,) = admin.describe_group("g").members
+        with caplog.at_level(logging.WARNING):
+            assert admin.remove_members("g", [(member.member_id, None)]) == [None]
+            until("it is told", lambda: "has gone on without this query" in caplog.text, engine.plan)
+        assert "are not committed" in caplog.text
+        assert "and not committed: t-0 [0, 10), t-1 [0, 10), " in caplog.text
+        engine.kill()

@@ -212,7 +212,10 @@ def test_a_batch_that_keeps_what_others_wait_for_beyond_their_patience(
     slow.run()
     with caplog.at_level(logging.WARNING):
         share_of(slow, quick)
-    assert "which loses t-0, t-1, t-2, t-3; in the batch under way: t-0 [0, 10), t-1 [0, 10), " in caplog.text
+    assert (
+        "which loses t-0, t-1, t-2, t-3; read, or being read, and not committed: t-0 [0, 10), t-1 [0, 10), "
+        in caplog.text
+    )
     fill(broker)
     until(
         "all is read", lambda: len(set(slow.records() + quick.records())) == 80, lambda: [slow.batch(), quick.batch()]

@@ -8,13 +8,14 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Mapping
+from importlib.metadata import version as installed_version
 from typing import NamedTuple
 
 from equipoise.client.admin_acls import create_request, delete_request, deleted, describe_request, described
 from equipoise.client.admin_connections import metadata_of
 from equipoise.client.admin_groups import GroupAdmin
 from equipoise.client.consumer.config import EARLIEST, LATEST
-from equipoise.client.metadata.list_offsets import list_offsets_request, listed_offsets
+from equipoise.client.metadata.list_offsets import all_listed, list_offsets_request, listed_offsets
 from equipoise.client.metadata.metadata import Metadata
 from equipoise.client.net.errors import error_from
 from equipoise.member.partitions import TopicPartition
@@ -24,6 +25,7 @@ from equipoise.security.sasl.scram import HASHES, MIN_ITERATIONS, salted_passwor
 from equipoise.security.state import ScramMechanism
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsResponse
 from equipoise.wire.apis.k03_metadata import MetadataResponse, MetadataResponseTopic
+from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from equipoise.wire.apis.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -141,6 +143,16 @@ class Admin(GroupAdmin):
         """The cluster's id, controller and brokers."""
         return _cluster(self._metadata([]))
 
+    def features(self) -> dict[str, int]:
+        """The versions that the cluster has agreed on, for instance metadata.version (KIP-584). Brokers do not tell the
+        version of their software."""
+        request = ApiVersionsRequest(
+            client_software_name="equipoise", client_software_version=installed_version("equipoise")
+        )
+        answer = self._bootstrap.send(request, ApiVersionsResponse)
+        self._check(answer.error_code, None, "the versions of the cluster cannot be read")
+        return {one.name: one.max_version_level for one in answer.finalized_features}
+
     def topics(self) -> list[TopicDescription]:
         """All topics by name, internal topics too."""
         return sorted(_describe(topic) for topic in self._metadata(None).topics)
@@ -231,8 +243,7 @@ class Admin(GroupAdmin):
         partitions = [TopicPartition(name, one.partition_index) for one in topic.partitions]
         metadata = metadata_of(response)
         earliest, latest = (
-            self._all_listed(self._list_offsets(metadata, dict.fromkeys(partitions, which)))
-            for which in (EARLIEST, LATEST)
+            all_listed(self._list_offsets(metadata, dict.fromkeys(partitions, which))) for which in (EARLIEST, LATEST)
         )
         return {one.partition: PartitionOffsets(earliest[one], latest[one]) for one in sorted(partitions)}
 
@@ -266,14 +277,6 @@ class Admin(GroupAdmin):
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         what = f"{self._bootstrap.address} knows no broker that leads {partition}; it may be down"
         return error_from(code, what, on_topic(DESCRIBE, partition.topic), principal=self._security.principal)
-
-    def _all_listed(self, found: Mapping[TopicPartition, int | KafkaError]) -> dict[TopicPartition, int]:
-        listed: dict[TopicPartition, int] = {}
-        for partition, offset in found.items():
-            if isinstance(offset, KafkaError):
-                raise offset
-            listed[partition] = offset
-        return listed
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Deletes all records below these offsets; -1: all there are. Returns the first offset of each partition.

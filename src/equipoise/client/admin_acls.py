@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from equipoise.security.acls import (
-    Acl,
-    AclFilter,
-    AclOperation,
-    AclPermissionType,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
+from equipoise.security.acls import Acl, AclFilter
 from equipoise.wire.apis.k29_describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from equipoise.wire.apis.k30_create_acls import AclCreation, CreateAclsRequest
 from equipoise.wire.apis.k31_delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsRequest
@@ -52,21 +44,11 @@ def _fields(wanted: AclFilter) -> dict[str, Any]:
 
 def described(answer: DescribeAclsResponse) -> list[Acl]:
     """The ACLs of an answer, ordered by resource."""
-    return sorted(_acl(resource, row) for resource in answer.resources for row in resource.acls)
+    return sorted(
+        Acl.read(resource, resource.pattern_type, row) for resource in answer.resources for row in resource.acls
+    )
 
 
 def deleted(result: DeleteAclsFilterResult) -> list[Acl]:
     """The ACLs that a filter has removed."""
-    return sorted(_acl(row, row) for row in result.matching_acls)
-
-
-def _acl(resource: Any, entry: Any) -> Acl:
-    return Acl(
-        ResourcePattern(
-            ResourceType(resource.resource_type), resource.resource_name, PatternType(resource.pattern_type)
-        ),
-        entry.principal,
-        entry.host,
-        AclOperation(entry.operation),
-        AclPermissionType(entry.permission_type),
-    )
+    return sorted(Acl.read(row, row.pattern_type, row) for row in result.matching_acls)

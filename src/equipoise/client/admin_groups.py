@@ -36,7 +36,6 @@ from equipoise.wire.apis.k15_describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
-    DescribeGroupsResponse,
 )
 from equipoise.wire.apis.k16_list_groups import ListGroupsRequest, ListGroupsResponse
 from equipoise.wire.apis.k42_delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -48,12 +47,20 @@ from equipoise.wire.apis.k47_offset_delete import (
 )
 from equipoise.wire.apis.k69_consumer_group_describe import (
     ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
     DescribedConsumerGroup,
     DescribedConsumerGroupMember,
 )
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError, UsageError
+from equipoise.wire.liveness import (
+    AWAITS_JOIN,
+    AWAITS_REVOCATION,
+    AWAITS_SYNC,
+    GroupLiveness,
+    LiveConsumerGroupDescribeResponse,
+    LiveDescribeGroupsResponse,
+    MemberLiveness,
+)
 
 DESCRIBE, READ, DELETE = AclOperation.DESCRIBE, AclOperation.READ, AclOperation.DELETE
 CLASSIC, CONSUMER = "classic", "consumer"
@@ -88,6 +95,16 @@ class GroupListings(NamedTuple):
     failures: dict[int, Exception]
 
 
+class Deadlines(NamedTuple):
+    """How long a member still has, in milliseconds from the answer; only a broker of ours tells. None: not known, or
+    no such clock runs. `awaiting`: what the group waits for: "join", "sync" or "revocation"."""
+
+    last_seen_ms_ago: int | None
+    session_ms_left: int | None
+    awaiting: str | None
+    awaited_ms_left: int | None
+
+
 class MemberDescription(NamedTuple):
     """A member, and what it has at this moment."""
 
@@ -99,6 +116,7 @@ class MemberDescription(NamedTuple):
     topics: tuple[str, ...]  # that it subscribes to
     member_epoch: int | None = None  # of a member of a `consumer` group
     target: frozenset[TopicPartition] | None = None  # what such a group wants it to have
+    deadlines: Deadlines | None = None  # from our broker only
 
 
 class GroupDescription(NamedTuple):
@@ -112,9 +130,11 @@ class GroupDescription(NamedTuple):
     generation: int | None
     coordinator_id: int
     members: list[MemberDescription]
+    state_ms_ago: int | None = None  # for how long it has had its state; from our broker only
 
 
 Committed = dict[TopicPartition, OffsetAndMetadata]
+CommittedOrErrors = dict[TopicPartition, OffsetAndMetadata | KafkaError]
 Answer = TypeVar("Answer")
 
 
@@ -165,21 +185,28 @@ class GroupAdmin(AdminConnections):
             committed[partition] = one
         return committed
 
-    def committed_or_errors(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata | KafkaError]:
+    def committed_or_errors(self, group_id: str) -> CommittedOrErrors:
         """All offsets that the group has committed; for a partition that cannot be read, the error."""
-        answer = self._at_coordinator(group_id, lambda connection: self._fetch_offsets(connection, group_id))
-        found: dict[TopicPartition, OffsetAndMetadata | KafkaError] = {}
-        for topic in answer.topics:
-            for row in topic.partitions:
-                partition = TopicPartition(topic.name, row.partition_index)
-                if row.error_code:
-                    what = f"the committed offset of {partition} cannot be read"
-                    found[partition] = self._error(row.error_code, what, group_id, topic.name)
-                elif row.committed_offset != _NOTHING_COMMITTED:
-                    found[partition] = OffsetAndMetadata(
-                        row.committed_offset, row.metadata or "", row.committed_leader_epoch
-                    )
-        return found
+        return self._committed(
+            self._at_coordinator(group_id, lambda connection: self._fetch_offsets(connection, group_id))
+        )
+
+    def committed_of_groups(self, group_ids: Iterable[str]) -> dict[str, CommittedOrErrors | KafkaError]:
+        """All offsets of each group, or why they cannot be read. Many groups are asked for in one request (KIP-709);
+        a broker older than Kafka 3.0 is asked for each."""
+        wanted = list(dict.fromkeys(group_ids))
+        failed: dict[str, GroupDescription | KafkaError] = {}
+        coordinators = self._by_coordinator(wanted, failed)
+        found: dict[str, CommittedOrErrors | KafkaError] = {
+            name: one for name, one in failed.items() if isinstance(one, KafkaError)
+        }
+        for (_, host, port), groups in coordinators.items():
+            connection = self._connection((host, port))
+            has_many = connection.version(OffsetFetchRequest) >= _FIRST_WITH_MANY_GROUPS
+            step = _ASKED_TOGETHER if has_many else 1
+            for first in range(0, len(groups), step):
+                found |= self._committed_at(connection, groups[first : first + step])
+        return {name: found[name] for name in wanted}
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
         """Commits from outside the group. The coordinator refuses while it has members (UNKNOWN_MEMBER_ID).
@@ -319,7 +346,8 @@ class GroupAdmin(AdminConnections):
     ) -> dict[str, GroupDescription | KafkaError]:
         node_id, host, port = coordinator
         connection = self._connection((host, port))
-        answer = connection.send(DescribeGroupsRequest(groups=group_ids), DescribeGroupsResponse)
+        answer = connection.send(DescribeGroupsRequest(groups=group_ids), LiveDescribeGroupsResponse)
+        told = {one.group_id: one for one in answer.liveness}
         found: dict[str, GroupDescription | KafkaError] = {}
         others: list[str] = []
         for row in answer.groups:
@@ -331,7 +359,7 @@ class GroupAdmin(AdminConnections):
                 what = row.error_message or f"group {row.group_id!r} cannot be described"
                 found[row.group_id] = self._error(row.error_code, what, row.group_id)
             else:
-                found[row.group_id] = _classic(row, node_id)
+                found[row.group_id] = _with_deadlines(_classic(row, node_id), told)
         return found | self._describe_consumer_groups(connection, node_id, others)
 
     def _describe_consumer_groups(
@@ -345,24 +373,64 @@ class GroupAdmin(AdminConnections):
         if not group_ids or not connection.serves(ConsumerGroupDescribeRequest):
             return missing
         request = ConsumerGroupDescribeRequest(group_ids=group_ids)
-        for row in connection.send(request, ConsumerGroupDescribeResponse).groups:
+        answer = connection.send(request, LiveConsumerGroupDescribeResponse)
+        told = {one.group_id: one for one in answer.liveness}
+        for row in answer.groups:
             if not row.error_code:
-                missing[row.group_id] = _consumer(row, node_id)
+                missing[row.group_id] = _with_deadlines(_consumer(row, node_id), told)
             elif row.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
                 what = row.error_message or f"group {row.group_id!r} cannot be described"
                 missing[row.group_id] = self._error(row.error_code, what, row.group_id)
         return missing
 
-    def _fetch_offsets(self, connection: Connection, group_id: str) -> OffsetFetchResponseGroup:
-        group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
-        request = OffsetFetchRequest(group_id=group_id, topics=None, groups=[group])
-        answer = connection.answer(connection.ask(request, _NEWEST_WITH_NAMES), OffsetFetchResponse)
-        if answer.groups:
-            (found,) = answer.groups
-        else:
-            found = OffsetFetchResponseGroup(group_id=group_id, topics=answer.topics, error_code=answer.error_code)
-        self._check_group(found.error_code, f"the offsets of group {group_id!r} cannot be read", group_id)
+    def _committed_at(self, connection: Connection, group_ids: list[str]) -> dict[str, CommittedOrErrors | KafkaError]:
+        """Of groups that this broker coordinates. One that is being loaded, or has moved, is asked for again alone."""
+        found: dict[str, CommittedOrErrors | KafkaError] = {}
+        for group in self._ask_offsets(connection, group_ids):
+            try:
+                self._check_offsets(group)
+                found[group.group_id] = self._committed(group)
+            except KafkaError as error:
+                found[group.group_id] = error
+        for name, one in found.items():
+            if isinstance(one, KafkaError) and one.code in _PASSING:
+                try:
+                    found[name] = self.committed_or_errors(name)
+                except KafkaError as error:
+                    found[name] = error
         return found
+
+    def _committed(self, answer: OffsetFetchResponseGroup) -> CommittedOrErrors:
+        found: CommittedOrErrors = {}
+        for topic in answer.topics:
+            for row in topic.partitions:
+                partition = TopicPartition(topic.name, row.partition_index)
+                if row.error_code:
+                    what = f"the committed offset of {partition} cannot be read"
+                    found[partition] = self._error(row.error_code, what, answer.group_id, topic.name)
+                elif row.committed_offset != _NOTHING_COMMITTED:
+                    found[partition] = OffsetAndMetadata(
+                        row.committed_offset, row.metadata or "", row.committed_leader_epoch
+                    )
+        return found
+
+    def _fetch_offsets(self, connection: Connection, group_id: str) -> OffsetFetchResponseGroup:
+        (found,) = self._ask_offsets(connection, [group_id])
+        self._check_offsets(found)
+        return found
+
+    def _ask_offsets(self, connection: Connection, group_ids: list[str]) -> list[OffsetFetchResponseGroup]:
+        """One request. A broker that knows no list of groups reads the first alone."""
+        groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in group_ids]
+        request = OffsetFetchRequest(group_id=group_ids[0], topics=None, groups=groups)
+        answer = connection.answer(connection.ask(request, _NEWEST_WITH_NAMES), OffsetFetchResponse)
+        return answer.groups or [
+            OffsetFetchResponseGroup(group_id=group_ids[0], topics=answer.topics, error_code=answer.error_code)
+        ]
+
+    def _check_offsets(self, answer: OffsetFetchResponseGroup) -> None:
+        what = f"the offsets of group {answer.group_id!r} cannot be read"
+        self._check_group(answer.error_code, what, answer.group_id)
 
     def _delete(self, group_id: str, connection: Connection) -> None:
         answer = connection.send(DeleteGroupsRequest(groups_names=[group_id]), DeleteGroupsResponse)
@@ -400,6 +468,32 @@ def _commit_request(group_id: str, places: Mapping[TopicPartition, OffsetAndMeta
     )
 
 
+_AWAITED = {AWAITS_JOIN: "join", AWAITS_SYNC: "sync", AWAITS_REVOCATION: "revocation"}
+
+
+def _with_deadlines(group: GroupDescription, told: Mapping[str, GroupLiveness]) -> GroupDescription:
+    """A group as its coordinator describes it, with what only a coordinator of ours tells."""
+    found = told.get(group.group_id)
+    if found is None:
+        return group
+    by_member = {one.member_id: _deadlines(one) for one in found.members}
+    members = [one._replace(deadlines=by_member.get(one.member_id)) for one in group.members]
+    return group._replace(members=members, state_ms_ago=_known(found.state_ms_ago))
+
+
+def _deadlines(told: MemberLiveness) -> Deadlines:
+    return Deadlines(
+        _known(told.last_seen_ms_ago),
+        _known(told.session_ms_left),
+        _AWAITED.get(told.awaiting),
+        _known(told.awaited_ms_left),
+    )
+
+
+def _known(span: int) -> int | None:
+    return None if span < 0 else span
+
+
 def _classic(group: DescribedGroup, coordinator_id: int) -> GroupDescription:
     return GroupDescription(
         group.group_id,
@@ -415,14 +509,8 @@ def _classic(group: DescribedGroup, coordinator_id: int) -> GroupDescription:
 
 def _classic_member(member: DescribedGroupMember, protocol_type: str) -> MemberDescription:
     topics, partitions = _payloads(member) if protocol_type == PROTOCOL_TYPE else ((), frozenset())
-    return MemberDescription(
-        member.member_id,
-        member.group_instance_id,
-        member.client_id,
-        member.client_host.lstrip("/"),
-        partitions,
-        topics,
-    )
+    host = member.client_host.lstrip("/")
+    return MemberDescription(member.member_id, member.group_instance_id, member.client_id, host, partitions, topics)
 
 
 def _payloads(member: DescribedGroupMember) -> tuple[tuple[str, ...], frozenset[TopicPartition]]:

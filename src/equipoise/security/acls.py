@@ -127,6 +127,16 @@ class Acl(NamedTuple):
             f"on {kind.name}:{pattern_type.name}:{name}"
         )
 
+    @classmethod
+    def read(cls, resource: Any, pattern_type: int, entry: Any) -> Acl:
+        """From what messages and records have: a row that names the resource, and a row, perhaps the same, with the
+        rest."""
+        pattern = ResourcePattern(
+            ResourceType(resource.resource_type), resource.resource_name, PatternType(pattern_type)
+        )
+        operation, permission_type = AclOperation(entry.operation), AclPermissionType(entry.permission_type)
+        return cls(pattern, entry.principal, entry.host, operation, permission_type)
+
     def fields(self) -> dict[str, Any]:
         """Its fields by the names that messages and records have."""
         return {

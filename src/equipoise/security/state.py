@@ -9,16 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TypeVar
 
-from equipoise.security.acls import (
-    MAX_RECORDS_PER_USER_OP,
-    Acl,
-    AclOperation,
-    AclPermissionType,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-    StandardAuthorizer,
-)
+from equipoise.security.acls import MAX_RECORDS_PER_USER_OP, Acl, StandardAuthorizer
 from equipoise.security.sasl.scram import ScramCredential
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.schema import Message
@@ -119,13 +110,7 @@ class SecurityState:
 
 def acl_of(value: AccessControlEntryValue) -> Acl:
     """The ACL that a record keeps."""
-    return Acl(
-        ResourcePattern(ResourceType(value.resource_type), value.resource_name, PatternType(value.pattern_type)),
-        value.principal,
-        value.host,
-        AclOperation(value.operation),
-        AclPermissionType(value.permission_type),
-    )
+    return Acl.read(value, value.pattern_type, value)
 
 
 def acl_record(acl_id: bytes, acl: Acl | None) -> SecurityRecord:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.client.fetch.completed_fetch import together
@@ -28,26 +29,20 @@ _GROUP_BYTES = 4 << 20  # decoded together: enough to spread numpy's costs, and 
 More = Iterator[tuple[pa.RecordBatch, int] | Undecodable]  # columns, and the bytes held for them
 
 
+@dataclass(slots=True, eq=False)
 class Slice:
     """A completed fetch as a range of rows in columns that it may share with others; taken from the front."""
 
-    __slots__ = ("at", "bad", "columns", "end", "more", "size")
+    columns: pa.RecordBatch
+    at: int
+    end: int
+    _: KW_ONLY
+    bad: Undecodable | None = None
+    more: More | None = None
+    size: int = field(init=False)
 
-    def __init__(
-        self,
-        columns: pa.RecordBatch,
-        at: int,
-        end: int,
-        *,
-        bad: Undecodable | None = None,
-        more: More | None = None,
-    ) -> None:
-        self.columns = columns
-        self.at = at
-        self.end = end
-        self.bad = bad
-        self.more = more
-        self.size = columns.nbytes * (end - at) // max(columns.num_rows, 1)
+    def __post_init__(self) -> None:
+        self.size = self.columns.nbytes * (self.end - self.at) // max(self.columns.num_rows, 1)
 
     @property
     def is_done(self) -> bool:

@@ -10,6 +10,7 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from equipoise.client.fetch.completed_fetch import CompletedFetch
@@ -84,53 +85,31 @@ class FetchFailure(NamedTuple):
     passes: bool
 
 
+@dataclass(slots=True, eq=False)
 class TopicPartitionState:
     """One assigned partition. Under the lock of its `Positions`, all of it."""
 
-    __slots__ = (
-        "completed_fetches",
-        "epoch",
-        "failure",
-        "failures",
-        "fetch_offset",
-        "high_watermark",
-        "in_flight",
-        "is_held",
-        "is_paused",
-        "last_stable_offset",
-        "log_start_offset",
-        "offset_epoch",
-        "partition",
-        "position",
-        "preferred",
-        "preferred_until",
-        "queued_bytes",
-        "reset",
-        "retry_at",
-        "topic_id",
-        "validated_epoch",
-    )
-
-    def __init__(self, partition: TopicPartition, epoch: int) -> None:
-        self.partition = partition
-        self.epoch = epoch  # of the assignment or seek; 0: revoked
-        self.position: int | None = None  # of the next record for the application
-        self.fetch_offset = -1  # of the next fetch: behind what is queued
-        self.offset_epoch = NO_EPOCH  # the leader epoch of the last record before what is queued
-        self.validated_epoch = NO_EPOCH  # of the leader whose log is known to hold all before `fetch_offset`
-        self.topic_id = ZERO_UUID  # of the topic in which the position is one
-        self.reset: int | None = None  # the timestamp to seek to, if it is to be looked up
-        self.is_paused = False
-        self.is_held = False  # fetched, but not for the application yet
-        self.completed_fetches: deque[CompletedFetch] = deque()
-        self.queued_bytes = 0
-        self.failure: FetchFailure | None = None
-        self.in_flight = 0  # the number of the fetch that is under way; 0: none
-        self.failures = 0  # of fetches in a row
-        self.retry_at = 0.0
-        self.preferred = -1  # the replica that the leader has sent us to
-        self.preferred_until = 0.0
-        self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
+    partition: TopicPartition
+    epoch: int  # of the assignment or seek; 0: revoked
+    position: int | None = None  # of the next record for the application
+    fetch_offset: int = -1  # of the next fetch: behind what is queued
+    offset_epoch: int = NO_EPOCH  # the leader epoch of the last record before what is queued
+    validated_epoch: int = NO_EPOCH  # of the leader whose log is known to hold all before `fetch_offset`
+    topic_id: bytes = ZERO_UUID  # of the topic in which the position is one
+    reset: int | None = None  # the timestamp to seek to, if it is to be looked up
+    is_paused: bool = False
+    is_held: bool = False  # fetched, but not for the application yet
+    completed_fetches: deque[CompletedFetch] = field(default_factory=deque)
+    queued_bytes: int = 0
+    failure: FetchFailure | None = None
+    in_flight: int = 0  # the number of the fetch that is under way; 0: none
+    failures: int = 0  # of fetches in a row
+    retry_at: float = 0.0
+    preferred: int = -1  # the replica that the leader has sent us to
+    preferred_until: float = 0.0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
 
     @property
     def log_position(self) -> LogPosition | None:

@@ -13,7 +13,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
+from typing import Any
 
 from equipoise.assignors import Assignor, Topic, assignor_named
 from equipoise.client.consumer.config import ConsumerConfig
@@ -53,22 +55,14 @@ def now_ms() -> int:
 def _member_config(config: ConsumerConfig) -> MemberConfig:
     """UsageError if an assignor is not known."""
     assert config.group_id is not None
-    return MemberConfig(
-        group_id=config.group_id,
-        group_instance_id=config.group_instance_id,
-        assignors=tuple(map(_assignor, config.partition_assignment_strategy)),
-        server_assignor=config.group_remote_assignor,
-        session_timeout_ms=config.session_timeout_ms,
-        heartbeat_interval_ms=config.heartbeat_interval_ms,
-        max_poll_interval_ms=config.max_poll_interval_ms,
-        max_poll_records=config.max_poll_records,
-        request_timeout_ms=config.request_timeout_ms,
-        default_api_timeout_ms=config.default_api_timeout_ms,
-        retry_backoff_ms=config.retry_backoff_ms,
-        retry_backoff_max_ms=config.retry_backoff_max_ms,
-        client_rack=config.client_rack or None,
-        principal=config.security.principal,
-    )
+    same = {row.name: getattr(config, row.name) for row in fields(MemberConfig) if hasattr(config, row.name)}
+    own: dict[str, Any] = {
+        "assignors": tuple(map(_assignor, config.partition_assignment_strategy)),
+        "server_assignor": config.group_remote_assignor,
+        "client_rack": config.client_rack or None,
+        "principal": config.security.principal,
+    }
+    return MemberConfig(**same | own)
 
 
 def _new_member(config: ConsumerConfig) -> AnyMember:

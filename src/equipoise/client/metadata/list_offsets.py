@@ -78,6 +78,16 @@ def listed_offsets(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartiti
             yield TopicPartition(topic.name, one.partition_index), one
 
 
+def all_listed(found: Mapping[TopicPartition, int | KafkaError]) -> dict[TopicPartition, int]:
+    """The same, if no partition was refused. Raises the first refusal."""
+    listed: dict[TopicPartition, int] = {}
+    for partition, offset in found.items():
+        if isinstance(offset, KafkaError):
+            raise offset
+        listed[partition] = offset
+    return listed
+
+
 def outcomes_of(response: ListOffsetsResponse, config: ClientConfig) -> Outcomes:
     """What is not in it may be asked for again, of the leader that newer metadata names
     (OffsetFetcherUtils.handleListOffsetResponse)."""

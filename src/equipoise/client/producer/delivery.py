@@ -10,6 +10,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from equipoise.member.partitions import TopicPartition
@@ -35,55 +36,31 @@ class RecordMetadata(NamedTuple):
 Report = Callable[[RecordMetadata | None, EquipoiseError | None], object]  # one of the two is None
 
 
+@dataclass(slots=True, eq=False)
 class ProducerBatch:
     """Records of one partition, in order. `header` and `body` are set when the batch is closed."""
 
-    __slots__ = (
-        "_done",
-        "_reports",
-        "append_time",
-        "base_offset",
-        "body",
-        "count",
-        "deadline",
-        "error",
-        "failure",
-        "header",
-        "identity",
-        "is_passed_over",
-        "is_repeated",
-        "is_watched",
-        "label",
-        "number",
-        "partition",
-        "ready_at",
-        "rows",
-        "sequence",
-        "size",
-    )
-
-    def __init__(self, partition: TopicPartition, number: int, ready_at: float, deadline: float) -> None:
-        self.partition = partition
-        self.number = number  # in order of sending
-        self.label = "a record"  # of its first, in errors
-        self.ready_at = ready_at  # the end of linger.ms
-        self.deadline = deadline
-        self.rows: list[Row] = []
-        self.count = 0
-        self.size = 0  # bytes of records, at most
-        self.header: BatchHeader | None = None
-        self.body: Buffer = b""
-        self.identity: object = None  # who numbered it
-        self.sequence = -1
-        self.failure: EquipoiseError | None = None  # of the last attempt
-        self.is_repeated = False  # sent again, alone, after everything under way was answered
-        self.is_passed_over = False  # out of order, though the first of its partition
-        self.is_watched = False  # somebody will learn of an error
-        self.base_offset = UNKNOWN_OFFSET
-        self.append_time = -1
-        self.error: EquipoiseError | None = None
-        self._done = False
-        self._reports: list[tuple[int, Report]] = []
+    partition: TopicPartition
+    number: int  # in order of sending
+    ready_at: float  # the end of linger.ms
+    deadline: float
+    label: str = "a record"  # of its first, in errors
+    rows: list[Row] = field(default_factory=list)
+    count: int = 0
+    size: int = 0  # bytes of records, at most
+    header: BatchHeader | None = None
+    body: Buffer = b""
+    identity: object = None  # who numbered it
+    sequence: int = -1
+    failure: EquipoiseError | None = None  # of the last attempt
+    is_repeated: bool = False  # sent again, alone, after everything under way was answered
+    is_passed_over: bool = False  # out of order, though the first of its partition
+    is_watched: bool = False  # somebody will learn of an error
+    base_offset: int = UNKNOWN_OFFSET
+    append_time: int = -1
+    error: EquipoiseError | None = None
+    _done: bool = field(default=False, init=False)
+    _reports: list[tuple[int, Report]] = field(default_factory=list, init=False)
 
     @property
     def is_done(self) -> bool:

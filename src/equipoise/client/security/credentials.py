@@ -191,20 +191,13 @@ def _method(parsed: SecuritySettings, has_claims: bool) -> str:
 
 
 def _shared(parsed: SecuritySettings, **more: Any) -> OAuthConfig:
+    """With the settings https.* and sasl.login.*, which are taken as they are."""
+    prefixed = ((row.name, prefix + row.name) for row in fields(OAuthConfig) for prefix in ("", "sasl_login_"))
     return OAuthConfig(
         callback=parsed.sasl_oauthbearer_callback,
         token_endpoint_url=parsed.sasl_oauthbearer_token_endpoint_url,
         header_urlencode=parsed.sasl_oauthbearer_header_urlencode,
-        https_ca_location=parsed.https_ca_location,
-        https_ca_pem=parsed.https_ca_pem,
-        refresh_window_factor=parsed.sasl_login_refresh_window_factor,
-        refresh_window_jitter=parsed.sasl_login_refresh_window_jitter,
-        refresh_min_period_seconds=parsed.sasl_login_refresh_min_period_seconds,
-        refresh_buffer_seconds=parsed.sasl_login_refresh_buffer_seconds,
-        connect_timeout_ms=parsed.sasl_login_connect_timeout_ms,
-        read_timeout_ms=parsed.sasl_login_read_timeout_ms,
-        retry_backoff_ms=parsed.sasl_login_retry_backoff_ms,
-        retry_backoff_max_ms=parsed.sasl_login_retry_backoff_max_ms,
+        **{name: getattr(parsed, setting) for name, setting in prefixed if hasattr(parsed, setting)},
         **more,
     )
 

@@ -303,7 +303,7 @@ class ConsumerMember(BaseMember[MemberState]):
         if request is self._leaving:
             self._leaving = None
         if self.heartbeats.was_overtaken(request) and response.error_code == ErrorCode.NONE:
-            self._adopt(response)
+            self._adopt(response, is_last=False)
         if request is not self.heartbeats.in_flight:
             return
         self.heartbeats.in_flight = None
@@ -322,12 +322,13 @@ class ConsumerMember(BaseMember[MemberState]):
         if request.topic_partitions is not None and self.state is MemberState.STABLE:
             self.heartbeats.expedite()  # rule B3.9: one that says nothing can be held until there is news
 
-    def _adopt(self, response: ConsumerGroupHeartbeatResponse) -> None:
-        """Rule B5.2. Commits go with the new epoch from now on. A negative one is that of a leave."""
+    def _adopt(self, response: ConsumerGroupHeartbeatResponse, *, is_last: bool = True) -> None:
+        """Rule B5.2. Commits go with the new epoch from now on. A negative one is that of a leave. An answer that is
+        not the last one may be older than the refusal of a commit, which came by another connection."""
         if response.member_epoch < 0:
             return
         stays, self.member_epoch = self.member_epoch == response.member_epoch, response.member_epoch
-        if stays:
+        if stays and is_last:
             self.commits.epoch_stays()
         if response.assignment is not None and self.state in IN_GROUP:
             self.reconciliation.take_target(received(response.assignment.topic_partitions))

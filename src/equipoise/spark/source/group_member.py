@@ -35,6 +35,7 @@ class QueryMember:
         self.owned: Owned = NOTHING
         self.fresh: Owned = NOTHING  # of these: those whose position is still to be found
         self.busy: PartitionRanges = {}
+        self.uncommitted: PartitionRanges = {}  # of batches that are finished: the group would not have them
         self.rebalances = 0
         self.news = asyncio.Event()
         self._last_call: int | None = None  # when it ended; None: it goes on, or there was none
@@ -78,10 +79,16 @@ class QueryMember:
         self.member.poll_ends(self._last_call, records=records)
         self.membership.act(lambda member, now: Step())  # the deadline is another now
 
-    def finish_batch(self) -> None:
+    def finish_batch(self, uncommitted: PartitionRanges) -> None:
         """What it held is committed, as far as that was possible: now it can be given up."""
-        self.busy = {}
+        self.busy, self.uncommitted = {}, uncommitted
         self._attend()
+
+    def unknown_to_group(self) -> PartitionRanges:
+        """What has been read, or is being read, and is not committed: the next owner begins before it."""
+        earlier = {one: start for one, (start, _) in self.uncommitted.items()}
+        busy = {one: (earlier.get(one, start), end) for one, (start, end) in self.busy.items()}
+        return self.uncommitted | busy
 
     def take_failure(self) -> KafkaError | None:
         """The error that the query must fail with, once."""
@@ -124,11 +131,13 @@ class QueryMember:
             return
         self.owned -= partitions
         self.fresh -= partitions
+        unknown = {one: bounds for one, bounds in self.unknown_to_group().items() if one in partitions}
+        self.uncommitted = {one: bounds for one, bounds in self.uncommitted.items() if one not in partitions}
         if kind is CallbackKind.LOST:
-            held = [f"{one} [{start}, {end})" for one, (start, end) in self.busy.items() if one in partitions]
+            held = [f"{one} [{start}, {end})" for one, (start, end) in sorted(unknown.items())]
             log.warning(
-                "group %s has gone on without this query, which loses %s; in the batch under way: %s, which others "
-                "may read too",
+                "group %s has gone on without this query, which loses %s; read, or being read, and not committed: %s, "
+                "which others may read too",
                 self.name,
                 listed(partitions),
                 ", ".join(held) or "none of them",

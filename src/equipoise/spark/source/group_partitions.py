@@ -57,7 +57,15 @@ class GroupPartitions:
         self._commit(start, at_once=bool(group.busy))
         if group.is_giving_up:
             await self._commits.settle(_HAND_OVER_SECONDS)
-            group.finish_batch()
+            self._finish_batch()
+
+    def _finish_batch(self) -> None:
+        """With what the group has refused to take, or has not taken in time."""
+        known, waiting = self._commits.known, self._commits.waiting()
+        held = self._group.unknown_to_group()
+        self._group.finish_batch(
+            {one: bounds for one, bounds in held.items() if one in waiting or known.get(one, -1) < bounds[1]}
+        )
 
     def _forget(self) -> None:
         """Of partitions that are not owned any more: another member may read on, even if they come back later."""
@@ -89,7 +97,7 @@ class GroupPartitions:
         if not await self._commits.settle(seconds):
             self._look_for_deleted()
             return {}
-        self._group.finish_batch()
+        self._finish_batch()
         free = self._free()
         return {one: at for one, at in positions.items() if one in free}
 
