@@ -8,6 +8,7 @@ import typing
 from enum import Enum
 from typing import Any
 
+from equipoise.console.commands.groups.reset import Change
 from equipoise.coordinator.reasons import Cause
 from equipoise.views import model
 from equipoise.views.model import BrokerView, Episode, GroupView, Guess, Problem, RebalanceView
@@ -67,6 +68,11 @@ _TEXT, _TIME = {"type": "string"}, {"type": "string", "format": "date-time"}
 _ANY_TEXT, _ANY_TIME = {"anyOf": [_TEXT, {"type": "null"}]}, {"anyOf": [_TIME, {"type": "null"}]}
 _HEAD: Schema = {"cluster_id": _ANY_TEXT, "at": _TIME, "source": of_type(model.Source)}
 _WORDS = _list(_TEXT)
+_NULL, _NUMBER = {"type": "null"}, {"type": "integer"}
+_NUMBERS: Schema = {"type": "object", "additionalProperties": _NUMBER}
+_ANY_NUMBER: Schema = {"anyOf": [_NUMBER, _NULL]}
+_SHORT_HEAD: Schema = {"cluster_id": _ANY_TEXT, "at": _TIME}
+_ERROR = _of_rows({"code": _TEXT, "message": _TEXT, "advice": _ANY_TEXT})
 
 
 def all_schemas() -> dict[str, Schema]:
@@ -84,16 +90,60 @@ def all_schemas() -> dict[str, Schema]:
         "cluster": {
             **_HEAD,
             "unknown": _WORDS,
+            "features": _NUMBERS,
             "brokers": _list(_object(BrokerView)),
             "groups": {"type": "integer"},
             "problems": _list(_object(Problem)),
         },
     }
+    found |= _changes() | _others()
+    named = {name: _of_rows({"schema": {"const": f"equipoise.{name}/1"}, **rows}) for name, rows in found.items()}
+    named |= {"error": _of_rows({"error": _ERROR}), "events": _events()}
+    first = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return {name: first | {"title": f"equipoise.{name}/1"} | rows for name, rows in named.items()}
+
+
+def _changes() -> dict[str, Schema]:
+    """Of commands that change something."""
+    error = {"anyOf": [_of_rows({"code": _TEXT, "message": _TEXT}), _NULL]}
+    change = _object(Change)["properties"] | {"read_again": _NUMBER, "skipped": _NUMBER}
+    result: Schema = {"name": _TEXT, "error": error, "partitions": _ANY_NUMBER, "deleted_records": _ANY_NUMBER}
     return {
-        name: {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"equipoise.{name}/1"}
-        | _of_rows({"schema": {"const": f"equipoise.{name}/1"}, **rows})
-        for name, rows in found.items()
+        "changes": {**_SHORT_HEAD, "changes": _list(_of_rows(result))},
+        "reset": {**_SHORT_HEAD, "group_id": _TEXT, "changes": _list(_of_rows(change))},
     }
+
+
+def _others() -> dict[str, Schema]:
+    check_of_one = {"group_id": _TEXT, "is_well": {"type": "boolean"}, "wrong": _WORDS}
+    partition = {name: _list(_NUMBER) for name in ("replica_nodes", "isr_nodes")}
+    partition |= {"partition": _NUMBER, "leader_id": _NUMBER, "log_start": _ANY_NUMBER, "log_end": _ANY_NUMBER}
+    configs: Schema = {"anyOf": [{"type": "object", "additionalProperties": _TEXT}, _NULL]}
+    topic = {"name": _TEXT, "topic_id": _TEXT, "is_internal": {"type": "boolean"}, "configs": configs}
+    acl = ("resourceType", "name", "patternType", "principal", "host", "operation", "permissionType")
+    return {
+        "checks": {**_SHORT_HEAD, "groups": _list(_of_rows(check_of_one))},
+        "topics": {**_SHORT_HEAD, "topics": _list(_of_rows(topic | {"partitions": _list(_of_rows(partition))}))},
+        "users": {
+            **_SHORT_HEAD,
+            "users": _list(
+                _of_rows({"name": _TEXT, "iterations": {"type": "object", "additionalProperties": _NUMBER}})
+            ),
+        },
+        "produced": {**_SHORT_HEAD, "topic": _TEXT, "records": _NUMBER},
+        "acls": {"acls": _list(_of_rows(dict.fromkeys(acl, _TEXT)))},
+    }
+
+
+def _events() -> Schema:
+    """Lines of `groups watch`, `groups history --follow` and `consume`: an object each, of one of these types."""
+    state = {"group_id": _TEXT, "state": _ANY_TEXT, "members": _NUMBER}
+    header: Schema = {"type": "array", "prefixItems": [_TEXT, _ANY_TEXT]}
+    record: Schema = {"topic": _TEXT, "partition": _NUMBER, "offset": _NUMBER, "timestamp": _TIME, "key": _ANY_TEXT}
+    record |= {"value": _ANY_TEXT, "headers": _list(header)}
+    rebalance = _object(RebalanceView)["properties"] | {"words": _WORDS}
+    rows = {"state": state, "record": record, "rebalance": rebalance}
+    return {"anyOf": [_of_rows({"type": {"const": name}, **one}) for name, one in rows.items()]}
 
 
 def check(value: Any, schema: Schema, path: str = "$") -> None:
@@ -110,6 +160,10 @@ def check(value: Any, schema: Schema, path: str = "$") -> None:
     match schema["type"]:
         case "object":
             assert isinstance(value, dict), path
+            if "properties" not in schema:
+                for name, one in value.items():
+                    check(one, schema["additionalProperties"], f"{path}.{name}")
+                return
             assert sorted(value) == schema["required"], f"{path}: {sorted(value)}"
             for name, one in value.items():
                 check(one, schema["properties"][name], f"{path}.{name}")

@@ -21,6 +21,7 @@ from equipoise.client import (
 )
 from equipoise.errors import KafkaError
 from tests.commands import Command, Ended, check_line
+from tests.console.schemas import all_schemas, check
 
 READ_ORDERS = Acl(
     ResourcePattern(ResourceType.TOPIC, "orders"), "User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW
@@ -44,10 +45,12 @@ def acls(command: Command, broker: Broker) -> Any:
 
 def rows(ended: Ended) -> list[str]:
     assert ended.status == 0, ended.err
+    found = json.loads(ended.out)
+    check(found, all_schemas()["acls"])
     return [
         f"{row['permissionType']} {row['operation']} {row['principal']} {row['host']} "
         f"{row['resourceType']}:{row['patternType']}:{row['name']}"
-        for row in json.loads(ended.out)
+        for row in found["acls"]
     ]
 
 

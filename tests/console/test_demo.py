@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from equipoise import Broker
 from equipoise.console.demo import members, with_spark
 from equipoise.console.demo.accounts import QueryOutput, account, read_output
 from equipoise.console.demo.picture import Span, spans
 from equipoise.console.demo.watch import Sighting
+from equipoise.views.model import ClusterView, Ms
+from equipoise.watching.access import Access
+from equipoise.watching.watcher import Watched, watching
 from tests.commands import Command
 
 SCRIPT = Path(__file__).with_name("demo_query.py")
@@ -28,6 +34,7 @@ def test_the_play(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: P
         lambda name, directory, servers: [sys.executable, str(SCRIPT), name, str(directory), servers],
     )
     monkeypatch.setattr(with_spark, "_FLOW_S", 1.0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     picture = tmp_path / "picture.png"
     ended = command("demo", "--picture", str(picture))
     assert ended.status == 0, ended
@@ -37,12 +44,30 @@ def test_the_play(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_without_spark(command: Command) -> None:
+def test_without_spark(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ended = command("demo", "--without-spark")
     assert ended.status == 0, ended
     assert "None is missing. None is there twice" in ended.out
     assert re.search(r"why +consumer-1-\w+ \(client consumer-1, 127.0.0.1\) left", ended.out), ended.out
     assert "4 of 12 partitions" in ended.out
+    told = re.search(r"equipoise serve --data (\S+) --console\n +http://127.0.0.1:9080/groups/(\S+)", ended.out)
+    assert told is not None, ended.out
+    check_history(Path(told[1]), told[2])
+
+
+def check_history(data: Path, group_id: str) -> None:
+    """What the demo has left is what a console will show."""
+    with Broker(data=data) as broker:
+
+        async def look() -> ClusterView:
+            access = Access(bootstrap_servers=broker.bootstrap_servers)
+            async with watching(access, Watched(since=Ms(0))) as watcher:
+                return await watcher.look()
+
+        (group,) = [one for one in asyncio.run(look()).groups if one.group_id == group_id]
+    assert len(group.rebalances) >= 3
+    assert group.state == "Empty"
 
 
 @pytest.mark.soak

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from equipoise.client import Admin, Producer, TopicPartition
 from equipoise.console import edge, start
 from equipoise.console.main import app
 from tests.commands import Command, check_line, check_words, run_bare
@@ -130,6 +133,26 @@ def test_a_signal_ends_a_command_without_a_word(signum: signal.Signals, status: 
                 process.send_signal(signum)
                 out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err.strip()) == (status, "", "")
+
+
+@pytest.mark.parametrize("arguments", [["groups", "watch", "--all"], ["consume", "orders"]])
+def test_ctrl_c_ends_what_would_go_on_for_ever(broker: Any, arguments: list[str]) -> None:
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("orders", 1)
+        admin.commit_offsets("g", {TopicPartition("orders", 0): 0})
+    command = [sys.executable, "-m", "equipoise", *arguments, "--bootstrap-servers", broker.bootstrap_servers]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_heed_ctrl_c
+    ) as process:
+        assert process.stdout is not None
+        deadline = time.monotonic() + PATIENCE_S
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            while not select.select([process.stdout], [], [], 0.1)[0]:  # until it prints
+                producer.send("orders", b"x").result(PATIENCE_S)
+                assert time.monotonic() < deadline
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, err.strip()) == (130, "")
 
 
 def _heed_ctrl_c() -> None:

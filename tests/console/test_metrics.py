@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -20,14 +20,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from equipoise.broker import Broker
 from equipoise.broker.metrics import BrokerMetrics
 from equipoise.client import Admin, Producer, TopicPartition
-from equipoise.console.metrics import Choice, GroupCollector, registry_of
+from equipoise.console.metrics import LONGEST_LABEL, Choice, GroupCollector, registry_of
+from equipoise.coordinator.reasons import Departure, Refusal, Trigger
 from equipoise.metrics_server import check_address
 from equipoise.server_process import free_port
+from equipoise.views.model import Ms, Source
 from equipoise.watching.access import Access
+from equipoise.watching.store import Store
 from equipoise.watching.watcher import Watched, watching
 from equipoise.wire.errors import UsageError
 from tests.commands import Command
 from tests.test_documents import table
+from tests.views.test_timeline import rebalance as journal_row
 from tests.watching.conftest import Join, Produce
 from tests.watching.conftest import join as join
 from tests.watching.conftest import produce as produce
@@ -94,6 +98,7 @@ def test_groups_are_served_and_followed(broker: Broker, join: Join, produce: Pro
             lambda now: (
                 of(now, "group_lag_records", group="billing", topic="orders") == 6
                 and of(now, "group_rebalances_total", group="billing", trigger="member_joined") == 1
+                and (of(now, "topic_size_bytes", topic="orders") or 0) > 10  # sizes are asked for seldom
             ),
         )
         assert of(found, "group_state", group="billing", state="Stable") == 1
@@ -108,6 +113,9 @@ def test_groups_are_served_and_followed(broker: Broker, join: Join, produce: Pro
         assert of(found, "group_rebalance_phase_seconds_count", group="billing", phase="join") == 1
         assert of(found, "topic_end_offset", topic="orders") == 10
         assert (of(found, "exporter_up"), of(found, "groups_left_out")) == (1, 0)
+        assert (of(found, "exporter_poll_seconds", api="OffsetFetch") or 0) > 0
+        assert of(found, "group_commits_total", group="billing") == 1  # beside the journal commits are followed too
+        assert of(found, "group_partition_dark_seconds_count", group="billing") is None  # none was dark
         assert get(f"{url}/healthz") == (200, "ok\n")
         assert get(f"{url}/other")[0] == 404
         with Admin(broker.bootstrap_servers) as admin:
@@ -122,10 +130,24 @@ def test_a_group_that_is_gone_disappears_and_no_label_names_a_client(broker: Bro
         found = until(url, lambda now: of(now, "group_members", group='evil"\n\\x') == 0)
         assert of(found, "group_members", group='evil"\n\\x') == 0
         names = {name for _, labels in found for name, _ in labels}
-        assert names <= {"group", "state", "health", "topic", "trigger", "departure", "refusal", "phase", "le"}
+        own = {"api", "metric"}  # of the exporter
+        assert names <= {"group", "state", "health", "topic", "trigger", "departure", "refusal", "phase", "le"} | own
         admin.delete_groups(['evil"\n\\x'])
         found = until(url, lambda now: of(now, "group_members", group='evil"\n\\x') is None)
         assert of(found, "group_members", group='evil"\n\\x') is None
+
+
+def test_sigterm_ends_it_without_a_word(broker: Broker, join: Join) -> None:
+    join("billing", "worker")
+    command = [sys.executable, "-m", "equipoise", "metrics", "--listen", "127.0.0.1:0", "--every", "50ms"]
+    command += ["-b", broker.bootstrap_servers]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1].removesuffix("/metrics")
+        until(url, lambda now: of(now, "group_members", group="billing") == 1)
+        process.terminate()
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, err) == (143, "")
 
 
 def test_a_token_is_asked_for(broker: Broker, tmp_path: Path) -> None:
@@ -202,6 +224,57 @@ def test_groups_beyond_the_limit_are_counted(broker: Broker, topic: str) -> None
     assert {dict(labels)["group"] for name, labels in chosen if name == "equipoise_group_members"} == {"g-1", "g-4"}
 
 
+def test_series_beyond_the_limit_are_counted(broker: Broker, topic: str) -> None:
+    import asyncio
+
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("payments", 3)
+        places = {TopicPartition(name, number): 0 for name in ("orders", "payments") for number in range(3)}
+        for group in ("a", "b", "x" * 1_000):
+            admin.commit_offsets(group, places)
+    found = asyncio.run(_limited(broker, Choice(per_partition=True, most_series=3)))
+    for name, wanted, left_out in (
+        ("group_lag_records", 3, 1),
+        ("group_partition_lag_records", 3, 9),
+        ("topic_end_offset", 2, None),
+    ):
+        assert sum(one == f"equipoise_{name}" for one, _ in found) == wanted
+        assert of(found, "series_left_out", metric=f"equipoise_{name}") == left_out
+    assert of(found, "groups_left_out") == 1
+    assert all(len(value) <= LONGEST_LABEL for _, labels in found for _, value in labels)
+
+
+def test_a_group_has_a_bounded_number_of_series_whatever_happens_to_it() -> None:
+    """Every reason there is, and some that only a newer broker knows."""
+    store = Store(Source.JOURNAL, Ms(0))
+    cases = [("member_left", "departure", [one.name.lower() for one in Departure])]
+    cases.append(("commit_refused", "refusal", [one.name.lower() for one in Refusal]))
+    for kind, label, names in cases:
+        for name in (*names, *(f"new-{number}" for number in range(50))):
+            store.take_journal({"type": kind, "at": 1, "group_id": "g", label: name})
+    for trigger in [*(one.name.lower() for one in Trigger), *(f"new-{number}" for number in range(50))]:
+        store.take_journal(journal_row(2, 1, 2, trigger, "a", 1) | {"group_id": "g"})
+    totals = store.totals("g")
+    assert len(totals.departures) == len(Departure) + 1
+    assert len(totals.refused) == len(Refusal) + 1
+    assert len(totals.rebalances) == len(Trigger) + 1
+    assert totals.rebalances["unknown"] == 50
+
+
+def test_the_exporter_says_when_the_cluster_is_away() -> None:
+    with Broker() as broker:
+        stack, address = ExitStack(), broker.bootstrap_servers
+        url = stack.enter_context(exporter(broker))
+        assert of(until(url, lambda now: of(now, "exporter_up") == 1), "exporter_up") == 1
+    with stack:
+        found = until(url, lambda now: of(now, "exporter_up") == 0)
+        assert of(found, "exporter_up") == 0
+        late = until(url, lambda now: (of(now, "exporter_source_lateness_seconds") or 0) > 1)
+        assert (of(late, "exporter_source_lateness_seconds") or 0) > 1
+        status, told = get(f"{url}/healthz")
+        assert (status, told.startswith(f"not heard from {address} for ")) == (503, True)
+
+
 def test_a_broker_serves_its_own_figures() -> None:
     port = free_port()
     command = [sys.executable, "-m", "equipoise", "serve", "--listen", "127.0.0.1:0", "--memory"]
@@ -223,7 +296,12 @@ def test_a_broker_serves_its_own_figures() -> None:
             assert (of(found, "broker_connections") or 0) >= 1
             assert (of(found, "broker_received_bytes_total") or 0) > 100
             assert (of(found, "broker_log_bytes") or 0) > 100
-            assert {name for name, _ in found} == {row[0] for row in table("docs/metrics.md", "Broker")}
+            assert (of(found, "broker_sent_bytes_total") or 0) > 100
+            assert of(found, "broker_request_seconds_count", api="Produce") == 1
+            assert of(found, "broker_request_seconds_bucket", api="Produce", le="+Inf") == 1
+            assert (of(found, "broker_request_seconds_sum", api="Produce") or 0) > 0
+            names = {re.sub("_(bucket|count|sum)$", "", name) for name, _ in found}
+            assert names == {row[0] for row in table("docs/metrics.md", "Broker")}
         finally:
             process.terminate()
             process.wait(PATIENCE_S)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equipoise.client import Admin, Consumer, OffsetAndMetadata, TopicPartition
 from equipoise.client.net.errors import error_from
 from equipoise.console import edge
 from equipoise.console.tables import print_table
@@ -130,3 +131,36 @@ def test_a_terminal_without_utf_8() -> None:
         [sys.executable, "-c", code], env={"PYTHONIOENCODING": "ascii"}, capture_output=True, check=True
     )
     assert ended.stdout == b"a \\u2192 \\u6ce8\n"
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_no_command_about_groups_lets_a_name_through(
+    command: Command, broker: Any, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    """A group, a client, a commit and a reason to leave, all with the worst of names."""
+    evil = "".join(NAMES).replace("\ud800", "")
+    at = "-b", broker.bootstrap_servers
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("orders", 1)
+        admin.commit_offsets(evil, {TopicPartition("orders", 0): OffsetAndMetadata(0, evil)})
+    settings = {"bootstrap_servers": broker.bootstrap_servers, "group_id": evil, "client_id": evil}
+    with Consumer(**settings) as consumer:
+        consumer.subscribe(["orders"])
+        while not consumer.assignment():
+            consumer.poll(0.05)
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+        asked = [["list"], ["describe", evil], ["members", evil, "--verbose"], ["offsets", evil], ["history", evil]]
+        asked += [["lag", evil, "--by", by] for by in ("partition", "topic", "member")]
+        asked += [["explain", evil], ["check", evil, "--stable-for", "1h"], ["reset", evil, "--to", "0", "--dry-run"]]
+        asked += [["reset", evil, "--to", "0", "--yes"], ["delete", evil, "--yes"], ["offsets", evil, "--export"]]
+        asked += [
+            ["explain", evil, evil],
+            ["remove-member", evil, consumer.member_id, "--reason", evil],
+            ["members", f"no{evil}"],
+        ]
+        for arguments in asked:
+            ended = command("groups", *arguments, *at)
+            assert ended.status in (0, 1, 2), ended.err
+            shown = re.sub(r"\x1b\[[0-9;]*m", "", ended.out + ended.err)  # colours of ours
+            assert all(line.isprintable() for line in shown.split("\n")), (arguments, shown)
+            assert ended.out + ended.err or arguments[0] == "check"

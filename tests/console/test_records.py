@@ -125,7 +125,7 @@ def test_topics_grow_are_configured_and_trimmed(call: Command, send: Command, br
     listed = json.loads(call("topics", "list", "--json").out)
     assert [one["name"] for one in listed["topics"]] == ["orders"]
     told = json.loads(call("topics", "create", "more", "--json").out)
-    assert told["changes"] == [{"name": "more", "error": None, "partitions": 1}]
+    assert told["changes"] == [{"name": "more", "error": None, "partitions": 1, "deleted_records": None}]
     assert json.loads(call("topics", "delete", "more", "--json").out)["changes"][0]["name"] == "more"
 
 

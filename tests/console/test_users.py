@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from equipoise.broker import Broker
 from equipoise.client import Admin
 from equipoise.security.sasl.scram import credential, salted_password
 from tests.commands import Command, Ended, check_line
+from tests.console.schemas import all_schemas, check
 
 
 @pytest.fixture
@@ -51,6 +53,18 @@ def test_a_user_from_its_beginning_to_its_end(users: Command, broker: Broker, fi
     assert removed.out == "user alice can no longer log in by SCRAM-SHA-512\n"
     assert users("remove", "alice").out == "user alice can no longer log in by SCRAM\n"
     assert users("list").out.startswith("no users on ")
+
+
+def test_json_keeps_to_its_schemas(users: Command, file: str) -> None:
+    for arguments, name in (
+        (["add", "alice", "--password-file", file], "changes"),
+        (["list"], "users"),
+        (["remove", "alice"], "changes"),
+        (["list"], "users"),
+    ):
+        ended = users(*arguments, "--json")
+        assert ended.status == 0, ended.err
+        check(json.loads(ended.out), all_schemas()[name])
 
 
 def test_a_name_that_is_not_polite_stays_in_its_cell(users: Command, broker: Broker, file: str) -> None:

@@ -52,7 +52,7 @@ def partition(number: int, lag: int | None, owner: str | None = "a-1", problem: 
 
 def seen(**more: Any) -> Evidence:
     given = {
-        "now": NOW,
+        "as_of": NOW,
         "type": GroupType.CLASSIC,
         "state": "Stable",
         "members": (member("a", 0),),

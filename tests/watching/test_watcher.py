@@ -157,3 +157,66 @@ def test_a_cluster_that_is_away_is_an_error_that_says_so() -> None:
 
     with pytest.raises(KafkaConnectionError, match="is a broker listening there"):
         asyncio.run(nowhere())
+
+
+def test_by_records_a_consumer_groups_rebalances_are_told(
+    broker: Broker, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Kafka: begin, target and reconciliation are in the records, the cause is concluded."""
+    monkeypatch.setattr(watcher_module, "JOURNAL_TOPIC", "no-such-topic")
+    first = join("billing", "one", group_protocol="consumer")
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.add_partitions("orders", 6)
+    while len(first.assignment()) < 6:
+        first.poll(0.05)
+    found = look(broker)
+    assert found.source is Source.OFFSETS_TOPIC
+    (group,) = found.groups
+    joined, grown = group.rebalances
+    assert isinstance(joined.cause, Guess)
+    assert joined.cause.kind is GuessKind.MEMBER_JOINED
+    assert grown.cause == Guess(GuessKind.TOPICS_CHANGED)
+    assert (grown.is_target, grown.generation) == (True, group.generation)
+    assert [(one.topic, one.partition) for one in grown.moved] == [("orders", 4), ("orders", 5)]
+    assert grown.started is not None
+    assert grown.ended is not None
+    assert grown.started <= grown.ended
+    assert (group.rebalances_last_hour, group.members[0].rebalance_timeout_ms) == (2, 300_000)
+
+
+def test_beside_the_journal_commits_are_followed(broker: Broker, join: Join) -> None:
+    """Who does not hear of commits would take a group for stalled."""
+    consumer = join("billing", "one")
+    settled(broker, "billing")
+
+    async def heard() -> tuple[int, int]:
+        access = Access(bootstrap_servers=broker.bootstrap_servers)
+        async with watching(access, Watched(since=Ms(0))) as watcher:
+            before = len((await watcher.look()).groups[0].rebalances)
+            async with watcher.live(interval=3_600), asyncio.timeout(30):
+                version = watcher.version
+                await asyncio.to_thread(consumer.commit, {TopicPartition("orders", 0): 4})
+                while not watcher.store.totals("billing").commits:
+                    await asyncio.sleep(0.02)
+                assert watcher.version == version, "a commit is no news for who looks on"
+                return watcher.store.totals("billing").commits, len(watcher.group("billing").rebalances) - before
+
+    assert asyncio.run(heard()) == (1, 0)
+
+
+def test_who_commits_before_the_first_group_hides_no_journal(broker: Broker, join: Join) -> None:
+    """Its commit makes `__consumer_offsets`; the journal comes with the first group."""
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.commit_offsets("reports", {TopicPartition("orders", 0): 0})
+
+    async def found() -> tuple[Source, Source]:
+        access = Access(bootstrap_servers=broker.bootstrap_servers)
+        async with watching(access, Watched(since=Ms(0))) as watcher:
+            first = (await watcher.look()).source
+            async with watcher.live(interval=0.1), asyncio.timeout(30):
+                await asyncio.to_thread(join, "billing", "one")
+                while watcher.store.source is not Source.JOURNAL or not watcher.store.totals("billing").rebalances:
+                    await asyncio.sleep(0.02)
+                return first, watcher.store.source
+
+    assert asyncio.run(found()) == (Source.OFFSETS_TOPIC, Source.JOURNAL)

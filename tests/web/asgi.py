@@ -46,7 +46,8 @@ def _scope(method: str, address: str, headers: Mapping[str, str]) -> Scope:
 
 
 class _Exchange:
-    def __init__(self) -> None:
+    def __init__(self, body: bytes = b"") -> None:
+        self.body = body
         self.status = 0
         self.headers: list[tuple[str, str]] = []
         self.pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -56,7 +57,7 @@ class _Exchange:
     async def receive(self) -> Message:
         if not self._sent:
             self._sent = True
-            return {"type": "http.request", "body": b"", "more_body": False}
+            return {"type": "http.request", "body": self.body, "more_body": False}
         await self.gone.wait()
         return {"type": "http.disconnect"}
 
@@ -72,7 +73,12 @@ class _Exchange:
 
 async def ask(app: App, address: str, *, method: str = "GET", **headers: str) -> Answer:
     """One whole answer. Underscores in names of headers stand for hyphens."""
-    exchange = _Exchange()
+    return await post(app, address, b"", method=method, **headers)
+
+
+async def post(app: App, address: str, body: bytes, *, method: str = "POST", **headers: str) -> Answer:
+    """As `ask`, with a body."""
+    exchange = _Exchange(body)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     async with asyncio.timeout(PATIENCE_S):
         await app(_scope(method, address, named), exchange.receive, exchange.send)

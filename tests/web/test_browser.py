@@ -12,7 +12,6 @@ from playwright.sync_api import Browser, Page, expect
 
 from bench.console import story as tale
 from bench.console.running import FedConsole, fed_console, until
-from equipoise.console.web.timeline import LagSample
 from equipoise.views.model import GroupView, Ms, Source
 from tests.web.conftest import Watched, watch
 from tests.web.views import T0, cluster, group, member, partition, rebalance
@@ -33,7 +32,8 @@ def console() -> Iterator[FedConsole]:
 
 def _with_lag(feed: Any) -> None:
     feed.lag.clear()
-    feed.lag.extend(LagSample(at, tale.lag_at(at)) for at in range(tale.BEGIN, tale.END, 60_000))
+    for at in range(tale.BEGIN, tale.END, 60_000):
+        feed.lag.add(at, tale.lag_at(at))
 
 
 def address(console: FedConsole, more: str = "") -> str:

@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Page
 
 from equipoise import Broker, Consumer, Producer
-from equipoise.client import Admin
+from equipoise.client import Admin, TopicPartition
 from equipoise.console.main import run
 from tests.commands import Ended, check_line, command_of
 from tests.web.conftest import Watched
@@ -52,7 +52,8 @@ def console(servers: str, *more: str) -> Iterator[tuple[subprocess.Popen[str], s
 class Member:
     """A consumer of our own in a thread: it joins at once, and leaves when it is told to."""
 
-    def __init__(self, servers: str, name: str, **settings: object) -> None:
+    def __init__(self, servers: str, name: str, *, topic: str = "orders", **settings: object) -> None:
+        self._topic = topic
         self._over = threading.Event()
         self._settings = {
             "bootstrap.servers": servers,
@@ -66,7 +67,7 @@ class Member:
 
     def _work(self) -> None:
         with Consumer(self._settings) as consumer:
-            consumer.subscribe(["orders"])
+            consumer.subscribe([self._topic])
             while not self._over.is_set():
                 consumer.poll(0.1)
 
@@ -81,9 +82,9 @@ class Member:
         self.leave()
 
 
-def owners(page: Page) -> list[str]:
+def owners(page: Page, group_id: str = "etl") -> list[str]:
     """Of the six lanes as the browser is told, sorted."""
-    shown = page.evaluate("fetch('/api/groups/etl/timeline').then((r) => r.json())")
+    shown = page.evaluate(f"fetch('/api/groups/{group_id}/timeline').then((r) => r.json())")
     last = [lane["owner"][-1] for lane in shown["lanes"]]
     return sorted(shown["owners"][one]["name"] if one >= 0 else "" for one in last)
 
@@ -131,6 +132,38 @@ def test_a_broker_that_goes_away_greys_the_picture(watched: Watched) -> None:
         assert page.evaluate("fetch('/healthz').then((r) => r.status)") == 503
         page.goto(f"{address}/groups/etl")
         assert "Not heard from" in page.inner_text("#trouble")
+
+
+def test_offsets_are_reset_from_a_page(watched: Watched) -> None:
+    """In a real browser: its own Origin and cookie must pass the guard."""
+    with Broker(topics={"orders": 2}) as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.commit_offsets("etl", {TopicPartition("orders", number): 0 for number in range(2)})
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            for number in (0, 0, 1):
+                producer.send("orders", b"value", partition=number).result(PATIENCE)
+        with console(broker.bootstrap_servers, "--allow-actions") as (started, address):
+            page = watched.opened(f"{address}/groups")
+            page.click("#list >> text=etl")
+            page.click("text=Reset offsets")
+            page.fill("input[name=to]", "latest")
+            page.click("text=Show what would change")
+            page.wait_for_selector("text=Commit 2 offsets for etl?")
+            assert "0 records read again, 3 skipped." in page.inner_text("main")
+            page.fill("input[name=name]", "etl")
+            page.click("button.danger")
+            page.wait_for_selector("text=2 offsets of etl changed")
+            with Admin(broker.bootstrap_servers) as admin:
+                found = {one.partition: place.offset for one, place in admin.committed("etl").items()}
+            assert found == {0: 2, 1: 1}
+            page.goto(f"{address}/groups/etl/delete")
+            page.fill("input[name=name]", "etl")
+            page.click("button.danger")
+            page.wait_for_selector("text=deleted group etl")
+            watched.check()
+            started.send_signal(signal.SIGTERM)
+            _, logged = started.communicate(timeout=PATIENCE)
+        assert "127.0.0.1 asked the console: Commit 2 offsets for etl. Done" in logged
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])

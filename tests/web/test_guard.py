@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from equipoise.console.web.app import make_app, new_live
-from equipoise.console.web.guard import COOKIE, POLICY, App, Guard, Message, Receive, Scope, Send, is_form_token
+from equipoise.console.web.guard import COOKIE, POLICY, App, Guard, Message, Receive, Scope, Send
 from equipoise.console.web.serving import Listen, read_token
 from equipoise.wire.errors import UsageError
 from tests.web.asgi import Answer, ask
@@ -183,10 +183,3 @@ def test_other_methods_are_refused(method: str) -> None:
 
 def test_read_only_pages_take_no_post() -> None:
     assert asyncio.run(ask(app(), "/groups", method="POST", **SAME)).status == 405
-
-
-def test_a_form_needs_both_halves_of_its_token() -> None:
-    assert is_form_token("x", "x")
-    assert not is_form_token("x", "y")
-    assert not is_form_token(None, None)
-    assert not is_form_token("", "")

@@ -16,11 +16,23 @@ from bench.console import story as tale
 from equipoise.console.web import assets
 from equipoise.console.web.app import make_app, new_live
 from equipoise.console.web.guard import App
-from equipoise.console.web.live import Live
-from equipoise.views.model import Health, HealthKind, LagView, Ms, Problem, Source
+from equipoise.console.web.live import Live, Told
+from equipoise.coordinator.events import CommitRefused, MemberFenced
+from equipoise.coordinator.reasons import Refusal
+from equipoise.views.model import (
+    Health,
+    HealthKind,
+    LagView,
+    Ms,
+    Problem,
+    ReplicatedPartition,
+    Source,
+    TopicView,
+)
 from equipoise.wire.errors import ErrorCode
+from tests.console.schemas import all_schemas, check
 from tests.web.asgi import Answer, ask, streaming
-from tests.web.views import T0, WINDOW, cluster, group, member, partition, rebalance
+from tests.web.views import T0, WINDOW, cluster, group, member, partition, rebalance, who
 
 EVIL = '<script>alert("x")</script>'
 
@@ -208,12 +220,82 @@ def test_polling_says_what_it_cannot_see() -> None:
     assert "changes between two looks are seen as one" in text(get(live, "/groups/etl"))
 
 
+def test_while_the_past_is_read_pages_say_so_and_are_there() -> None:
+    live = new_live(WINDOW)
+    live.update(cluster(group(source=Source.POLLING), source=Source.POLLING), reading_since=T0)
+    shown = text(get(live, "/groups/etl"))
+    assert "Reading back what happened since 14:00 UTC" in shown
+    assert "changes between two looks" not in shown
+    live.update(cluster(group()))
+    assert "Reading back" not in text(get(live, "/groups/etl"))
+
+
 def test_a_problem_belongs_to_its_cell() -> None:
     problem = Problem("orders-1", ErrorCode.LEADER_NOT_AVAILABLE, "no leader")
     lost = partition(1, lag=None, log_end=None, problem=problem)
     shown = text(get(one_group(partitions=(partition(0, member_id="b"), lost)), "/groups/etl"))
     assert "orders-1: no leader" in shown
     assert "orders 0 5 7 2" in shown
+
+
+def test_events_and_refused_commits_are_told() -> None:
+    late = who("b")
+    refused = CommitRefused("etl", T0 + 395, late, Refusal.OLD_GENERATION, generation_id=1, group_generation_id=2)
+    other = MemberFenced("etl", T0 + 9_000, late, "Heartbeat")
+    slow = rebalance(2, 400, {0: ("a", "b")}, started=Ms(T0 + 300))
+    live = new_live(WINDOW)
+    live.update(cluster(group(slow, members=(member("b", [0]),))))
+    live.tell = lambda _group_id: Told(events=[refused, other])
+    page = text(get(live, "/groups/etl"))
+    assert "Events, 2, the newest first" in page
+    assert page.index("Heartbeat of b refused") < page.index("commit of b refused")
+    meanwhile = text(get(live, "/groups/etl/rebalances/2"))
+    assert "Commits that were refused meanwhile" in meanwhile
+    assert "Heartbeat of b" not in meanwhile
+
+
+def test_settings_are_shown_as_far_as_they_are_seen() -> None:
+    members = (
+        member("a", [0], session_timeout_ms=45_000, group_instance_id="pod-1"),
+        member("b", [1], session_timeout_ms=10_000),
+        member("c", [2], session_timeout_ms=45_000),
+    )
+    page = text(get(one_group(members=members), "/groups/etl"))
+    assert "session.timeout.ms 45.0 s (2 members), 10.0 s (1 member)" in page
+    assert "max.poll.interval.ms –" in page
+    assert "1 of 3 members are static" in page
+
+
+def test_topics_have_replicas_sizes_and_groups() -> None:
+    live = one_group(partitions=(partition(0, member_id="b"), partition(1)))
+    places = tuple(
+        ReplicatedPartition(
+            partition=number,
+            leader_id=None if number else 1,
+            replica_nodes=(1, 2),
+            isr_nodes=(1,),
+            log_start=0,
+            log_end=7,
+        )
+        for number in range(2)
+    )
+    found = TopicView(name="orders", is_internal=False, partitions=places, size_bytes=12_345, per_second=2.5)
+    unread = TopicView(name="unread", is_internal=False, partitions=(replace(places[0], log_end=None),))
+    live.topics = lambda: (found, unread)
+    page = text(get(live, "/topics"))
+    assert "orders 2 2 14 12.3 kB 2.5 etl 4" in page
+    assert "unread 1 2 – – – none" in page
+    one = text(get(live, "/topics/orders"))
+    assert "1 no leader 1, 2 1 0 7" in one
+    assert "No group reads it." in text(get(live, "/topics/unread"))
+    assert get(live, "/topics?part=list").text.startswith("<div")
+
+
+def test_the_cluster_says_what_its_source_cannot_tell() -> None:
+    live = new_live(WINDOW)
+    live.update(cluster(group(source=Source.POLLING), source=Source.POLLING))
+    assert "What this source cannot tell" in text(get(live, "/cluster"))
+    assert "What this source cannot tell" not in text(get(one_group(), "/cluster"))
 
 
 # -- for programs
@@ -225,10 +307,21 @@ def test_metrics_and_advice_come_from_the_source() -> None:
     live.metrics = lambda: b"equipoise_exporter_up 1.0\n"
     assert get(live, "/metrics").text == "equipoise_exporter_up 1.0\n"
     assert "What would help" not in get(live, "/groups/etl").text
-    live.advise = lambda group_id: [f"raise {EVIL} of {group_id}"]
+    live.tell = lambda group_id: Told([f"raise {EVIL} of {group_id}"])
     shown = get(live, "/groups/etl")
     assert f"raise {EVIL} of etl" in text(shown)
     assert EVIL not in shown.text
+
+
+def test_groups_are_json_as_the_command_prints_them() -> None:
+    live = one_group()
+    found = get(live, "/api/groups").json
+    assert (found["schema"], [one["group_id"] for one in found["groups"]]) == ("equipoise.groups/1", ["etl"])
+    check(found, all_schemas()["groups"])
+    check(get(live, "/api/groups/etl").json, all_schemas()["groups"])
+    assert get(live, "/api/groups?q=other").json["groups"] == []
+    assert get(live, "/api/groups/none").status == 404
+    assert get(new_live(WINDOW), "/api/groups").status == 503
 
 
 def test_the_timeline_is_json_and_small_on_the_wire() -> None:
@@ -275,6 +368,24 @@ def test_a_group_streams_what_changes() -> None:
             assert await stream.event() is None
 
     asyncio.run(scenario())
+
+
+def test_who_looks_at_a_group_is_told_that_it_was_deleted() -> None:
+    live = one_group()
+    app = made(live)
+
+    async def scenario() -> None:
+        first = (await ask(app, "/api/groups/etl/timeline")).json
+        async with streaming(app, f"/api/groups/etl/stream?after={first['seq']}") as stream:
+            live.update(cluster(as_of=Ms(T0 + 62_000)))
+            told = await stream.event()
+            assert told is not None
+            assert "Deleted at 14:01:02 UTC" in told.data["html"]["deleted"]
+
+    asyncio.run(scenario())
+    assert "Deleted at 14:01:02 UTC" in text(get(live, "/groups/etl"))
+    live.update(cluster(group()))
+    assert "Deleted at" not in text(get(live, "/groups/etl"))
 
 
 def test_a_viewer_that_comes_back_goes_on_where_it_was() -> None:

@@ -97,7 +97,7 @@ _WRONG_USE = {
 def _status(error: Exception) -> int:
     if isinstance(error, KafkaError):
         return FAILED if error.code in _WRONG_USE else REFUSED
-    return UNREACHABLE if isinstance(error, KafkaConnectionError) else FAILED
+    return UNREACHABLE if isinstance(error, KafkaConnectionError | TimeoutError) else FAILED
 
 
 def _wants_json() -> bool:

@@ -14,7 +14,7 @@ from equipoise.console.commands.console import LISTEN, console, console_beside
 from equipoise.console.commands.groups import groups
 from equipoise.console.commands.history import history
 from equipoise.console.commands.run import run as run_command
-from equipoise.console.commands.serving import measuring
+from equipoise.console.commands.serving import FAULTS_AT, faulting, measuring
 from equipoise.console.commands.users import users
 from equipoise.console.commands.zookeeper import registering, zookeeper
 from equipoise.console.edge import log_warnings, run_app
@@ -46,6 +46,9 @@ app.add_command(
         "equipoise.console.commands.topics",
         help="List, create, describe, change, trim and delete topics, on any Kafka cluster.",
     )
+)
+app.add_command(
+    LaterGroup("faults", "equipoise.console.commands.faults", help="Disturb members of a broker under test, on demand.")
 )
 app.add_later(
     {name: f"equipoise.console.commands.{name}" for name in ("cluster", "consume", "metrics", "produce")},
@@ -82,6 +85,14 @@ app.add_later(
     help="A first user, as in kafka-storage: SCRAM-SHA-256=[name=admin,password=...]; @FILE has such lines.",
 )
 @click.option("--metrics", "metrics_at", metavar="HOST:PORT", help="Serve /metrics of this broker there.")
+@click.option(
+    "--faults",
+    "faults_at",
+    metavar="[HOST:PORT]",
+    is_flag=False,
+    flag_value=FAULTS_AT,
+    help=f"For tests: let `equipoise faults` disturb members, by {FAULTS_AT} or there.",
+)
 @click.option("--zookeeper", metavar="HOST:PORT", help="Register the broker and its topics in this ZooKeeper.")
 @click.option(
     "--console",
@@ -101,6 +112,7 @@ def serve(
     users: Path | None,
     add_scram: tuple[str, ...],
     metrics_at: str | None,
+    faults_at: str | None,
     zookeeper: str | None,
     console_at: str | None,
 ) -> None:
@@ -116,12 +128,14 @@ def serve(
     with (
         registering(zookeeper) as register,
         measuring(metrics_at) as measure,
+        faulting(faults_at) as disturb,
         console_beside(console_at, is_open=is_open) as show,
     ):
 
         def ready(server: Server) -> None:
             register(server)
             measure(server)
+            disturb(server)
             print(f"equipoise ready on {server.address}{security.described}", flush=True)
             show(str(server.address))
 

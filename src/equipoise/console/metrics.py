@@ -1,11 +1,12 @@
 """Metrics of groups for Prometheus: families made from the views when they are asked for.
 
-No label names a member or a client: their ids change with every restart. Groups beyond a limit are counted, not shown.
+No label names a member or a client: their ids change with every restart. Groups and series beyond a limit are counted,
+not shown. A counter by reason, or a histogram, appears with its first event: most groups have seen none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -13,12 +14,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import generate_latest
 
-from equipoise.views.model import GroupView, HealthKind, Ms
+from equipoise.views.model import GroupView, HealthKind, Ms, PartitionLag, Source
 from equipoise.watching.store import BOUNDS_S, Histogram, Totals
 from equipoise.watching.watcher import Watcher
 
 MOST_GROUPS = 2_000
-MOST_SERIES = 20_000  # with --per-partition
+MOST_SERIES = 20_000  # of one metric by group and topic, by topic, or with --per-partition
+LONGEST_LABEL = 512  # letters of a group's name: a client may give 32,767
 _STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling", "Dead")
 Families = Iterator[Any]  # of prometheus_client
 
@@ -29,6 +31,25 @@ class Choice(NamedTuple):
     patterns: tuple[str, ...] = ()
     per_partition: bool = False
     most: int = MOST_GROUPS
+    most_series: int = MOST_SERIES
+
+
+class Room:
+    """The series that a metric may have. What has no room is counted under the name of its metric."""
+
+    def __init__(self, most: int) -> None:
+        self._left: dict[str, int] = {}
+        self._most = most
+        self.left_out: dict[str, float] = {}
+
+    def take(self, metric: str) -> bool:
+        """Whether there is room for one more."""
+        left = self._left.setdefault(metric, self._most)
+        if left > 0:
+            self._left[metric] = left - 1
+            return True
+        self.left_out[metric] = self.left_out.get(metric, 0) + 1
+        return False
 
 
 class GroupCollector:
@@ -42,34 +63,29 @@ class GroupCollector:
     def collect(self) -> Families:
         """All families, from what is known now."""
         groups = [one for one in self._watcher.view().groups if self._is_chosen(one)]
-        shown, left_out = groups[: self._choice.most], max(0, len(groups) - self._choice.most)
+        shown = [one for one in groups if len(one.group_id) <= LONGEST_LABEL][: self._choice.most]
+        room = Room(self._choice.most_series)
         yield from _of_groups(shown)
-        yield from _of_lag(shown, per_partition=self._choice.per_partition)
+        yield from _of_lag(shown, room)
+        if self._choice.per_partition:
+            yield _of_partitions(shown, room)
         yield from _of_totals(shown, self._watcher)
-        yield from self._of_topics()
-        yield _gauge("equipoise_groups_left_out", "Groups beyond the limit, in no other metric.", left_out)
-        late = self._lateness()
-        yield _gauge("equipoise_exporter_up", "1 if the cluster has answered.", int(late is not None))
+        yield from _of_topics(self._watcher, room)
+        yield from self._of_exporter()
+        yield _gauge("groups_left_out", "Groups beyond the limit, in no other metric.", len(groups) - len(shown))
+        yield _labelled_gauge("series_left_out", "Series beyond the limit.", room.left_out, label="metric")
+
+    def _of_exporter(self) -> Families:
+        watcher, late = self._watcher, self._lateness()
+        yield _gauge("exporter_up", "1 if the cluster has answered the last questions.", int(watcher.is_answering))
         if late is not None:
-            yield _gauge("equipoise_source_lateness_seconds", "Since the cluster has answered everything.", late)
+            yield _gauge("exporter_source_lateness_seconds", "Since the cluster has answered everything.", late)
+        text = "How long the last questions took."
+        yield _labelled_gauge("exporter_poll_seconds", text, watcher.poll_seconds, label="api")
 
     def _is_chosen(self, group: GroupView) -> bool:
         patterns = self._choice.patterns
         return not patterns or any(fnmatchcase(group.group_id, one) for one in patterns)
-
-    def _of_topics(self) -> Families:
-        ends: dict[str, int] = {}
-        partitions: dict[str, int] = {}
-        for (topic, _), end in self._watcher.store.ends().items():
-            ends[topic] = ends.get(topic, 0) + end
-            partitions[topic] = partitions.get(topic, 0) + 1
-        family = GaugeMetricFamily("equipoise_topic_end_offset", "Sum of the ends of partitions.", labels=["topic"])
-        counts = GaugeMetricFamily("equipoise_topic_partitions", "Partitions that groups read.", labels=["topic"])
-        for topic, end in sorted(ends.items()):
-            family.add_metric([topic], end)
-            counts.add_metric([topic], partitions[topic])
-        yield family
-        yield counts
 
 
 def registry_of(collector: GroupCollector) -> Callable[[], bytes]:
@@ -117,49 +133,85 @@ def _by_group(name: str, text: str, groups: Sequence[GroupView], value: Callable
 
 
 def _gauge(name: str, text: str, value: float) -> Any:
-    return GaugeMetricFamily(name, text, value=value)
+    return GaugeMetricFamily(f"equipoise_{name}", text, value=value)
 
 
-# -- lag
+def _labelled_gauge(name: str, text: str, values: Mapping[str, float], *, label: str) -> Any:
+    family = GaugeMetricFamily(f"equipoise_{name}", text, labels=[label])
+    for key, value in sorted(values.items()):
+        family.add_metric([key], value)
+    return family
 
 
-def _of_lag(groups: Sequence[GroupView], *, per_partition: bool) -> Families:
+# -- lag, and the topics it is on
+
+
+def _of_lag(groups: Sequence[GroupView], room: Room) -> Families:
+    """By group and topic. Where a partition's age is unknown, so is that of its topic, unless it is read to the end."""
     records = GaugeMetricFamily("equipoise_group_lag_records", "Records not read.", labels=["group", "topic"])
     seconds = GaugeMetricFamily(
         "equipoise_group_lag_seconds", "Age of the oldest record not read.", labels=["group", "topic"]
     )
     most = GaugeMetricFamily("equipoise_group_lag_seconds_max", "Of all topics of the group.", labels=["group"])
     for group in groups:
-        lags: dict[str, int] = {}
-        ages: dict[str, int] = {}
-        for one in group.partitions:
-            if one.lag is not None:
-                lags[one.topic] = lags.get(one.topic, 0) + one.lag
-            if one.behind_ms is not None:
-                ages[one.topic] = max(ages.get(one.topic, 0), one.behind_ms)
-        for topic, lag in lags.items():
-            records.add_metric([group.group_id, topic], lag)
-        for topic, age in ages.items():
-            seconds.add_metric([group.group_id, topic], age / 1000)
+        for topic, rows in _by_topic(group).items():
+            lags = [one.lag for one in rows if one.lag is not None]
+            if not lags or not room.take(records.name):
+                continue
+            records.add_metric([group.group_id, topic], sum(lags))
+            if (age := _age(rows)) is not None:
+                seconds.add_metric([group.group_id, topic], age / 1000)
         if group.lag.behind_ms is not None:
             most.add_metric([group.group_id], group.lag.behind_ms / 1000)
     yield records
     yield seconds
     yield most
-    if per_partition:
-        yield _of_partitions(groups)
 
 
-def _of_partitions(groups: Sequence[GroupView]) -> Any:
+def _by_topic(group: GroupView) -> dict[str, list[PartitionLag]]:
+    found: dict[str, list[PartitionLag]] = {}
+    for one in group.partitions:
+        found.setdefault(one.topic, []).append(one)
+    return found
+
+
+def _age(rows: Sequence[PartitionLag]) -> int | None:
+    """0 where nothing waits."""
+    if any(one.behind_ms is None and one.lag for one in rows):
+        return None
+    return max((one.behind_ms or 0 for one in rows), default=None)
+
+
+def _of_partitions(groups: Sequence[GroupView], room: Room) -> Any:
     labels = ["group", "topic", "partition"]
     family = GaugeMetricFamily("equipoise_group_partition_lag_records", "Records not read.", labels=labels)
-    left = MOST_SERIES
     for group in groups:
         for one in group.partitions:
-            if one.lag is not None and left > 0:
+            if one.lag is not None and room.take(family.name):
                 family.add_metric([group.group_id, one.topic, str(one.partition)], one.lag)
-                left -= 1
     return family
+
+
+def _of_topics(watcher: Watcher, room: Room) -> Families:
+    """Of topics that groups read. Where one partition's end is unknown, the sum is of the others."""
+    ends: dict[str, int] = {}
+    partitions: dict[str, int] = {}
+    for (topic, _), end in watcher.store.ends().items():
+        ends[topic] = ends.get(topic, 0) + end
+        partitions[topic] = partitions.get(topic, 0) + 1
+    family = GaugeMetricFamily("equipoise_topic_end_offset", "Sum of the ends of partitions.", labels=["topic"])
+    counts = GaugeMetricFamily("equipoise_topic_partitions", "Partitions that groups read.", labels=["topic"])
+    sizes = GaugeMetricFamily("equipoise_topic_size_bytes", "Bytes on disk, of one replica.", labels=["topic"])
+    known = watcher.store.sizes()
+    for topic, end in sorted(ends.items()):
+        if room.take(family.name):
+            family.add_metric([topic], end)
+            counts.add_metric([topic], partitions[topic])
+            if topic in known:
+                sizes.add_metric([topic], known[topic])
+    yield family
+    yield counts
+    yield sizes
 
 
 # -- what has happened since the exporter began
@@ -167,12 +219,15 @@ def _of_partitions(groups: Sequence[GroupView]) -> Any:
 
 def _of_totals(groups: Sequence[GroupView], watcher: Watcher) -> Families:
     totals = [(one.group_id, watcher.store.totals(one.group_id)) for one in groups]
+    source = watcher.store.source
+    by_journal = totals if source is Source.JOURNAL else []  # only the coordinator itself tells of these
+    followed = totals if source is not Source.POLLING else []
     yield _labelled("rebalances", "Rebalances by their reason.", totals, lambda one: one.rebalances, label="trigger")
-    yield _counted("rebalances_failed", "Rebalances that the next one overtook.", totals, lambda one: one.failed)
-    yield _counted("partitions_moved", "Partitions with another owner.", totals, lambda one: one.moved)
+    yield _counted("rebalances_failed", "Rebalances that the next one overtook.", by_journal, lambda one: one.failed)
+    yield _counted("partitions_moved", "Partitions with another owner.", followed, lambda one: one.moved)
     yield _labelled("departures", "Members gone, by reason.", totals, lambda one: one.departures, label="departure")
-    yield _counted("fenced", "Requests of past incarnations of static members.", totals, lambda one: one.fenced)
-    yield _counted("commits", "Offsets committed, where they can be followed.", totals, lambda one: one.commits)
+    yield _counted("fenced", "Requests of past incarnations of static members.", by_journal, lambda one: one.fenced)
+    yield _counted("commits", "Offsets committed, where they can be followed.", followed, lambda one: one.commits)
     yield _labelled("commits_refused", "Commits refused, by reason.", totals, lambda one: one.refused, label="refusal")
     phases = HistogramMetricFamily(
         "equipoise_group_rebalance_phase_seconds", "Phases of rebalances.", labels=["group", "phase"]
@@ -182,8 +237,10 @@ def _of_totals(groups: Sequence[GroupView], watcher: Watcher) -> Families:
     )
     for name, one in totals:
         for phase, histogram in one.phases.items():
-            phases.add_metric([name, phase], *_buckets(histogram))
-        dark.add_metric([name], *_buckets(one.dark))
+            if any(histogram.counts):
+                phases.add_metric([name, phase], *_buckets(histogram))
+        if any(one.dark.counts):
+            dark.add_metric([name], *_buckets(one.dark))
     yield phases
     yield dark
 

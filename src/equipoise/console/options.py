@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 DEFAULT_BROKER = "127.0.0.1:9092"
 _EXAMPLES = {"--set": "num.partitions=6", "--config": "retention.ms=3600000"}
+_TIMEOUT_MS = 10_000
 _AGE = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -134,6 +135,20 @@ def cluster_options(function: Callable[..., None]) -> Callable[..., None]:
         help="A broker of the cluster, or some, with commas.",
     )
     return servers(command_config(command))
+
+
+def timed_cluster_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The same with --timeout."""
+
+    @wraps(function)
+    def command(*, cluster: ClusterOptions, timeout: int, **given: Any) -> None:
+        function(cluster=cluster._replace(timeout=timeout / 1000), **given)
+
+    option = click.option(
+        "--timeout", metavar="TIME", type=Duration(), default=f"{_TIMEOUT_MS // 1000}s", show_default=True,
+        help="Longest wait for one answer.",
+    )  # fmt: skip
+    return cluster_options(option(command))
 
 
 def cluster_of(bootstrap_servers: str, file: Path | None) -> ClusterOptions:

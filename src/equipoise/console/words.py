@@ -53,6 +53,7 @@ _TRIGGERS = {
     Trigger.SYNC_EXPIRED: "{who} did not ask for its assignment within {limit_time} (the rebalance timeout)",
     Trigger.ASSIGNMENT_NOT_WRITTEN: "the assignment could not be written",
     Trigger.SIZE_LIMIT: "it was loaded with more members than group.max.size={group_max_size}",
+    Trigger.REBALANCE_FORCED: "a rebalance was asked for",
     Trigger.REVOCATION_EXPIRED: "{who} did not give up its partitions within {limit_time} (the rebalance timeout)",
     Trigger.TOPICS_CHANGED: "topics that it reads were created, deleted or changed",
     Trigger.ASSIGNOR_CHANGED: "its members prefer another assignor",
@@ -89,7 +90,9 @@ _GUESSES = {
     GuessKind.MEMBERS_CHANGED: "members came and others are gone, {who} among the new ones",
     GuessKind.SUBSCRIPTION_CHANGED: "{who} subscribes to other topics",
     GuessKind.MEMBER_REJOINED: "the members are the same, so one of them rejoined",
-    GuessKind.UNKNOWN: "unknown: the record before is gone",
+    GuessKind.TOPICS_CHANGED: "the members are the same and have other partitions, so topics were created, deleted or"
+    " changed",
+    GuessKind.UNKNOWN: "unknown: the record before is gone, or tells nothing",
 }
 _SOURCES = {
     Source.JOURNAL: "the journal of a newer broker. Its trigger has no name here.",
@@ -97,6 +100,10 @@ _SOURCES = {
     " whether a member left or died.",
     Source.POLLING: "two looks at the group. Not known: what happened between them.",
 }
+_TARGET_SOURCE = (
+    "records of the group in __consumer_offsets. Not known there: whether a member left or died, and how long it had"
+    " been silent."
+)
 # What a restless group's culprit did, in the past.
 _CULPRITS = {
     "poll_overrun": "polled too late",
@@ -260,11 +267,19 @@ def explain(entry: Rebalance | RebalanceView, zone: tzinfo = UTC) -> list[str]:
         "waited": _waits(view).removeprefix("waited: "),
         "moved": _moved(view).removeprefix("moved "),
         "dark": _dark(view).removeprefix("dark: "),
-        "source": _SOURCES[view.source] if isinstance(view.cause, Guess) else "",
+        "source": _source(view),
     }
     number = "Epoch" if view.is_target else "Generation"
     head = f"{number} {_generations(view, ' → ')} of {_named(view.group_id)}, {clock}, {took}"
     return [head, *(f"  {title:<8} {text}" for title, text in rows.items() if text)]
+
+
+def _source(view: RebalanceView) -> str:
+    """Only where the cause is a guess: what else cannot be known."""
+    if not isinstance(view.cause, Guess):
+        return ""
+    is_told = view.is_target and view.source is Source.OFFSETS_TOPIC
+    return _TARGET_SOURCE if is_told else _SOURCES[view.source]
 
 
 def _view(entry: Rebalance | RebalanceView) -> RebalanceView:
@@ -283,7 +298,7 @@ def _phases(view: RebalanceView) -> list[str]:
         return []
     detect, join, assign, sync = view.phases
     if isinstance(view.cause, Guess):  # no record has the others
-        return [f"assign {_ms(assign)}"]
+        return [f"target {_ms(join)}", f"reconcile {_ms(sync)}"] if view.is_target else [f"assign {_ms(assign)}"]
     longest = f" (longest: {name(view.waited_for)})" if view.waited_for is not None and view.waited_ms else ""
     if view.is_target:
         return [f"detect {_ms(detect)}", f"target {_ms(join)}", f"reconcile {_ms(sync)}{longest}"]

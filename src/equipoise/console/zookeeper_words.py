@@ -66,6 +66,7 @@ def findings(view: ZooKeeperGroupView) -> list[str]:
 def print_json(view: ZooKeeperGroupView) -> None:
     """The same as one document; partitions are text, "topic-number"."""
     document: dict[str, Any] = {
+        "schema": "equipoise.zookeeper-group/1",
         "group": view.group,
         "members": [
             {

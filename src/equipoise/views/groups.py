@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from equipoise.views.episodes import episodes
 from equipoise.views.flapping import causes, flapping
-from equipoise.views.health import Evidence, health, last_hour
+from equipoise.views.health import Evidence, Told, health, last_hour
 from equipoise.views.lag import Behind, clears_in
 from equipoise.views.model import (
-    GroupType,
     GroupView,
     LagView,
     MemberView,
@@ -39,12 +38,10 @@ _MEMBERSHIP = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class Findings(Told):
     """What sources have found of one group. Errors stand where a value could not be had."""
 
     group_id: str
-    type: GroupType
-    state: str | None
     protocol: str | None = None
     generation: int | None = None
     coordinator_id: int | None = None
@@ -56,13 +53,7 @@ class Findings:
     journal: Sequence[Entry] = ()
     records: Sequence[Entry] = ()
     source: Source
-    as_of: Ms
     seen_since: Ms | None = None
-    state_since: Ms | None = None
-    last_commit: Ms | None = None
-    usual_commit_ms: int | None = None
-    lag_series: tuple[int, ...] = ()
-    problems: tuple[Problem, ...] = ()
 
 
 def group_view(found: Findings) -> GroupView:
@@ -71,20 +62,8 @@ def group_view(found: Findings) -> GroupView:
     partitions = _partitions(found)
     members = _members(found, partitions)
     lag = _lag(partitions, found.lag_series)
-    evidence = Evidence(
-        now=found.as_of,
-        type=found.type,
-        state=found.state,
-        members=members,
-        partitions=partitions,
-        lag=lag,
-        rebalances=rebalances,
-        state_since=found.state_since,
-        last_commit=found.last_commit,
-        usual_commit_ms=found.usual_commit_ms,
-        lag_series=found.lag_series,
-        problems=found.problems,
-    )
+    told = {row.name: getattr(found, row.name) for row in fields(Told)}
+    evidence = Evidence(**told, members=members, partitions=partitions, lag=lag, rebalances=rebalances)
     return GroupView(
         group_id=found.group_id,
         type=found.type,
@@ -134,6 +113,7 @@ def _partition(found: Findings, place: TopicPartition, owner: str | None, *, is_
     at, metadata = committed if committed is not None and not isinstance(committed, Problem) else (None, None)
     last = end if isinstance(end, int) else None
     behind = found.behind.get(place)
+    lag = None if at is None or last is None else max(0, last - at)
     return PartitionLag(
         topic=place[0],
         partition=place[1],
@@ -141,8 +121,8 @@ def _partition(found: Findings, place: TopicPartition, owner: str | None, *, is_
         metadata=metadata,
         log_start=start if isinstance(start, int) else None,
         log_end=last,
-        lag=None if at is None or last is None else max(0, last - at),
-        behind_ms=None if behind is None else behind.ms,
+        lag=lag,
+        behind_ms=0 if lag == 0 else None if behind is None else behind.ms,
         member_id=owner,
         is_subscribed=is_subscribed,
         problem=problem,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from equipoise.coordinator.reasons import Who
 from equipoise.views.lag import never_shrank
@@ -32,21 +32,28 @@ _REBALANCING = {"PreparingRebalance", "CompletingRebalance"}
 _RESTING = {"Stable", "Empty"}
 
 
-class Evidence(NamedTuple):
-    """What the rules look at."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What sources tell of a group's state and of its commits."""
 
-    now: Ms
     type: GroupType
     state: str | None
-    members: tuple[MemberView, ...]
-    partitions: tuple[PartitionLag, ...]
-    lag: LagView
-    rebalances: tuple[RebalanceView, ...]
+    as_of: Ms
     state_since: Ms | None = None
     last_commit: Ms | None = None
     usual_commit_ms: int | None = None
     lag_series: tuple[int, ...] = ()
     problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence(Told):
+    """What the rules look at: what was told, and what follows from it."""
+
+    members: tuple[MemberView, ...]
+    partitions: tuple[PartitionLag, ...]
+    lag: LagView
+    rebalances: tuple[RebalanceView, ...]
 
 
 def health(seen: Evidence) -> Health:
@@ -74,7 +81,7 @@ def _stuck(seen: Evidence) -> Health | None:
     if seen.state not in _REBALANCING or seen.state_since is None:
         return None
     limit = max((one.rebalance_timeout_ms or 0 for one in seen.members), default=0) or STUCK_MS
-    since = seen.now - seen.state_since
+    since = seen.as_of - seen.state_since
     return Health(kind=HealthKind.STUCK, for_ms=since) if since > limit else None
 
 
@@ -90,7 +97,7 @@ def _stalled(seen: Evidence) -> Health | None:
     if not seen.lag.lag or seen.last_commit is None or seen.usual_commit_ms is None:
         return None
     owned = any(one.member_id is not None and one.lag for one in seen.partitions)
-    silent = seen.now - seen.last_commit
+    silent = seen.as_of - seen.last_commit
     is_long = silent >= max(STALLED_MS, STALLED_INTERVALS * seen.usual_commit_ms)
     return Health(kind=HealthKind.STALLED, lag=seen.lag.lag, for_ms=silent) if owned and is_long else None
 
@@ -103,7 +110,7 @@ def _behind(seen: Evidence) -> Health | None:
 
 
 def _restless(seen: Evidence) -> Health | None:
-    recent = last_hour(seen.rebalances, seen.now)
+    recent = last_hour(seen.rebalances, seen.as_of)
     share = _dark_share(recent, seen)
     if len(recent) <= RESTLESS_PER_HOUR and (share is None or share <= RESTLESS_DARK_SHARE):
         return None

@@ -30,16 +30,24 @@ class EndRing:
     __slots__ = ("_ends", "_times")
 
     def __init__(self) -> None:
-        self._times: deque[int] = deque(maxlen=ENDS)
-        self._ends: deque[int] = deque(maxlen=ENDS)
+        self._times = array("q")  # ten thousand partitions in a tenth of the memory of a deque
+        self._ends = array("q")
 
     def add(self, at: Ms, end: int) -> None:
         """The end as it was at this time. An end that went back, as after a deletion of the topic, begins anew."""
         if self._ends and end < self._ends[-1]:
-            self._times.clear()
-            self._ends.clear()
+            del self._times[:], self._ends[:]
+        if len(self._ends) == ENDS:
+            del self._times[0], self._ends[0]
         self._times.append(at)
         self._ends.append(end)
+
+    @property
+    def per_second(self) -> float | None:
+        """Records that came, between the last two looks; None: there was one look at most."""
+        if len(self._ends) < 2 or self._times[-1] <= self._times[-2]:
+            return None
+        return (self._ends[-1] - self._ends[-2]) * 1000 / (self._times[-1] - self._times[-2])
 
     def behind(self, offset: int, now: Ms) -> Behind | None:
         """The age of the record at `offset`. None: nothing was seen yet. Nothing is extrapolated."""

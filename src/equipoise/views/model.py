@@ -78,6 +78,7 @@ class GuessKind(Enum):
     MEMBERS_CHANGED = "members_changed"
     SUBSCRIPTION_CHANGED = "subscription_changed"
     MEMBER_REJOINED = "member_rejoined"
+    TOPICS_CHANGED = "topics_changed"  # of a `consumer` group
     UNKNOWN = "unknown"
 
 
@@ -161,6 +162,11 @@ class MemberView:
     session_timeout_ms: int | None = None
     rebalance_timeout_ms: int | None = None
     member_epoch: int | None = None
+    # -- from a coordinator of ours only
+    last_seen: Ms | None = None
+    session_ends: Ms | None = None  # if nothing is heard of it until then
+    awaiting: str | None = None  # what a rebalance waits for: "join", "sync" or "revocation"
+    awaited_until: Ms | None = None
 
     @property
     def who(self) -> Who:
@@ -258,6 +264,36 @@ class GroupView:
     as_of: Ms
     seen_since: Ms | None = None  # how far back its rebalances are known
     problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicatedPartition:
+    """One partition of a topic: its leader, its replicas and, where a group reads it, its records."""
+
+    partition: int
+    leader_id: int | None  # None: it has none at the moment
+    replica_nodes: tuple[int, ...]
+    isr_nodes: tuple[int, ...]
+    log_start: int | None = None
+    log_end: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicView:
+    """One topic. Ends are asked for where a group reads it: what nobody reads has none here."""
+
+    name: str
+    is_internal: bool
+    partitions: tuple[ReplicatedPartition, ...]
+    size_bytes: int | None = None
+    per_second: float | None = None  # records that come
+
+    @property
+    def records(self) -> int | None:
+        """All that are there; None if one partition's are not known."""
+        spans = [(one.log_start, one.log_end) for one in self.partitions]
+        known = [end - start for start, end in spans if start is not None and end is not None]
+        return sum(known) if len(known) == len(spans) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,16 @@ from typing import Any
 from equipoise.coordinator.journal import Rebalance, Wait
 from equipoise.coordinator.reasons import NOBODY, Cause, Trigger, Who
 from equipoise.views.model import Dark, Guess, GuessKind, Move, Ms, Phases, RebalanceView, Source
-from equipoise.views.timeline import Entry, guess, is_poll_overrun, match, neighbours, owners
+from equipoise.views.timeline import (
+    Entry,
+    ends_rebalance,
+    guess,
+    is_poll_overrun,
+    is_target,
+    match,
+    neighbours,
+    owners,
+)
 
 POLL_OVERRUN = "poll_overrun"
 _TRIGGERS = {one.name.lower(): one for one in Trigger}
@@ -61,10 +70,10 @@ def from_row(row: Mapping[str, Any]) -> RebalanceView:
         waited_for=None if who == NOBODY else who,
         waited_ms=row["waited_ms"],
         arrivals=tuple((member_id, after) for member_id, after in row.get("arrivals", ())),
-        moved=tuple(Move(*one) for one in row["moved"]),
+        moved=tuple(one if isinstance(one, Move) else Move(*one) for one in row["moved"]),
         kept=row["kept"],
         revoked=tuple((topic, number) for topic, number in row["revoked"]),
-        dark=tuple(Dark(*one) for one in row["dark_ms"]),
+        dark=tuple(one if isinstance(one, Dark) else Dark(*one) for one in row["dark_ms"]),
         overtaken=row["overtaken"],
         cut=row.get("cut", 0),
         is_target="called" in row,
@@ -125,31 +134,43 @@ def _who(row: Mapping[str, Any]) -> Who:
 
 def from_records(group_id: str, record: Entry, before: Entry | None) -> RebalanceView | None:
     """The rebalance that ended with this record; None if the record ended none."""
-    if before is not None and record["generation"] == before["generation"]:
+    if not ends_rebalance(record, before):
         return None
-    if before is None and not record["members"]:
-        return None  # Kafka notes a group when it first hears of it
     kind, who = guess(record, before)
     old, new = owners(before), owners(record)
     moved = [Move(*place, old.get(place), owner) for place, owner in sorted(new.items()) if old.get(place) != owner]
-    joined, is_look = record["joined_at"], record.get("is_look", False)  # a look knows no generation
+    is_look = record.get("is_look", False)  # a look knows no generation
+    started = record.get("started")
     return RebalanceView(
         key="",
         group_id=group_id,
         old_generation=None if before is None or is_look else before["generation"],
         generation=None if is_look else record["generation"],
-        started=None,
+        started=None if started is None else Ms(started),
         ended=Ms(record["at"]),
         cause=Guess(GuessKind(kind), _who(who) if who else None),
-        phases=None if joined is None else Phases(None, None, max(0, record["at"] - joined), None),
+        phases=_phases(record),
         members=len(record["members"]),
         protocol=record["protocol"],
         moved=tuple(moved) if before is not None else (),
         kept=len(new) - len(moved),
         revoked=tuple(sorted(old.keys() - new.keys())),
-        dark=None,
+        dark=tuple(Dark(*one) for one in record["dark_ms"]) if is_target(record) else None,
+        is_target=is_target(record),
+        called=tuple((member_id, after) for member_id, after in record.get("called", ())),
         source=Source.POLLING if is_look else Source.OFFSETS_TOPIC,
     )
+
+
+def _phases(record: Entry) -> Phases | None:
+    """A classic group's record has the time of its assignment; those of a `consumer` group have all but the time that
+    its cause took to be noticed."""
+    if is_target(record):
+        target = record["target_ms"]
+        rest = None if target is None else max(0, record["at"] - record["started"] - target)
+        return Phases(None, target, None, rest)
+    joined = record["joined_at"]
+    return None if joined is None else Phases(None, None, max(0, record["at"] - joined), None)
 
 
 # -- whose fault

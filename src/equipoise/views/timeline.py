@@ -17,6 +17,7 @@ Owners = dict[TopicPartition, str]
 
 JOURNAL, METADATA = "journal", "metadata"  # the source of a rebalance
 POLL_OVERRUN = "poll_overrun"
+_FIRST_GENERATION, _FIRST_EPOCH = 1, 2  # of a group that is new; Kafka 4.0 began with epoch 1
 _SAME_EVENT_MS = 1_000  # between the record of a generation and the journal's word of it
 
 
@@ -140,16 +141,20 @@ def is_poll_overrun(trigger: str, said: str | None) -> bool:
     return trigger == "member_left" and ("poll timeout" in words or "max.poll.interval" in words)
 
 
+def ends_rebalance(record: Entry, before: Entry | None) -> bool:
+    """Whether a record of the group ended a rebalance. Kafka notes a group also when it first hears of it."""
+    return bool(record["members"]) if before is None else record["generation"] != before["generation"]
+
+
 def _from_metadata(record: Entry, before: Entry | None) -> Row | None:
     """The rebalance of a generation without a journal entry; None if the record ended no rebalance."""
-    if before is not None and record["generation"] == before["generation"]:
+    if not ends_rebalance(record, before):
         return None
-    if before is None and not record["members"]:
-        return None  # Kafka notes a group when it first hears of it
     reason, who = guess(record, before)
     old, new = owners(before), owners(record)
     return {
         "generation": record["generation"],
+        **_of_target(record),
         "ended": record["at"],
         "assign_ms": None if record["joined_at"] is None else max(0, record["at"] - record["joined_at"]),
         "reason": reason,
@@ -167,11 +172,25 @@ def _from_metadata(record: Entry, before: Entry | None) -> Row | None:
     }
 
 
+def _of_target(record: Entry) -> Row:
+    """What records of `consumer` groups tell beyond those of classic ones."""
+    if not is_target(record):
+        return {}
+    return {
+        "began": record["started"],
+        "duration_ms": record["at"] - record["started"],
+        "join_ms": record["target_ms"],
+        "called": len(record["called"]),
+        "longest_dark_ms": max((dark for *_, dark in record["dark_ms"]), default=0),
+    }
+
+
 def guess(record: Entry, before: Entry | None) -> tuple[str, Mapping[str, Any]]:
     """The likely reason, by the members before and after. They do not tell whether a member left or died."""
     new = {one["member_id"]: one for one in record["members"]}
     if before is None:
-        return ("member_joined", record["members"][0]) if record["generation"] <= 1 else ("unknown", {})
+        is_first = record["generation"] <= (_FIRST_EPOCH if is_target(record) else _FIRST_GENERATION)
+        return ("member_joined", record["members"][0]) if is_first else ("unknown", {})
     old = {one["member_id"]: one for one in before["members"]}
     came = [one for name, one in new.items() if name not in old]
     gone = [one for name, one in old.items() if name not in new]
@@ -182,7 +201,16 @@ def guess(record: Entry, before: Entry | None) -> tuple[str, Mapping[str, Any]]:
     if came or gone:
         return ("member_joined", came[0]) if came else ("member_gone", gone[0])
     changed = [one for name, one in new.items() if sorted(one["topics"]) != sorted(old[name]["topics"])]
-    return ("subscription_changed", changed[0]) if changed else ("member_rejoined", {})
+    if changed:
+        return "subscription_changed", changed[0]
+    if not is_target(record):
+        return "member_rejoined", {}
+    return ("topics_changed", {}) if owners(record).keys() != owners(before).keys() else ("unknown", {})
+
+
+def is_target(record: Entry) -> bool:
+    """Whether the record is of a `consumer` group: its begin is known then."""
+    return "started" in record
 
 
 def _client(member: Mapping[str, Any]) -> tuple[str, str]:
@@ -249,7 +277,8 @@ def _journal_step(entry: Entry, record: Entry | None) -> _Step:
 
 
 def _metadata_step(record: Entry) -> _Step:
-    return _Step(record["at"], record["generation"], len(record["members"]), owners(record), {}, frozenset(), {})
+    dark = {(topic, number): ms for topic, number, ms in record.get("dark_ms", ())}
+    return _Step(record["at"], record["generation"], len(record["members"]), owners(record), {}, frozenset(), dark)
 
 
 class _Ownership:

@@ -9,28 +9,31 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any
 
 from equipoise.client import OffsetAndMetadata, TopicPartition
+from equipoise.client.admin import TopicDescription
 from equipoise.client.admin_groups import CLASSIC, CONSUMER, GroupDescription, GroupListing, MemberDescription
+from equipoise.coordinator.reasons import Departure, Refusal
+from equipoise.views.consumer_entries import ConsumerGroupRecords, consumer_record, kafka_uuid, with_names
 from equipoise.views.entries import Entry, group_entry
 from equipoise.views.groups import Findings, group_view
 from equipoise.views.lag import Behind, CommitPace, EndRing, LagRing
-from equipoise.views.model import GroupType, GroupView, MemberView, Ms, Problem, RebalanceView, Source
+from equipoise.views.model import Dark, GroupType, GroupView, MemberView, Move, Ms, Problem, RebalanceView, Source
 from equipoise.views.rebalances import from_records, from_row, reason
+from equipoise.views.timeline import is_target, owners
 from equipoise.wire.errors import KafkaError, ProtocolError
-from equipoise.wire.offsets_records import (
-    GroupMetadataKey,
-    OffsetCommitKey,
-    OffsetCommitValue,
-    UnknownRecordType,
-    decode_record,
-)
+from equipoise.wire.offsets_records import OffsetCommitValue, decode_record, decode_usual_value, group_of_commit
 
 ROWS = 4_000  # of the journal, kept of each group: of 500 rebalances and more
 GENERATIONS = 500
 PHASES = ("detect", "join", "assign", "sync")
 BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0)
+OTHER = "other"
+GROUP_METADATA = b"\0\2"  # what keys of records of classic groups begin with
+_DEPARTURES = frozenset(one.name.lower() for one in Departure)
+_REFUSALS = frozenset(one.name.lower() for one in Refusal)
 _TYPES = {CLASSIC: GroupType.CLASSIC, CONSUMER: GroupType.CONSUMER}
 Place = tuple[str, int]
 
@@ -78,9 +81,11 @@ class _Group:
     group_id: str
     listing: GroupListing | None = None
     description: GroupDescription | KafkaError | None = None
+    described_at: Ms | None = None
     committed: Mapping[TopicPartition, OffsetAndMetadata | KafkaError] = field(default_factory=dict)
     journal: deque[Entry] = field(default_factory=_rows)
     records: deque[Entry] = field(default_factory=_generations)
+    consumer_records: ConsumerGroupRecords = field(default_factory=ConsumerGroupRecords)
     pace: CommitPace = field(default_factory=CommitPace)
     lags: LagRing = field(default_factory=LagRing)
     behind: dict[Place, Behind] = field(default_factory=dict)
@@ -99,6 +104,10 @@ class Store:
         self._ends: dict[Place, int | Problem] = {}
         self._starts: dict[Place, int | Problem] = {}
         self._rings: dict[Place, EndRing] = {}
+        self._sizes: dict[str, int] = {}
+        self._names: dict[str, str] = {}  # of topics, by id
+        self._heard: set[str] = set()
+        self._partitions: dict[TopicPartition, TopicPartition] = {}
 
     @property
     def group_ids(self) -> list[str]:
@@ -113,7 +122,8 @@ class Store:
         if not isinstance(group_id, str) or "type" not in row:
             return None
         group = self._group(group_id)
-        group.journal.append(row)
+        self._heard.add(group_id)
+        group.journal.append(_slim(row))
         if row["type"] == "state_changed":
             group.state_since = Ms(row["at"])
         if (row["at"] or 0) >= self.began:
@@ -121,28 +131,42 @@ class Store:
         return group_id
 
     def take_record(self, key: bytes | None, value: bytes | None, at: Ms) -> str | None:
-        """A record of `__consumer_offsets`. Returns its group if it is of one of the kinds that are known here."""
-        if key is None:
+        """A record of `__consumer_offsets`. Returns its group if it tells of a rebalance."""
+        if key is None or self.take_commit(key, value, at):
             return None
-        try:
-            record = decode_record(key, value)
-        except ProtocolError:
+        is_classic = key[:2] == GROUP_METADATA
+        named = group_entry(key, value, at) if is_classic else self._take_consumer_record(key, value, at)
+        if named is None:
             return None
-        if isinstance(record, UnknownRecordType):
+        self._take_generation(*named)
+        return named[0]
+
+    def _take_consumer_record(self, key: bytes, value: bytes | None, at: Ms) -> tuple[str, Entry] | None:
+        """Of a `consumer` group, and the entry that it completes. The journal has its own word of rebalances."""
+        found = consumer_record(key, value) if self.source is Source.OFFSETS_TOPIC else None
+        if found is None:
             return None
-        if isinstance(record.key, OffsetCommitKey):
-            group = self._group(record.key.group)
-            if isinstance(record.value, OffsetCommitValue):
-                group.pace.add(Ms(record.value.commit_timestamp))
-                group.totals.commits += at >= self.began
-            return record.key.group
-        if isinstance(record.key, GroupMetadataKey) and (named := group_entry(key, value, at)) is not None:
-            self._take_generation(*named)
-            return named[0]
-        return None
+        group = self._group(found[0])
+        entry = group.consumer_records.take(found[1], at)
+        if entry is not None and entry["type"] == "deleted":
+            group.consumer_records = ConsumerGroupRecords()
+        return None if entry is None else (group.group_id, entry)
+
+    def take_commit(self, key: bytes | None, value: bytes | None, at: Ms) -> bool:
+        """A record of `__consumer_offsets`, if it is a commit. Whether it is one."""
+        name = None if key is None else group_of_commit(key)
+        if key is None or name is None:
+            return False
+        committed_at = None if value is None else _commit_time(key, value)
+        if committed_at is not None:
+            group = self._group(name)
+            group.pace.add(committed_at)
+            group.totals.commits += at >= self.began
+        return True
 
     def _take_generation(self, group_id: str, entry: Entry) -> None:
         group = self._group(group_id)
+        self._heard.add(group_id)
         before = group.records[-1] if group.records else None
         group.records.append(entry)
         if self.source is not Source.OFFSETS_TOPIC or entry["at"] < self.began:
@@ -150,7 +174,8 @@ class Store:
         is_new = before is None or before.get("generation") != entry.get("generation")
         if entry["type"] == "generation" and is_new:
             earlier = before if before is not None and before["type"] == "generation" else None
-            view = from_records(group_id, entry, earlier)
+            named = None if earlier is None else with_names(earlier, self._names)
+            view = from_records(group_id, with_names(entry, self._names), named)
             if view is not None:
                 _count_rebalance(group.totals, view)
 
@@ -168,10 +193,14 @@ class Store:
         """What coordinators say of groups. By questions alone, a change of members is a rebalance."""
         for name, one in found.items():
             group = self._group(name)
-            before, group.description = group.description, one
+            before, group.described_at = group.description, at
+            group.description = one if isinstance(one, KafkaError) else self._slim(one)
             if isinstance(one, KafkaError):
                 continue
-            if not isinstance(before, GroupDescription) or before.group_state != one.group_state:
+            _name_clients(group.records, one)
+            if one.state_ms_ago is not None:
+                group.state_since = Ms(at - one.state_ms_ago)
+            elif not isinstance(before, GroupDescription) or before.group_state != one.group_state:
                 is_known = group.state_since is not None and self.source is Source.JOURNAL
                 group.state_since = group.state_since if is_known else at
             if self.source is Source.POLLING:
@@ -179,21 +208,30 @@ class Store:
 
     def take_committed(self, group_id: str, found: Mapping[TopicPartition, OffsetAndMetadata | KafkaError]) -> None:
         """The offsets that a group has committed."""
-        self._group(group_id).committed = found
+        self._group(group_id).committed = {self._shared(partition): one for partition, one in found.items()}
 
-    def take_ends(self, found: Mapping[TopicPartition, int | KafkaError], at: Ms) -> None:
-        """The ends of partitions, read after the commits: lag is then never below 0."""
+    def take_ends(
+        self, found: Mapping[TopicPartition, int | KafkaError], at: Ms, of: Iterable[str] | None = None
+    ) -> None:
+        """The ends of partitions, read after the commits: lag is then never below 0. The lag of these groups follows,
+        or of all."""
         for partition, end in found.items():
             self._ends[partition] = _problem(str(partition), end) if isinstance(end, KafkaError) else end
             if isinstance(end, int):
                 self._rings.setdefault(partition, EndRing()).add(at, end)
-        for group in self._groups.values():
+        for group in self._groups.values() if of is None else [self._group(name) for name in of]:
             self._note_lag(group, at)
 
     def take_starts(self, found: Mapping[TopicPartition, int | KafkaError]) -> None:
         """The first offsets of partitions."""
         for partition, start in found.items():
             self._starts[partition] = _problem(str(partition), start) if isinstance(start, KafkaError) else start
+
+    def take_sizes(self, found: Mapping[TopicPartition, int]) -> None:
+        """The bytes of partitions on disk."""
+        self._sizes = {}
+        for (topic, _), size in found.items():
+            self._sizes[topic] = self._sizes.get(topic, 0) + size
 
     def take_ages(self, group_id: str, found: Mapping[TopicPartition, Ms], now: Ms) -> None:
         """The times of the oldest records that a group has not read."""
@@ -207,17 +245,25 @@ class Store:
             if isinstance(one, OffsetAndMetadata) and isinstance(end, int):
                 known.append(max(0, end - one.offset))
                 behind = self._rings[partition].behind(one.offset, at) if partition in self._rings else None
-                if behind is not None and not behind.is_at_least:
+                if behind is not None and not behind.is_at_least and behind.ms:
                     group.behind[partition] = behind
+                elif end <= one.offset:
+                    group.behind.pop(partition, None)
         if known:
             group.lags.add(at, sum(known))
 
     # -- views
 
-    def partitions(self) -> list[TopicPartition]:
-        """All partitions that groups have committed or own."""
-        found = {one for group in self._groups.values() for one in group.committed}
-        for group in self._groups.values():
+    def take_heard(self) -> set[str]:
+        """The groups that the source has told of since the last call."""
+        heard, self._heard = self._heard, set()
+        return heard
+
+    def partitions(self, of: Iterable[str] | None = None) -> list[TopicPartition]:
+        """All partitions that these groups, or all, have committed or own."""
+        groups = list(self._groups.values()) if of is None else [self._group(name) for name in of]
+        found = {one for group in groups for one in group.committed}
+        for group in groups:
             if isinstance(group.description, GroupDescription):
                 found |= {one for member in group.description.members for one in member.partitions}
         return sorted(found)
@@ -239,23 +285,60 @@ class Store:
     def entries(self, group_id: str) -> tuple[list[Entry], list[Entry]]:
         """Rows of the journal and records of generations, as `views.timeline.tell` takes them."""
         group = self._group(group_id)
-        return list(group.journal), list(group.records)
+        return list(group.journal), self._named(group.records)
 
     def totals(self, group_id: str) -> Totals:
         """What has happened to the group since the watching began."""
         return self._group(group_id).totals
 
+    def log_start(self, place: Place) -> int | None:
+        """The first offset of a partition, if it is known."""
+        found = self._starts.get(place)
+        return found if isinstance(found, int) else None
+
+    def log_end(self, place: Place) -> int | None:
+        """The end of a partition, if it is known."""
+        found = self._ends.get(place)
+        return found if isinstance(found, int) else None
+
+    def per_second(self, place: Place) -> float | None:
+        """Records that came to a partition, if it was looked at twice."""
+        ring = self._rings.get(place)
+        return None if ring is None else ring.per_second
+
     def ends(self) -> dict[Place, int]:
         """The ends that are known."""
         return {place: end for place, end in self._ends.items() if isinstance(end, int)}
 
+    def sizes(self) -> Mapping[str, int]:
+        """The bytes of topics, as far as they are known."""
+        return self._sizes
+
+    def _shared(self, partition: TopicPartition) -> TopicPartition:
+        """The one object for a partition: a hundred thousand commits name ten thousand of them."""
+        return self._partitions.setdefault(partition, partition)
+
+    def _slim(self, told: GroupDescription) -> GroupDescription:
+        members = [
+            one._replace(partitions=frozenset(map(self._shared, one.partitions)), target=None) for one in told.members
+        ]
+        return told._replace(members=members)
+
     def _group(self, group_id: str) -> _Group:
         return self._groups.setdefault(group_id, _Group(group_id))
 
-    def _seen_since(self, group_type: str | None) -> Ms | None:
-        """Records of `consumer` groups say nothing here: of their rebalances on Kafka nothing is known."""
-        is_silent = group_type == CONSUMER and self.source is Source.OFFSETS_TOPIC
-        return None if is_silent else self.seen_since
+    def take_topics(self, found: Iterable[TopicDescription]) -> None:
+        """Names of topics: records of `consumer` groups have their ids."""
+        self._names |= {kafka_uuid(one.topic_id): one.name for one in found}
+
+    @property
+    def has_nameless_topics(self) -> bool:
+        """Whether the last record of a group has a topic whose name is not known."""
+        last = [one.records[-1] for one in self._groups.values() if one.records and is_target(one.records[-1])]
+        return any(topic not in self._names for one in last for topic, _ in owners(one))
+
+    def _named(self, records: Iterable[Entry]) -> list[Entry]:
+        return [with_names(one, self._names) for one in records]
 
     def _findings(self, group: _Group, now: Ms) -> Findings:
         told = group.description
@@ -271,16 +354,16 @@ class Store:
             protocol=described.protocol if described else None,
             generation=described.generation if described else None,
             coordinator_id=described.coordinator_id if described else listed.coordinator_id if listed else None,
-            members=tuple(_member(one) for one in described.members) if described else (),
+            members=tuple(_member(one, group.described_at) for one in described.members) if described else (),
             committed={place: _committed(place, one) for place, one in group.committed.items()},
             starts=self._starts,
             ends=self._ends,
             behind=group.behind,
             journal=tuple(group.journal),
-            records=tuple(group.records),
+            records=self._named(group.records),
             source=self.source,
             as_of=now,
-            seen_since=self._seen_since(kind),
+            seen_since=self.seen_since,
             state_since=group.state_since,
             last_commit=group.pace.last,
             usual_commit_ms=group.pace.usual_ms,
@@ -289,16 +372,46 @@ class Store:
         )
 
 
+def _commit_time(key: bytes, value: bytes) -> Ms | None:
+    """When it was committed; None if the record cannot be read."""
+    usual = decode_usual_value(value)
+    if usual is not None:
+        return Ms(usual[2])
+    try:
+        record = decode_record(key, value)
+    except ProtocolError:
+        return None
+    told = getattr(record, "value", None)
+    return Ms(told.commit_timestamp) if isinstance(told, OffsetCommitValue) else None
+
+
+def _slim(row: Entry) -> Entry:
+    """A row names the same topics and members again and again, and JSON makes a new text of each."""
+    if row["type"] == "rebalance":
+        row["moved"] = [Move(*_shared_texts(one)) for one in row["moved"]]
+        row["dark_ms"] = [Dark(*_shared_texts(one)) for one in row["dark_ms"]]
+    return row
+
+
+def _shared_texts(values: Iterable[Any]) -> Iterable[Any]:
+    return (intern(one) if isinstance(one, str) else one for one in values)
+
+
 def _count(totals: Totals, row: Entry) -> None:
     match row["type"]:
         case "rebalance":
             _count_rebalance(totals, from_row(row))
         case "member_left":
-            totals.departures[row["departure"]] += 1
+            totals.departures[_known(row["departure"], _DEPARTURES)] += 1
         case "member_fenced":
             totals.fenced += 1
         case "commit_refused":
-            totals.refused[row["refusal"]] += 1
+            totals.refused[_known(row["refusal"], _REFUSALS)] += 1
+
+
+def _known(name: object, names: frozenset[str]) -> str:
+    """A reason that only newer brokers know is "other": the number of labels is bounded."""
+    return name if isinstance(name, str) and name in names else OTHER
 
 
 def _count_rebalance(totals: Totals, view: RebalanceView) -> None:
@@ -324,27 +437,43 @@ def _note_look(records: deque[Entry], told: GroupDescription, at: Ms) -> None:
     records.append(entry | {"protocol": told.protocol, "leader": None, "members": members})
 
 
+def _name_clients(records: Iterable[Entry], told: GroupDescription) -> None:
+    """Who began in the middle of a log has not seen what members of a `consumer` group said of themselves."""
+    known = {one.member_id: one for one in told.members}
+    for record in records:
+        for one in record["members"] if is_target(record) else ():
+            described = known.get(one["member_id"])
+            if described is not None and not one["client_id"]:
+                one |= {"client_id": described.client_id, "client_host": described.client_host}
+                one["group_instance_id"] = described.group_instance_id
+
+
 def _looked_at(member: MemberDescription) -> dict[str, Any]:
-    return {
-        "member_id": member.member_id,
-        "group_instance_id": member.group_instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "topics": list(member.topics),
-        "partitions": [[topic, number] for topic, number in sorted(member.partitions)],
-    }
+    partitions = [[topic, number] for topic, number in sorted(member.partitions)]
+    return _identity(member) | {"topics": list(member.topics), "partitions": partitions}
 
 
-def _member(member: MemberDescription) -> MemberView:
+def _identity(member: MemberDescription) -> dict[str, Any]:
+    return {name: getattr(member, name) for name in ("member_id", "group_instance_id", "client_id", "client_host")}
+
+
+def _member(member: MemberDescription, at: Ms | None) -> MemberView:
+    """`at`: when the coordinator said so; deadlines count from then."""
+    told = member.deadlines
+
+    def time(span: int | None, sign: int = 1) -> Ms | None:
+        return None if span is None or at is None else Ms(at + sign * span)
+
     return MemberView(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
+        **_identity(member),
         partitions=tuple((topic, number) for topic, number in sorted(member.partitions)),
         topics=member.topics,
         lag=None,
         member_epoch=member.member_epoch,
+        last_seen=None if told is None else time(told.last_seen_ms_ago, -1),
+        session_ends=None if told is None else time(told.session_ms_left),
+        awaiting=None if told is None else told.awaiting,
+        awaited_until=None if told is None else time(told.awaited_ms_left),
     )
 
 

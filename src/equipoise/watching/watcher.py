@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from equipoise.client import Admin, AsyncConsumer, ConsumerRecord, TopicPartition
 from equipoise.client.admin import ClusterDescription, TopicDescription
 from equipoise.client.admin_groups import GroupListings
 from equipoise.client.consumer.config import EARLIEST, LATEST
-from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.coordinator.placement import partition_for
 from equipoise.views.model import BrokerView, ClusterView, GroupView, Ms, Problem, Source
 from equipoise.watching.access import Access, Questions
@@ -27,8 +26,14 @@ from equipoise.watching.topic_reader import Take, first_times, follow, read_back
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
 
 JOURNAL_TOPIC, OFFSETS_TOPIC = "__rebalances", "__consumer_offsets"
+_CLUSTER = "the cluster"
 _AGES_S = 2.0  # patience with the oldest unread records
+_MOST_PROBLEMS = 20  # the newest of each thing; a page that lists thousands tells nothing
 _MOST_AGES = 256  # partitions whose oldest unread record is looked at
+_TOGETHER = 100  # groups that are asked about at once
+_SIZES_MS = 60_000  # between two questions for the sizes of topics
+Answer = TypeVar("Answer")
+Asking = Callable[[float], Coroutine[Any, Any, None]]
 
 
 class Watched(NamedTuple):
@@ -38,6 +43,7 @@ class Watched(NamedTuple):
     since: Ms | None = None  # how far back rebalances are read; None: not at all
     ages: bool = False  # whether the oldest unread records are looked at
     starts: bool = False  # whether the first offsets of partitions are asked for
+    sizes: bool = False  # whether the bytes of topics are asked for
 
 
 class Watcher:
@@ -52,10 +58,14 @@ class Watcher:
         self.cluster: ClusterDescription | None = None
         self.problems: list[Problem] = []
         self.answered: Ms | None = None  # when all questions were last answered
+        self.is_answering = False  # whether those of the last round were
+        self.poll_seconds: dict[str, float] = {}  # how long the last questions took, by API
+        self._sized: Ms | None = None
         self._questions = Questions(access)
         self._topics: dict[str, TopicDescription] = {}
         self._source_ends: dict[TopicPartition, int] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._following: asyncio.Task[None] | None = None
         self._news = asyncio.Condition()
         self._version = 0
 
@@ -74,30 +84,76 @@ class Watcher:
         await self.refresh()
         return self.view()
 
+    async def glance(self) -> ClusterView:
+        """Groups and their states alone: what can be had at once."""
+        await self._ask_cluster()
+        await self.refresh_listings()
+        return self.view()
+
     async def refresh(self) -> None:
         """Asks all questions again: groups and their members, commits, then ends."""
-        listed = await self._questions.ask(list_groups)
+        await self.refresh_listings()
+        wanted = self._wanted()
+        for first in range(0, len(wanted), _TOGETHER):  # what a thousand groups answer at once takes much memory
+            await self.refresh_groups(wanted[first : first + _TOGETHER])
+        partitions = self.store.partitions()
+        await self.refresh_offsets(partitions, LATEST)
+        if self.watched.starts:
+            await self.refresh_offsets(partitions, EARLIEST)
+        if self.watched.ages:
+            await self._look_at_ages(wanted)
+        await self._refresh_sizes()
+        await self.all_answered()
+
+    # -- parts of a look, for `rounds`
+
+    async def refresh_listings(self) -> None:
+        """Which groups there are."""
+        listed = await self._ask("ListGroups", list_groups)
         for node_id, error in listed.failures.items():
             self._note(f"groups of broker {node_id}", error)
         is_all = self.watched.group_ids is None and not listed.failures
         self.store.take_listings(listed.groups, is_all=is_all)
-        wanted = self._wanted()
-        self.store.take_descriptions(await self._questions.ask(lambda admin: admin.describe_groups(wanted)), self.now())
-        for name in wanted:
-            await self._refresh_commits(name)
-        partitions = self.store.partitions()
-        ends = await self._questions.ask(lambda admin: admin.list_offsets(dict.fromkeys(partitions, LATEST)))
-        self.store.take_ends(ends, self.now())
-        if self.watched.starts:
-            starts = await self._questions.ask(lambda admin: admin.list_offsets(dict.fromkeys(partitions, EARLIEST)))
-            self.store.take_starts(starts)
-        if self.watched.ages:
-            await self._look_at_ages(wanted)
+
+    async def refresh_groups(self, names: Sequence[str]) -> None:
+        """The members and commits of some groups."""
+        described = await self._ask("DescribeGroups", lambda admin: admin.describe_groups(names))
+        self.store.take_descriptions(described, self.now())
+        await self._refresh_commits(names)
+
+    async def refresh_offsets(
+        self, places: Sequence[TopicPartition], which: int, names: Collection[str] | None = None
+    ) -> None:
+        """The ends or the first offsets of partitions; the lag of these groups follows, or of all."""
+        found: Mapping[TopicPartition, int | KafkaError] = {}
+        if places:
+            asked = dict.fromkeys(places, which)
+            found = await self._ask("ListOffsets", lambda admin: admin.list_offsets(asked))
+        if which == LATEST:
+            self.store.take_ends(found, self.now(), names)
+        else:
+            self.store.take_starts(found)
+
+    async def look_around(self) -> None:
+        """Whether there is a better source by now, and what changes seldom."""
+        await self._look_for_a_source()
+        await self._look_for_topics()
+        await self._refresh_sizes()
+
+    async def all_answered(self) -> None:
+        """A round is over, and all of its questions were answered."""
         self.answered = self.now()
+        self.is_answering = True
+        self.problems = [one for one in self.problems if one.what != _CLUSTER]
         await self._announce()
 
-    def view(self) -> ClusterView:
-        """What is known now."""
+    def failed(self, error: Exception) -> None:
+        """A round has failed: the cluster is away, or says no."""
+        self.is_answering = False
+        self._note(_CLUSTER, error)
+
+    def view(self, groups: Sequence[GroupView] | None = None) -> ClusterView:
+        """What is known now; of groups what is given, or all of it."""
         cluster, now = self.cluster, self.now()
         brokers = [] if cluster is None else cluster.brokers
         return ClusterView(
@@ -112,7 +168,7 @@ class Watcher:
                 )
                 for one in brokers
             ),
-            groups=tuple(self.store.view(name, now) for name in self._wanted()),
+            groups=tuple(self.store.view(name, now) for name in self._wanted()) if groups is None else tuple(groups),
             source=self.store.source,
             as_of=now,
             problems=tuple(self.problems),
@@ -134,13 +190,33 @@ class Watcher:
         self.cluster = await self._questions.ask(Admin.cluster)
         self._topics = {one.name: one for one in await self._questions.ask(Admin.topics)}
 
-    async def _refresh_commits(self, group_id: str) -> None:
+    async def _ask(self, api: str, question: Callable[[Admin], Answer]) -> Answer:
+        began = time.monotonic()
         try:
-            found = await self._questions.ask(lambda admin: admin.committed_or_errors(group_id))
+            return await self._questions.ask(question)
+        finally:
+            self.poll_seconds[api] = time.monotonic() - began
+
+    async def _refresh_commits(self, group_ids: Sequence[str]) -> None:
+        if not group_ids:
+            return
+        found = await self._ask("OffsetFetch", lambda admin: admin.committed_of_groups(group_ids))
+        for name, committed in found.items():
+            if isinstance(committed, KafkaError):
+                self._note(f"offsets of {name}", committed)
+            else:
+                self.store.take_committed(name, committed)
+
+    async def _refresh_sizes(self) -> None:
+        """Once a minute: a broker reads its disk for it. Who may not ask knows none."""
+        is_fresh = self._sized is not None and self.now() - self._sized < _SIZES_MS
+        if not self.watched.sizes or is_fresh:
+            return
+        self._sized = self.now()
+        try:
+            self.store.take_sizes(await self._ask("DescribeLogDirs", Admin.sizes))
         except KafkaError as error:
-            self._note(f"offsets of {group_id}", error)
-        else:
-            self.store.take_committed(group_id, found)
+            self._note("sizes of topics", error)
 
     async def _look_at_ages(self, group_ids: Sequence[str]) -> None:
         """By reading the record at each committed offset: who may not read the topic knows none. What is not read when
@@ -161,9 +237,9 @@ class Watcher:
 
     def _note(self, what: str, error: Exception) -> None:
         code = error.code if isinstance(error, KafkaError) else ErrorCode.NETWORK_EXCEPTION
-        problem = Problem(what, code, str(error))
-        if problem not in self.problems:
-            self.problems.append(problem)
+        told = str(error) or f"it could not be read within {self.access.timeout:.0f} s"
+        problem = Problem(what, code, told)
+        self.problems = [*(one for one in self.problems if one.what != what), problem][-_MOST_PROBLEMS:]
 
     # -- the source
 
@@ -173,14 +249,15 @@ class Watcher:
             if topic not in self._topics:
                 continue
             store = Store(source, self._began)
+            store.take_topics(self._topics.values())
             try:
                 await self._read_topic(store, topic, since)
-            except KafkaError as error:
+            except (KafkaError, TimeoutError) as error:
                 self._note(topic, error)
                 continue
             if source is Source.JOURNAL and OFFSETS_TOPIC in self._topics:
                 await self._read_commits_too(store, since)
-            self.store = store
+            self.store, self._sized = store, None
             return
 
     async def _read_topic(self, store: Store, topic: str, since: Ms) -> None:
@@ -206,7 +283,8 @@ class Watcher:
             await self._read_topic(store, OFFSETS_TOPIC, since)
         except (KafkaError, TimeoutError) as error:
             self._note(OFFSETS_TOPIC, error)
-        self._source_ends, store.seen_since = ends, seen
+            self._source_ends = {}
+        self._source_ends, store.seen_since = ends | self._source_ends, seen
 
     def _partitions_of(self, topic: str) -> list[TopicPartition]:
         """All, or of `__consumer_offsets` those that keep the groups that are watched."""
@@ -220,9 +298,10 @@ class Watcher:
     # -- live
 
     @asynccontextmanager
-    async def live(self, interval: float) -> AsyncIterator[None]:
-        """After a first look: follows the source, and asks all questions again every `interval` seconds."""
-        self._tasks = [asyncio.create_task(self._refresh_for_ever(interval))]
+    async def live(self, interval: float, asking: Asking | None = None) -> AsyncIterator[None]:
+        """After a first look: follows the source, and asks all questions again every `interval` seconds, or what
+        `asking` chooses."""
+        self._tasks = [asyncio.create_task((asking or self._refresh_for_ever)(interval))]
         self._follow_source()
         try:
             yield
@@ -233,17 +312,45 @@ class Watcher:
                 with suppress(asyncio.CancelledError):
                     await task
 
+    async def _stop_following(self) -> None:
+        """Waits until its connections are closed: a second cancellation would leave them open."""
+        following, self._following = self._following, None
+        if following is not None:
+            following.cancel()
+            await asyncio.wait({following})
+            self._tasks.remove(following)
+
     def _follow_source(self) -> None:
         if self._source_ends:
-            self._tasks.append(asyncio.create_task(self._follow()))
+            self._following = asyncio.create_task(self._follow())
+            self._tasks.append(self._following)
 
     async def _look_for_a_source(self) -> None:
-        """Where no group had ever been there was no topic to read; the first group makes it."""
-        if self.store.source is not Source.POLLING or self.watched.since is None:
+        """Where no group had ever been there was no topic to read; the first group makes it. Who commits before, makes
+        `__consumer_offsets` alone: the journal comes later."""
+        if self.watched.since is None or not await self._has_better_source():
             return
         await self._ask_cluster()
+        await self._stop_following()
         await self._read_past(self.watched.since)
         self._follow_source()
+
+    async def _has_better_source(self) -> bool:
+        if self.store.source is not Source.OFFSETS_TOPIC:
+            return self.store.source is Source.POLLING
+        if JOURNAL_TOPIC in self._topics:
+            return False  # it was there, and could not be read
+        try:
+            await self._questions.ask(lambda admin: admin.topic(JOURNAL_TOPIC))
+        except KafkaError:
+            return False
+        return True
+
+    async def _look_for_topics(self) -> None:
+        """A topic that is new has a name that records of `consumer` groups do not tell."""
+        if self.store.has_nameless_topics:
+            await self._ask_cluster()
+            self.store.take_topics(self._topics.values())
 
     async def changed(self, since: int) -> int:
         """Waits until something is new since this version, and returns the version of now."""
@@ -270,28 +377,29 @@ class Watcher:
             began = time.monotonic()
             try:
                 await self._look_for_a_source()
+                await self._look_for_topics()
                 await self.refresh()
-            except (KafkaConnectionError, KafkaError) as error:
-                self._note("the cluster", error)
+            except (EquipoiseError, OSError) as error:
+                self.failed(error)
             pause = max(0.1, interval - (time.monotonic() - began))
 
     async def _follow(self) -> None:
         """The source from where it was read to; after a failure again, from the same place on."""
-        topic = JOURNAL_TOPIC if self.store.source is Source.JOURNAL else OFFSETS_TOPIC
-        take = _feeder(self.store, topic)
+        take = _live_feeder(self.store)
         while True:
             with suppress(EquipoiseError):
                 async with self.access.consumer() as consumer:
                     await self._follow_with(consumer, take)
             await asyncio.sleep(1.0)
 
-    async def _follow_with(self, consumer: AsyncConsumer, take: Take) -> None:
+    async def _follow_with(self, consumer: AsyncConsumer, take: Callable[[ConsumerRecord], bool]) -> None:
         news = asyncio.Event()
 
         def heard(record: ConsumerRecord) -> None:
-            take(record)
+            is_news = take(record)
             self._source_ends[TopicPartition(record.topic, record.partition)] = record.offset + 1
-            news.set()
+            if is_news:
+                news.set()
 
         async def announce() -> None:
             while True:
@@ -331,6 +439,23 @@ def list_groups(admin: Admin) -> GroupListings:
 
 def _feeder(store: Store, topic: str) -> Take:
     return partial(_take_row, store) if topic == JOURNAL_TOPIC else partial(_take_record, store)
+
+
+def _live_feeder(store: Store) -> Callable[[ConsumerRecord], bool]:
+    """Says whether a record is news for who looks on: a commit is none. Beside the journal only commits are read: it
+    has its own word of rebalances."""
+
+    def take(record: ConsumerRecord) -> bool:
+        if record.topic == JOURNAL_TOPIC:
+            _take_row(store, record)
+            return True
+        at = Ms(record.timestamp)
+        if store.source is Source.JOURNAL:
+            store.take_commit(record.key, record.value, at)
+            return False
+        return store.take_record(record.key, record.value, at) is not None
+
+    return take
 
 
 def _take_row(store: Store, record: ConsumerRecord) -> None:

@@ -98,7 +98,7 @@ def test_a_group_with_members_is_not_reset_and_they_are_named(groups: Command, b
     assert (ended.status, ended.out) == (1, "")
     assert ended.err == (
         "equipoise: offsets of 'billing' were not changed: it has 1 member (worker on 127.0.0.1); stop them first, "
-        "the group is Empty at the latest when their sessions have ended\n"
+        "the group is Empty at the latest when their sessions have ended. --dry-run shows the change meanwhile\n"
     )
     assert groups("reset", "billing", "--to", "latest", "--dry-run").status == 0
     told = json.loads(groups("reset", "billing", "--to", "latest", "--yes", "--json").out)

@@ -58,7 +58,7 @@ def wait_for(broker: Broker, trigger: Trigger) -> str:
 def explained(groups: Command, generation: str) -> list[str]:
     ended = groups("explain", "billing", generation)
     assert ended.status == 0, ended.err
-    return [line for line in masked(ended.out).splitlines() if not line.startswith("  advice")]
+    return [line for line in masked(ended.out).splitlines() if not line.startswith(("  advice", "  zone"))]
 
 
 def test_a_member_leaves(groups: Command, broker: Broker, join: Join) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -12,12 +13,15 @@ from uuid import uuid4
 import pytest
 
 from equipoise.client import Admin, Consumer, Producer, TopicPartition
+from equipoise.watching import watcher as watcher_module
 from proving.brokers import KafkaBroker
 from proving.tools import Tools
 from tests.commands import Command, Ended
+from tests.console.schemas import all_schemas, check
 from tests.proving.needed import needed
 
 pytestmark = pytest.mark.kafka
+PATIENCE_S = 60
 
 
 @pytest.fixture
@@ -41,20 +45,37 @@ class Scene:
             for number in range(30):
                 producer.send(self.topic, b"x", partition=number % 3)
 
-    def join(self, client_id: str, protocol: str = "classic") -> Consumer:
+    def member(self, client_id: str, protocol: str = "classic", **settings: object) -> Consumer:
+        """A consumer that has subscribed."""
+        given = {"auto_offset_reset": "earliest", "enable_auto_commit": False, **settings}
         consumer = Consumer(
-            bootstrap_servers=self.address,
-            group_id=self.group,
-            client_id=client_id,
-            group_protocol=protocol,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
+            bootstrap_servers=self.address, group_id=self.group, client_id=client_id, group_protocol=protocol, **given
         )
         self._stack.callback(consumer.close)
         consumer.subscribe([self.topic])
-        while not consumer.assignment():
-            consumer.poll(0.1)
         return consumer
+
+    def join(
+        self, client_id: str, protocol: str = "classic", beside: Consumer | None = None, **settings: object
+    ) -> Consumer:
+        """A consumer that has partitions; `beside`: while another is polled."""
+        consumer = self.member(client_id, protocol, **settings)
+        others = [] if beside is None else [beside]
+        while not consumer.assignment() or any(not one.assignment() for one in others):
+            for one in (consumer, *others):
+                one.poll(0.1)
+        return consumer
+
+    def settle(self, count: int, *polled: Consumer) -> None:
+        """Waits until the group has so many members, and rests."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            group = self.admin.describe_group(self.group)
+            if len(group.members) == count and group.group_state == "Stable":
+                return
+            for one in polled:
+                one.poll(0.1)
+            assert time.monotonic() < deadline
 
 
 @pytest.fixture
@@ -113,6 +134,149 @@ def test_figures_equal_those_of_kafkas_tool(
     assert ours == kafkas_figures(tools, kafka, scene.group)
     assert stopped["groups"][0]["health"]["kind"] == "nobody_reads"
     assert scene.group in groups("list").out
+
+
+def kafkas_members(tools: Tools, kafka: KafkaBroker, group: str) -> dict[str, tuple[str, ...]]:
+    """Host, client id and number of partitions of each member, as Kafka's own tool has them."""
+    shown = tools.run("kafka-consumer-groups", "--describe", "--group", group, "--members", broker=kafka).stdout
+    found: dict[str, tuple[str, ...]] = {}
+    for line in shown.splitlines():
+        cells = line.split()
+        if len(cells) >= 5 and cells[0] == group:
+            found[cells[1]] = (cells[2].lstrip("/"), cells[3], cells[4])
+    return found
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_and_state_equal_those_of_kafkas_tool(
+    groups: Command, kafka: KafkaBroker, tools: Tools, scene: Scene, protocol: str
+) -> None:
+    scene.join("worker", protocol)
+    (group,) = json.loads(groups("describe", scene.group, "--json").out)["groups"]
+    ours = {
+        one["member_id"]: (one["client_host"], one["client_id"], str(len(one["partitions"])))
+        for one in group["members"]
+    }
+    assert ours == kafkas_members(tools, kafka, scene.group)
+    state = tools.run("kafka-consumer-groups", "--describe", "--group", scene.group, "--state", broker=kafka).stdout
+    (line,) = [one.split() for one in state.splitlines() if one.startswith(scene.group)]
+    assert group["state"] in line
+    assert str(len(group["members"])) in line
+    listed = tools.run("kafka-consumer-groups", "--list", broker=kafka).stdout.split()
+    found = json.loads(groups("list", "--json").out)["groups"]
+    assert {one["group_id"] for one in found} == set(listed)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_every_command_that_reads(command: Command, kafka: KafkaBroker, scene: Scene, protocol: str) -> None:
+    """With words, and with JSON that keeps to its schema."""
+    consumer = scene.join("worker", protocol)
+    consumer.commit({TopicPartition(scene.topic, 0): 4})
+    name, at = scene.group, ("-b", kafka.bootstrap_servers)
+    for arguments, schema in (
+        (["groups", "list"], "groups"),
+        (["groups", "describe", name], "groups"),
+        (["groups", "members", name, "--verbose"], "groups"),
+        *((["groups", "lag", name, "--by", by], "groups") for by in ("partition", "topic", "member")),
+        (["groups", "offsets", name], "groups"),
+        (["groups", "history", name], "rebalances"),
+        (["groups", "explain", name], "rebalances"),
+        (["groups", "check", name, "--max-lag", "100"], "checks"),
+        (["groups", "reset", name, "--to", "latest", "--dry-run"], "reset"),
+        (["cluster"], "cluster"),
+        (["topics", "list"], "topics"),
+        (["topics", "describe", scene.topic], "topics"),
+    ):
+        shown = command(*arguments, *at, "--timeout", "30s")
+        assert shown.status == 0, (arguments, shown.err)
+        assert shown.out or arguments[1] == "check"
+        told = command(*arguments, *at, "--timeout", "30s", "--json")
+        check(json.loads(told.out), all_schemas()[schema])
+    records = command("consume", scene.topic, "--exit", "--format", "json", *at).out.splitlines()
+    assert len(records) == 30
+    check(json.loads(records[0]), all_schemas()["events"])
+    exported = command("groups", "offsets", name, "--export", *at).out
+    assert f"{scene.topic},0,4\n" in exported
+
+
+def test_a_consumer_group_is_reconstructed_from_its_records(groups: Command, scene: Scene) -> None:
+    """Begin, target and reconciliation are in the records; the cause is concluded."""
+    first = scene.join("one", "consumer")
+    second = scene.member("two", "consumer")
+    deadline = time.monotonic() + PATIENCE_S
+    while not second.assignment() or len(first.assignment()) == 3:
+        first.poll(0.1)
+        second.poll(0.1)
+        assert time.monotonic() < deadline
+
+    def last(kind: str, *polled: Consumer, members: int) -> dict[str, Any]:
+        """The last rebalance, when it is over: each member tells with its next heartbeat that it has its part."""
+        while True:
+            found = json.loads(groups("explain", scene.group, "--json").out)
+            assert found["source"] == "offsets_topic"
+            view: dict[str, Any] = found["rebalances"][0]
+            if (view["guess"]["kind"], view["members"]) == (kind, members) or time.monotonic() > deadline:
+                return view
+            for one in polled:
+                one.poll(0.1)
+
+    view = last("member_joined", first, second, members=2)
+    assert (view["cause"], view["guess"]["kind"], view["is_target"]) == (None, "member_joined", True)
+    assert (view["guess"]["who"]["client_id"], view["members"]) == ("two", 2)
+    assert view["old_generation"] + 1 == view["generation"]
+    assert view["started"] <= view["ended"]
+    assert {one["topic"] for one in view["moved"]} == {scene.topic}
+    assert len(view["moved"]) + view["kept"] == 3
+    shown = groups("explain", scene.group).out
+    assert re.search(r"why +\S+ \(client two, [\d.]+\) is new, so it has joined", shown)
+    assert re.search(r"phases +target [\d,]+ ms   reconcile [\d,]+ ms", shown)
+    assert "records of the group in __consumer_offsets. Not known there: whether a member left or died" in shown
+    scene.admin.add_partitions(scene.topic, 5)
+    while len(first.assignment() | second.assignment()) < 5:
+        first.poll(0.1)
+        second.poll(0.1)
+        assert time.monotonic() < deadline
+    assert last("topics_changed", first, second, members=2)["guess"]["kind"] == "topics_changed"
+    second.close()
+    while len(first.assignment()) < 5:
+        first.poll(0.1)
+        assert time.monotonic() < deadline
+    view = last("member_gone", first, members=1)
+    assert (view["guess"]["kind"], view["guess"]["who"]["client_id"]) == ("member_gone", "two")
+
+
+def test_what_members_of_a_classic_group_did_is_concluded(groups: Command, scene: Scene) -> None:
+    """A leave, a death and a session that expired look the same in the records; a restart does not."""
+
+    def why() -> str:
+        lines = groups("explain", scene.group).out.splitlines()
+        assert any(line.startswith("  source   group metadata records") for line in lines)
+        return re.sub(r"-[0-9a-f]{8}\b", "-ID", next(line for line in lines if line.startswith("  why")))
+
+    one = scene.join("one")
+    two = scene.join("two", beside=one)
+    assert "two-ID (client two, " in why()
+    assert why().endswith("is new, so it has joined")
+    two.close()
+    scene.settle(1, one)
+    assert why().endswith("is gone: it left or died")
+    scene.join("pod", beside=one, group_instance_id="pod-1")
+    assert "client pod" in why()
+
+
+def test_where_no_topic_can_be_read_questions_tell_what_is(
+    groups: Command, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members, commits and lag are known; rebalances are not."""
+    for name in ("JOURNAL_TOPIC", "OFFSETS_TOPIC"):
+        monkeypatch.setattr(watcher_module, name, "no-such-topic")
+    consumer = scene.join("one", "consumer")
+    consumer.commit({TopicPartition(scene.topic, 0): 4})
+    found = json.loads(groups("lag", scene.group, "--json").out)
+    (group,) = found["groups"]
+    assert (found["source"], group["lag"]["lag"], group["rebalances_last_hour"]) == ("polling", 6, None)
+    assert len(group["members"]) == 1
+    assert "is unknown: neither __rebalances nor __consumer_offsets" in groups("history", scene.group).out
 
 
 def test_a_join_is_concluded_and_called_a_guess(groups: Command, scene: Scene) -> None:

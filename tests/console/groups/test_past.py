@@ -38,6 +38,7 @@ def test_a_join_explained(groups: Command, broker: Broker, join: Join) -> None:
         "  why      one-ID (client one, 127.0.0.1) joined",
         "  phases   detect N ms   join N ms   assign N ms   sync N ms",
         "  moved    4 of 4 partitions: orders:0,1,2,3 to one-ID",
+        "  zone     UTC",
     ]
 
 
@@ -47,7 +48,7 @@ def test_a_removal_explained_the_worst_and_by_its_generation(groups: Command, br
     assert len(broker.groups["billing"].rebalances) == 2
     lines = masked(groups("explain", "billing", "2").out).splitlines()
     assert lines[1] == '  why      one-ID (client one, 127.0.0.1) left, saying "drill"'
-    assert lines[3:] == ["  ended    without members", "  moved    0 of 4 partitions; nobody has orders:0,1,2,3"]
+    assert lines[3:-1] == ["  ended    without members", "  moved    0 of 4 partitions; nobody has orders:0,1,2,3"]
     assert "joined" in groups("explain", "billing", "worst").out
     ended = groups("explain", "billing", "9")
     assert ended.status == 2
@@ -68,7 +69,7 @@ def test_history_tells_all_in_order(groups: Command, broker: Broker, join: Join)
     assert len(broker.groups["billing"].rebalances) == 2
     shown = groups("history", "billing", "--since", "10m").out
     assert re.search(r"0 -> 1  because one-.*joined(?s:.*)1 -> 2  because one-.*left", shown)
-    assert shown.endswith("Source: the journal of this broker.\n")
+    assert shown.endswith("Source: the journal of this broker. Times in UTC.\n")
     found = json.loads(groups("history", "billing", "--json").out)
     assert (found["schema"], found["group_id"], len(found["rebalances"])) == ("equipoise.rebalances/1", "billing", 2)
     assert found["rebalances"][0]["words"][1].startswith("  why      one-")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from equipoise.console.options import ClusterOptions, Decorated, cluster_options
+from equipoise.console.options import ClusterOptions, Decorated, timed_cluster_options
 from equipoise.console.tables import print_table
 from equipoise.wire.errors import UsageError
 
@@ -62,36 +61,41 @@ def _check_hosts(kind: str, principals: Sequence[str], hosts: Sequence[str]) -> 
         raise UsageError(f"--{kind}-host needs a --{kind}-principal, for instance User:*")
 
 
+def _options(*rows: tuple[str, str, str, str]) -> Callable[[Decorated], Decorated]:
+    """Options that may be given more than once: the name, the parameter, what stands for a value, and the help."""
+
+    def decorate(function: Decorated) -> Decorated:
+        for name, parameter, metavar, doc in reversed(rows):
+            function = click.option(name, parameter, metavar=metavar, multiple=True, help=doc)(function)
+        return function
+
+    return decorate
+
+
+_names = _options(
+    ("--topic", "topics", "TOPIC", "A topic; * is all. Repeatable."),
+    ("--group", "groups", "GROUP", "A group; * is all. Repeatable."),
+    ("--transactional-id", "transactional_ids", "ID", "A transactional id."),
+)
+_entry_options = _options(
+    ("--allow-principal", "allowed", "USER", "For instance User:alice."),
+    ("--deny-principal", "denied", "USER", "For instance User:bob."),
+    ("--allow-host", "allowed_hosts", "HOST", "Address or range; * if none."),
+    ("--deny-host", "denied_hosts", "HOST", "Address or range; * if none."),
+    ("--operation", "operations", "NAME", "READ, WRITE ...; all if none."),
+)
+
+
 def _resource_options(function: Decorated) -> Decorated:
-    for option in (
-        click.option("--resource-pattern-type", "pattern", type=_PATTERNS, default=None, help="How names are meant."),
-        click.option("--cluster", "on_cluster", is_flag=True, help="The cluster."),
-        click.option(
-            "--transactional-id", "transactional_ids", metavar="ID", multiple=True, help="A transactional id."
-        ),
-        click.option("--group", "groups", metavar="GROUP", multiple=True, help="A group; * is all. Repeatable."),
-        click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="A topic; * is all. Repeatable."),
-    ):
-        function = option(function)
-    return function
-
-
-def _entry_options(function: Decorated) -> Decorated:
-    for option in (
-        click.option("--operation", "operations", metavar="NAME", multiple=True, help="READ, WRITE ...; all if none."),
-        click.option("--deny-host", "denied_hosts", metavar="HOST", multiple=True, help="Address or range; * if none."),
-        click.option(
-            "--allow-host", "allowed_hosts", metavar="HOST", multiple=True, help="Address or range; * if none."
-        ),
-        click.option("--deny-principal", "denied", metavar="USER", multiple=True, help="For instance User:bob."),
-        click.option("--allow-principal", "allowed", metavar="USER", multiple=True, help="For instance User:alice."),
-    ):
-        function = option(function)
-    return function
+    on_cluster = click.option("--cluster", "on_cluster", is_flag=True, help="The cluster.")
+    pattern = click.option(
+        "--resource-pattern-type", "pattern", type=_PATTERNS, default=None, help="How names are meant."
+    )
+    return _names(on_cluster(pattern(function)))
 
 
 def _as_json(function: Decorated) -> Decorated:
-    return click.option("--json", "is_json", is_flag=True, help="One JSON array instead of a table.")(function)
+    return click.option("--json", "is_json", is_flag=True, help="One JSON object instead of a table.")(function)
 
 
 @click.group()
@@ -103,7 +107,7 @@ def acls() -> None:
 @_resource_options
 @click.option("--principal", metavar="USER", help="Only those of this principal.")
 @_as_json
-@cluster_options
+@timed_cluster_options
 def acls_list(cluster: ClusterOptions, pattern: str | None, principal: str | None, is_json: bool, **given: Any) -> None:
     """All access rules, or those of some resources."""
     filters = _filters(Resources(**given), pattern or "any", principal)
@@ -116,7 +120,7 @@ def acls_list(cluster: ClusterOptions, pattern: str | None, principal: str | Non
 @_resource_options
 @_entry_options
 @_as_json
-@cluster_options
+@timed_cluster_options
 def acls_add(cluster: ClusterOptions, pattern: str | None, is_json: bool, **given: Any) -> None:
     """Access rules: who may, or may not, do what to which resources."""
     resources = Resources(**{name: given.pop(name) for name in Resources._fields})
@@ -130,7 +134,7 @@ def acls_add(cluster: ClusterOptions, pattern: str | None, is_json: bool, **give
 @_resource_options
 @_entry_options
 @_as_json
-@cluster_options
+@timed_cluster_options
 def acls_remove(cluster: ClusterOptions, pattern: str | None, is_json: bool, **given: Any) -> None:
     """The access rules of some resources, all or those of some principals."""
     resources = Resources(**{name: given.pop(name) for name in Resources._fields})
@@ -216,7 +220,9 @@ def _print(found: Sequence[Acl], is_json: bool, nothing: str) -> None:
         for acl in found
     ]
     if is_json:
-        print(json.dumps(rows))
+        from equipoise.console.output import print_json
+
+        print_json("acls", acls=rows)
     elif not rows:
         print(nothing)
     else:

@@ -11,14 +11,15 @@ from equipoise.console.output import SOURCES, UNKNOWN, Output, output_options, p
 from equipoise.console.tables import counted, print_table
 from equipoise.views.model import Source
 from equipoise.views.plain import iso, plain
+from equipoise.wire.text import printable
 
 # What a source does not tell, in the words of the model.
 UNKNOWN_OF: dict[Source, tuple[str, ...]] = {
     Source.JOURNAL: (),
     Source.OFFSETS_TOPIC: (
-        "when a rebalance began and its phases",
+        "when a rebalance of a classic group began, and its phases",
         "the cause of a rebalance: it is concluded from members",
-        "how long partitions had no owner",
+        "how long partitions of a classic group had no owner",
     ),
     Source.POLLING: (
         "rebalances before the watching began, and several between two looks",
@@ -34,6 +35,8 @@ UNKNOWN_OF: dict[Source, tuple[str, ...]] = {
 def cluster_command(cluster: ClusterOptions, out: Output) -> None:
     """Brokers, controller, and what can be known of groups here."""
     found = look(cluster, ages=False).cluster
+    with cluster.admin() as admin:
+        features = dict(sorted(admin.features().items()))
     unknown = UNKNOWN_OF[found.source]
     if out.json:
         print_json(
@@ -42,6 +45,7 @@ def cluster_command(cluster: ClusterOptions, out: Output) -> None:
             at=iso(found.as_of),
             source=found.source.value,
             unknown=list(unknown),
+            features=features,
             brokers=plain(found.brokers),
             groups=len(found.groups),
             problems=plain(found.problems),
@@ -53,6 +57,8 @@ def cluster_command(cluster: ClusterOptions, out: Output) -> None:
         for one in found.brokers
     ]
     print_table(("broker", "host", "port", "rack", ""), rows)
+    versions = ", ".join(f"{printable(name)} {level}" for name, level in features.items())
+    print(f"versions: {versions or UNKNOWN}")
     print(f"Source: {SOURCES[found.source]}.")
     for what in unknown:
         print(f"unknown: {what}")

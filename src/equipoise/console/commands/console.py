@@ -32,6 +32,7 @@ LISTEN = "127.0.0.1:9080"
 )
 @click.option("--tls-cert", metavar="FILE", type=click.Path(path_type=Path), help="Speak https, with this certificate.")
 @click.option("--tls-key", metavar="FILE", type=click.Path(path_type=Path), help="The key of --tls-cert.")
+@click.option("--allow-actions", is_flag=True, help="Let pages reset offsets, delete groups and remove members.")
 @cluster_options
 def console(
     listen: str,
@@ -40,9 +41,13 @@ def console(
     token_file: Path | None,
     tls_cert: Path | None,
     tls_key: Path | None,
+    allow_actions: bool,
     cluster: ClusterOptions,
 ) -> None:
-    """Show the groups of a cluster in a browser, live, until Ctrl-C or SIGTERM. It only reads."""
+    """Show the groups of a cluster in a browser, live, until Ctrl-C or SIGTERM.
+
+    Without --allow-actions it only reads.
+    """
     from equipoise.console.web.serving import Listen, read_token, run_console
 
     log_warnings()
@@ -54,7 +59,7 @@ def console(
         print(f"equipoise console on {address}", flush=True)
 
     with suppress(KeyboardInterrupt):  # before it is ready
-        asyncio.run(run_console(access, place, window_ms, ready))
+        asyncio.run(run_console(access, place, window_ms, ready, allows_actions=allow_actions))
 
 
 @contextmanager

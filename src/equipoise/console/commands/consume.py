@@ -12,7 +12,7 @@ import click
 
 from equipoise.client import Admin, Consumer, ConsumerRecord, TopicPartition
 from equipoise.client.consumer.config import EARLIEST, LATEST
-from equipoise.console.options import ClusterOptions, Whole, cluster_options, parse_time
+from equipoise.console.options import ClusterOptions, Whole, parse_time, timed_cluster_options
 from equipoise.views.model import Ms
 from equipoise.views.plain import iso
 from equipoise.watching.watcher import wall_time
@@ -46,7 +46,8 @@ class Until(NamedTuple):
 @click.option("--format", "form", metavar="FORMAT", default="value", show_default=True,
               help="value, json, or text with %t topic, %p partition, %o offset, %k key, %s value, %T time, "
               r"%h headers, \n, \t.")  # fmt: skip
-@cluster_options
+@click.option("--json", "as_json", is_flag=True, help="An object in a line, as --format json.")
+@timed_cluster_options
 def consume(
     topics: tuple[str, ...],
     group: str | None,
@@ -56,6 +57,7 @@ def consume(
     count: int | None,
     exits: bool,
     form: str,
+    as_json: bool,
     cluster: ClusterOptions,
 ) -> None:
     """Print records of topics, until Ctrl-C, --count, --until or --exit."""
@@ -79,7 +81,7 @@ def consume(
         else:
             _begin_group(cluster, group, starts)
             consumer.subscribe(list(topics))
-        _print_records(consumer, _renderer(form), Until(ends, stop, count))
+        _print_records(consumer, _renderer("json" if as_json else form), Until(ends, stop, count))
 
 
 def _begin_group(cluster: ClusterOptions, group: str, starts: Mapping[TopicPartition, int]) -> None:

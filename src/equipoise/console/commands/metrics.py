@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from equipoise.console.edge import missing_package
-from equipoise.console.options import ClusterOptions, Duration, cluster_options
-from equipoise.metrics_server import Pages, bind, check_address, start_server
+from equipoise.console.edge import TERMINATED, missing_package
+from equipoise.console.options import ClusterOptions, Duration, timed_cluster_options
+from equipoise.http_server import bind, start_server
+from equipoise.metrics_server import Pages, check_address
 from equipoise.watching.watcher import Watched, wall_time, watching
 from equipoise.wire.errors import UsageError
 
@@ -27,7 +30,7 @@ _LATE_INTERVALS = 4  # without an answer, until /healthz says no
               help="How often the cluster is asked.")  # fmt: skip
 @click.option("--token-file", metavar="FILE", type=click.Path(path_type=Path),
               help="Serve only who sends this bearer token; needed to listen beyond this machine.")  # fmt: skip
-@cluster_options
+@timed_cluster_options
 def metrics(
     listen: str,
     patterns: tuple[str, ...],
@@ -44,7 +47,10 @@ def metrics(
     token = None if token_file is None else _token(token_file)
     listener = bind(check_address(listen, token))
     with listener, suppress(KeyboardInterrupt):  # to end it is no error
-        asyncio.run(_serve(cluster, listener, Choice(patterns, per_partition), interval / 1000, token=token))
+        try:
+            asyncio.run(_serve(cluster, listener, Choice(patterns, per_partition), interval / 1000, token=token))
+        except asyncio.CancelledError:
+            sys.exit(TERMINATED)
 
 
 def _token(file: Path) -> str:
@@ -52,6 +58,14 @@ def _token(file: Path) -> str:
     if not token:
         raise UsageError(f"--token-file {file}: the file is empty")
     return token
+
+
+def _end_quietly() -> None:
+    """SIGTERM ends this task, and with it all that it has opened. An exception from a handler of signals would stop
+    the loop in the middle of its work."""
+    serving = asyncio.current_task()
+    assert serving is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
 
 
 async def _serve(
@@ -62,7 +76,8 @@ async def _serve(
     from equipoise.console.metrics import Choice, GroupCollector, lateness, registry_of
 
     assert isinstance(choice, Choice)
-    async with watching(cluster.access(), Watched(since=wall_time())) as watcher:
+    _end_quietly()
+    async with watching(cluster.access(), Watched(since=wall_time(), sizes=True)) as watcher:
         await watcher.look()
 
         def late() -> float | None:
@@ -75,7 +90,7 @@ async def _serve(
 
         text = registry_of(GroupCollector(watcher, choice, late))
         pages = Pages(text, trouble, CONTENT_TYPE_LATEST, token)
-        server = await start_server(listener, pages)
+        server = await start_server(listener, pages.respond)
         async with server, watcher.live(interval):
             host, port = listener.getsockname()[:2]
             print(f"equipoise metrics of {cluster.bootstrap_servers} on http://{host}:{port}/metrics", flush=True)

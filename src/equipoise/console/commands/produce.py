@@ -10,7 +10,8 @@ from typing import IO, Any, NamedTuple
 import click
 
 from equipoise.client import Producer
-from equipoise.console.options import ClusterOptions, Whole, cluster_options, parse_pairs
+from equipoise.console.options import ClusterOptions, Whole, parse_pairs, timed_cluster_options
+from equipoise.console.output import head_of, print_json
 from equipoise.console.tables import counted
 from equipoise.wire.errors import UsageError
 from equipoise.wire.text import printable
@@ -38,7 +39,8 @@ class Row(NamedTuple):
               show_default=True, help="Of batches.")  # fmt: skip
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True,
               help="What a record waits for.")  # fmt: skip
-@cluster_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object at the end instead of words.")
+@timed_cluster_options
 def produce(
     topic: str,
     file: IO[bytes],
@@ -48,6 +50,7 @@ def produce(
     partition: int | None,
     compression: str,
     acks: str,
+    as_json: bool,
     cluster: ClusterOptions,
 ) -> None:
     """Send records to a topic: a line each, from FILE or stdin. The end of the input ends the command."""
@@ -59,6 +62,8 @@ def produce(
     if acks != "all":
         settings["enable.idempotence"] = False
     count = 0
+    with cluster.admin() as admin:  # who cannot be reached is told at once
+        head = head_of(admin) if as_json else {}
     with Producer(settings) as producer:
         for row in rows:
             place = row.partition if row.partition is not None else partition
@@ -72,7 +77,10 @@ def produce(
             )
             count += 1
         producer.flush()
-    print(f"produced {counted(count, 'record')} to {printable(topic)}", file=sys.stderr)
+    if as_json:
+        print_json("produced", **head, topic=topic, records=count)
+    else:
+        print(f"produced {counted(count, 'record')} to {printable(topic)}", file=sys.stderr)
 
 
 def _of_lines(lines: Iterable[bytes], separator: str | None) -> Iterator[Row]:

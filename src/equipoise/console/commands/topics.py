@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Mapping
 
 import click
@@ -10,9 +11,9 @@ import click
 from equipoise.client import Admin, TopicPartition
 from equipoise.client.admin import PartitionDescription, PartitionOffsets, TopicDescription
 from equipoise.client.consumer.config import LATEST
-from equipoise.console.commands.groups.changes import parse_topic
+from equipoise.console.commands.groups.changes import Result, has_failed, parse_topic, print_results
 from equipoise.console.options import ClusterOptions, Whole, parse_pairs, parse_time
-from equipoise.console.output import Output, confirmed, output_options, print_json
+from equipoise.console.output import Output, confirmed, head_of, output_options, print_json
 from equipoise.console.tables import counted, print_table
 from equipoise.watching.watcher import wall_time
 from equipoise.wire.errors import KafkaError, UsageError
@@ -25,9 +26,9 @@ def topics_list(cluster: ClusterOptions, out: Output) -> None:
     """All topics, with their partitions."""
     with cluster.admin() as admin:
         topics = admin.topics()
-    if out.json:
-        print_json("topics", topics=[_plain(one) for one in topics])
-        return
+        if out.json:
+            print_json("topics", **head_of(admin), topics=[_plain(one) for one in topics])
+            return
     if not topics:
         print(f"no topics on {printable(cluster.bootstrap_servers)}")
         return
@@ -65,7 +66,8 @@ def topics_create(
     with cluster.admin() as admin:
         admin.create_topic(name, partitions, configs, replication_factor=replication_factor)
         count = len(admin.topic(name).partitions)
-    _done(out, f"created topic {printable(name)} with {counted(count, 'partition')}", name, partitions=count)
+        told = f"created topic {printable(name)} with {counted(count, 'partition')}"
+        _done(admin, out, told, Result(name, partitions=count))
 
 
 @click.command("describe")
@@ -75,9 +77,9 @@ def topics_describe(name: str, cluster: ClusterOptions, out: Output) -> None:
     """A topic's configs, and its partitions with their offsets."""
     with cluster.admin() as admin:
         topic, offsets, configs = admin.topic(name), admin.offsets(name), admin.configs(name)
-    if out.json:
-        print_json("topics", topics=[_plain(topic, offsets) | {"configs": dict(sorted(configs.items()))}])
-        return
+        if out.json:
+            print_json("topics", **head_of(admin), topics=[_plain(topic, offsets, configs)])
+            return
     records = sum(one.latest - one.earliest for one in offsets.values())
     print(f"topic {printable(name)}, id {_kafka_uuid(topic.topic_id)}")
     print(f"{counted(len(topic.partitions), 'partition')}, {counted(records, 'record')}")
@@ -97,7 +99,8 @@ def topics_add_partitions(name: str, total: int, cluster: ClusterOptions, out: O
     """More partitions for a topic, TOTAL in all. Keys may then go to other partitions than before."""
     with cluster.admin() as admin:
         admin.add_partitions(name, total)
-    _done(out, f"topic {printable(name)} has {counted(total, 'partition')}", name, partitions=total)
+        told = f"topic {printable(name)} has {counted(total, 'partition')}"
+        _done(admin, out, told, Result(name, partitions=total))
 
 
 @click.command("set")
@@ -110,9 +113,9 @@ def topics_set(name: str, configs: tuple[str, ...], cluster: ClusterOptions, out
     with cluster.admin() as admin:
         admin.set_configs(name, wanted)
         now = admin.configs(name)
-    if out.json:
-        print_json("changes", changes=[{"name": name, "error": None}])
-        return
+        if out.json:
+            _done(admin, out, "", Result(name))
+            return
     print(f"topic {printable(name)}:")
     for key in wanted:
         print(printable(f"  {key}={now[key]}" if key in now else f"  {key} has the broker's default"))
@@ -135,7 +138,8 @@ def topics_trim(topic: str, before: str, yes: bool, cluster: ClusterOptions, out
         if not confirmed(f"Delete {counted(gone, 'record')} of {name}?", yes=yes):
             raise click.exceptions.Exit(1)
         admin.delete_records({one: at for one, at in wanted.items() if at > offsets[one.partition].earliest})
-    _done(out, f"deleted {counted(gone, 'record')} of {printable(name)}", name, deleted=gone)
+        told = f"deleted {counted(gone, 'record')} of {printable(name)}"
+        _done(admin, out, told, Result(name, deleted_records=gone))
 
 
 def _trim_points(
@@ -163,12 +167,19 @@ def _trim_points(
 def topics_delete(names: tuple[str, ...], cluster: ClusterOptions, out: Output) -> None:
     """Topics and all their records, for good."""
     with cluster.admin() as admin:
-        for name in names:
-            admin.delete_topic(name)
-            if not out.json:
-                print(f"deleted topic {printable(name)}")
-    if out.json:
-        print_json("changes", changes=[{"name": name, "error": None} for name in names])
+        results = [Result(name, _deleted(admin, name)) for name in dict.fromkeys(names)]
+        if len(results) == 1 and results[0].error is not None:
+            raise results[0].error
+        print_results(admin, "deleted topic", results, out)
+    sys.exit(has_failed(results))
+
+
+def _deleted(admin: Admin, name: str) -> KafkaError | None:
+    try:
+        admin.delete_topic(name)
+    except KafkaError as error:
+        return error
+    return None
 
 
 COMMANDS = (
@@ -182,14 +193,19 @@ COMMANDS = (
 )
 
 
-def _done(out: Output, told: str, name: str, **values: int) -> None:
+def _done(admin: Admin, out: Output, told: str, result: Result) -> None:
     if out.json:
-        print_json("changes", changes=[{"name": name, "error": None, **values}])
+        print_results(admin, "", [result], out)
     else:
         print(told)
 
 
-def _plain(topic: TopicDescription, offsets: Mapping[int, PartitionOffsets] | None = None) -> dict[str, object]:
+def _plain(
+    topic: TopicDescription,
+    offsets: Mapping[int, PartitionOffsets] | None = None,
+    configs: Mapping[str, str] | None = None,
+) -> dict[str, object]:
+    """What was not asked for is null."""
     known = offsets or {}
     partitions = []
     for one in topic.partitions:
@@ -201,6 +217,7 @@ def _plain(topic: TopicDescription, offsets: Mapping[int, PartitionOffsets] | No
         "topic_id": _kafka_uuid(topic.topic_id),
         "is_internal": topic.is_internal,
         "partitions": partitions,
+        "configs": None if configs is None else dict(sorted(configs.items())),
     }
 
 

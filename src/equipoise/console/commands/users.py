@@ -5,17 +5,25 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.console.options import ClusterOptions, Whole, cluster_options
+from equipoise.console.options import ClusterOptions, Decorated, Whole, timed_cluster_options
 from equipoise.console.tables import print_table
 from equipoise.security.sasl.scram import HASHES
 from equipoise.wire.errors import UsageError
 from equipoise.wire.text import printable
 
+if TYPE_CHECKING:
+    from equipoise.client import Admin
+
 _VARIABLE = "EQUIPOISE_USER_PASSWORD"
 _mechanism = click.Choice(list(HASHES))
+
+
+def _as_json(function: Decorated) -> Decorated:
+    return click.option("--json", "as_json", is_flag=True, help="One JSON object instead of words.")(function)
 
 
 @click.group()
@@ -24,11 +32,17 @@ def users() -> None:
 
 
 @users.command("list")
-@cluster_options
-def users_list(cluster: ClusterOptions) -> None:
+@_as_json
+@timed_cluster_options
+def users_list(as_json: bool, cluster: ClusterOptions) -> None:
     """All users, with the mechanisms they can use and the iterations of each."""
     with cluster.admin() as admin:
         found = admin.users()
+        if as_json:
+            from equipoise.console.output import head_of, print_json
+
+            print_json("users", **head_of(admin), users=[one._asdict() for one in found])
+            return
     if not found:
         print(f"no users on {printable(cluster.bootstrap_servers)}")
         return
@@ -48,24 +62,39 @@ def users_list(cluster: ClusterOptions) -> None:
     type=click.Path(path_type=Path),
     help=f"Its first line is the password; - is stdin. Otherwise {_VARIABLE} is, or a prompt asks.",
 )
-@cluster_options
-def users_add(name: str, mechanism: str, iterations: int, password_file: Path | None, cluster: ClusterOptions) -> None:
+@_as_json
+@timed_cluster_options
+def users_add(
+    name: str, mechanism: str, iterations: int, password_file: Path | None, as_json: bool, cluster: ClusterOptions
+) -> None:
     """A user, or a new password for one that is there."""
     password = _password(password_file)
     with cluster.admin() as admin:
         admin.set_password(name, password, mechanism=mechanism, iterations=iterations)
-    print(f"user {printable(name)} can log in by {mechanism}")
+        _done(admin, f"user {printable(name)} can log in by {mechanism}", name, as_json=as_json)
 
 
 @users.command("remove")
 @click.argument("name", metavar="USER")
 @click.option("--mechanism", type=_mechanism, help="Only this one; otherwise all that the user has.")
-@cluster_options
-def users_remove(name: str, mechanism: str | None, cluster: ClusterOptions) -> None:
+@_as_json
+@timed_cluster_options
+def users_remove(name: str, mechanism: str | None, as_json: bool, cluster: ClusterOptions) -> None:
     """A user, or one of its mechanisms. Connections that are open stay open."""
     with cluster.admin() as admin:
         admin.remove_user(name, mechanism)
-    print(f"user {printable(name)} can no longer log in by {mechanism or 'SCRAM'}")
+        told = f"user {printable(name)} can no longer log in by {mechanism or 'SCRAM'}"
+        _done(admin, told, name, as_json=as_json)
+
+
+def _done(admin: Admin, told: str, name: str, *, as_json: bool) -> None:
+    if not as_json:
+        print(told)
+        return
+    from equipoise.console.commands.groups.changes import Result, print_results
+    from equipoise.console.output import Output
+
+    print_results(admin, "", [Result(name)], Output(json=True))
 
 
 def _password(file: Path | None) -> str:

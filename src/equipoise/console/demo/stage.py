@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
 from equipoise.broker import Broker
+from equipoise.console.commands.console import LISTEN
 from equipoise.console.demo.accounts import Account
-from equipoise.console.demo.members import DemoMember
+from equipoise.console.demo.members import GROUP, DemoMember
 from equipoise.console.demo.orders import PARTITIONS, RATE, TOPIC, Orders
 from equipoise.console.demo.watch import Watch
 from equipoise.wire.errors import EquipoiseError
@@ -32,7 +36,9 @@ class Stage:
         self.members: dict[str, DemoMember] = {}
         self._colours = dict(zip(names, _COLOURS, strict=False))
         self._stack = stack
-        self.broker = stack.enter_context(Broker({"group.initial.rebalance.delay.ms": 0}, topics={TOPIC: PARTITIONS}))
+        self.data = Path(tempfile.mkdtemp(prefix="equipoise-demo-"))  # it stays: the console shows it afterwards
+        settings = {"group.initial.rebalance.delay.ms": 0}
+        self.broker = stack.enter_context(Broker(settings, topics={TOPIC: PARTITIONS}, data=self.data))
         self.watch = Watch(self.broker)
         self.orders = Orders(self.broker.bootstrap_servers)
         self._spinner = Spinner("dots", Text("starting ..."))
@@ -69,6 +75,12 @@ class Stage:
         """Prints the account: red, if the promise was broken."""
         for line in found.lines():
             self.say(f"[bold]{line}[/bold]" if found.is_right else f"[bold red]{line}[/bold red]")
+
+    def tell_console(self) -> None:
+        """Prints how to look at the group in a browser: its history is in the data of the broker."""
+        self.say("In a browser: who had which partition when, and why it changed:")
+        self.say(f"  [bold]equipoise serve --data {escape(str(self.data))} --console[/bold]")
+        self.say(f"  [bold]http://{LISTEN}/groups/{GROUP}[/bold]")
 
     # -- waiting
 

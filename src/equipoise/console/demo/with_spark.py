@@ -39,6 +39,7 @@ def run_demo(picture: Path) -> bool:
         demo.tell_rebalances()
         demo.draw(picture)
         stage.tell(found)
+        stage.tell_console()
         return found.is_right
 
 

@@ -39,5 +39,6 @@ def run_small_demo() -> bool:
             stage.say(f"  {escape(line)}")
         found = account(stage.orders.written, [consumer.output() for consumer in consumers])
         stage.tell(found)
+        stage.tell_console()
         stage.say("Next: [bold]equipoise serve --memory[/bold], and point your own client at it.")
         return found.is_right

@@ -23,6 +23,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from equipoise.console.web import assets
+from equipoise.console.web.forms import Ask, Forms
 from equipoise.console.web.guard import App, Guard, Receive, Scope, Send
 from equipoise.console.web.live import GroupFeed, Live
 from equipoise.console.web.pages import cluster as cluster_page
@@ -30,22 +31,27 @@ from equipoise.console.web.pages import group as group_page
 from equipoise.console.web.pages import groups as groups_page
 from equipoise.console.web.pages import rebalance as rebalance_page
 from equipoise.console.web.pages import tables as tables_page
+from equipoise.console.web.pages import topics as topics_page
 from equipoise.console.web.pages.layout import Frame, Node, is_stale, name, notices, page
 from equipoise.console.web.stream import Broadcast
 from equipoise.console.web.timeline import LagSample
-from equipoise.views.model import Ms
+from equipoise.views.model import ClusterView, GroupView, Ms
+from equipoise.views.plain import iso, plain
 
 _FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}
+_LIST_SHARE = 0.01  # of the time, for one viewer of a list
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Pages:
     """Answers requests from what is live."""
 
-    def __init__(self, live: Live, bootstrap: str, *, now: Callable[[], int]) -> None:
+    def __init__(self, live: Live, bootstrap: str, *, now: Callable[[], int], allows_actions: bool = False) -> None:
         self._live = live
         self._bootstrap = bootstrap
         self._now = now
+        self._allows_actions = allows_actions
+        self._rows = groups_page.RowCache()
         live.notice = lambda: str(h.fragment[notices(self._frame())])
 
     def routes(self) -> list[Route]:
@@ -59,7 +65,9 @@ class Pages:
             ("/topics", self.topics),
             ("/topics/{topic}", self.topic),
             ("/cluster", self.cluster),
+            ("/api/groups", self.api_groups),
             ("/api/groups/stream", self.groups_stream),
+            ("/api/groups/{group}", self.api_group),
             ("/api/groups/{group}/timeline", self.timeline),
             ("/api/groups/{group}/stream", self.stream),
             ("/favicon.ico", self.icon),
@@ -79,8 +87,13 @@ class Pages:
         """All groups, or only their rows."""
         query = groups_page.Query.of(request.query_params)
         if request.query_params.get("part") == "list":
-            return _fragment(groups_page.rows(self._frame(), query, self._lags))
-        return self._page("Groups", groups_page.content(self._frame(), query, self._lags), current="/groups")
+            began = time.perf_counter()
+            answer = _fragment(groups_page.rows(self._frame(), query, self._lags, self._rows))
+            self._live.list_wait_ms = round((time.perf_counter() - began) * 1000 / _LIST_SHARE)
+            return answer
+        return self._page(
+            "Groups", groups_page.content(self._frame(), query, self._lags, self._rows), current="/groups"
+        )
 
     async def group(self, request: Request) -> Response:
         """One group."""
@@ -90,9 +103,9 @@ class Pages:
         body = group_page.content(
             feed.view,
             feed.owners,
-            advice=self._live.advise(feed.view.group_id),
-            deleted_at=feed.deleted_at,
+            self._live.tell(feed.view.group_id)._replace(deleted_at=feed.deleted_at),
             is_stale=is_stale(self._frame()),
+            allows_actions=self._allows_actions,
         )
         return self._page(name(feed.view.group_id), body, current="/groups")
 
@@ -114,28 +127,47 @@ class Pages:
             return _fragment(rebalance_page.panel(one))
         feed.owners.learn(feed.view)
         title = f"{name(feed.view.group_id)}, {rebalance_page.title_of(one)}"
-        return self._page(title, rebalance_page.content(feed.view, one, feed.owners), current="/groups")
+        events = self._live.tell(feed.view.group_id).events
+        return self._page(title, rebalance_page.content(feed.view, one, feed.owners, events), current="/groups")
 
-    async def topics(self, _request: Request) -> Response:
-        """Topics that groups read."""
+    async def topics(self, request: Request) -> Response:
+        """All topics, or only their rows."""
         found = self._live.cluster
-        body = [] if found is None else cluster_page.topics(found)
-        return self._page("Topics", body, current="/topics")
+        rows = h.p(".quiet")["Asking the cluster …"] if found is None else topics_page.rows(found, self._live.topics())
+        if request.query_params.get("part") == "list":
+            return _fragment(rows)
+        return self._page("Topics", topics_page.content(rows), current="/topics")
 
     async def topic(self, request: Request) -> Response:
-        """One topic."""
+        """One topic, or only its tables."""
         found = self._live.cluster
         wanted = _named(request, "topic")
-        body = None if found is None else cluster_page.topic(found, wanted)
-        if body is None:
-            return self._missing(f"No group reads a topic {name(wanted)}.")
-        return self._page(name(wanted), body, current="/topics")
+        rows = None if found is None else topics_page.topic(found, self._live.topics(), wanted)
+        if rows is None:
+            return self._missing(f"No topic {name(wanted)} was seen on this cluster.")
+        if request.query_params.get("part") == "list":
+            return _fragment(rows)
+        return self._page(name(wanted), topics_page.page_of(wanted, rows), current="/topics")
 
     async def cluster(self, _request: Request) -> Response:
         """Brokers and source."""
         return self._page("Cluster", cluster_page.cluster(self._frame()), current="/cluster")
 
     # -- for programs
+
+    async def api_groups(self, request: Request) -> Response:
+        """Groups as `equipoise groups list --json` prints them, filtered and in pages as the list is."""
+        found = self._live.cluster
+        if found is None:
+            return JSONResponse({"error": {"message": "the cluster was not heard from yet"}}, 503)
+        return JSONResponse(_object(found, groups_page.shown(found.groups, groups_page.Query.of(request.query_params))))
+
+    async def api_group(self, request: Request) -> Response:
+        """One group, as `equipoise groups describe --json` prints it."""
+        found, feed = self._live.cluster, self._feed(request)
+        if found is None or feed is None:
+            return JSONResponse({"error": {"message": "no such group was seen"}}, 404)
+        return JSONResponse(_object(found, [feed.view]))
 
     async def timeline(self, request: Request) -> Response:
         """The picture of a group."""
@@ -181,10 +213,22 @@ class Pages:
         is_current = request.path_params["digest"] == assets.digest()
         return Response(found.body, media_type=found.content_type, headers=_FOR_EVER if is_current else None)
 
+    # -- for actions
+
+    def render(self, title: str, *content: Node) -> str:
+        """A whole page around some content."""
+        return page(self._frame(), title, *content, current="/groups")
+
+    def group_view(self, group_id: str) -> GroupView | None:
+        """A group that was seen, or None."""
+        feed = self._live.feed(group_id)
+        return None if feed is None else feed.view
+
     # -- parts
 
     def _frame(self) -> Frame:
-        return Frame(self._bootstrap, self._live.cluster, self._live.trouble, self._now())
+        live = self._live
+        return Frame(self._bootstrap, live.cluster, live.trouble, self._now(), live.reading_since)
 
     def _page(self, title: str, *content: Node, current: str = "") -> Response:
         return HTMLResponse(page(self._frame(), title, *content, current=current))
@@ -198,7 +242,7 @@ class Pages:
 
     def _lags(self, group_id: str) -> Sequence[LagSample]:
         feed = self._live.feed(group_id)
-        return () if feed is None else feed.lag
+        return () if feed is None else feed.lag.newest(groups_page.SAMPLES)
 
 
 def make_app(
@@ -208,20 +252,30 @@ def make_app(
     hosts: Iterable[str] = (),
     token: str | None = None,
     is_tls: bool = False,
-    more_routes: Sequence[Any] = (),
+    ask: Ask | None = None,
     now: Callable[[], int] = lambda: int(time.time() * 1000),
 ) -> App:
-    """The application behind its guard."""
-    pages = Pages(live, bootstrap, now=now)
-    inner = Starlette(
-        routes=[*pages.routes(), *more_routes], middleware=[Middleware(GZipMiddleware, minimum_size=2_000)]
-    )
+    """The application behind its guard. `ask`: actions are allowed, and put to the cluster by it."""
+    pages = Pages(live, bootstrap, now=now, allows_actions=ask is not None)
+    actions = [] if ask is None else Forms(ask, pages, is_tls=is_tls).routes()
+    inner = Starlette(routes=[*pages.routes(), *actions], middleware=[Middleware(GZipMiddleware, minimum_size=2_000)])
     return Guard(_encoded_paths(inner), hosts=hosts, token=token, is_tls=is_tls)
 
 
 def new_live(window_ms: int) -> Live:
     """What the pages show, with the fragments of the group page."""
     return Live(window_ms=window_ms, fragments=group_page.fragments)
+
+
+def _object(cluster: ClusterView, groups: Iterable[GroupView]) -> dict[str, Any]:
+    return {
+        "schema": "equipoise.groups/1",
+        "cluster_id": cluster.cluster_id,
+        "at": iso(cluster.as_of),
+        "source": cluster.source.value,
+        "problems": plain(cluster.problems),
+        "groups": [plain(one) for one in groups],
+    }
 
 
 def _encoded_paths(app: App) -> App:

@@ -128,11 +128,6 @@ def cookie(header: str, name: str) -> str | None:
     return found[name].value if name in found else None
 
 
-def is_form_token(of_cookie: str | None, of_form: str | None) -> bool:
-    """Double submit: a foreign page can send neither the cookie nor what it holds."""
-    return bool(of_cookie) and bool(of_form) and hmac.compare_digest(str(of_cookie).encode(), str(of_form).encode())
-
-
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches a listen address."""
     return host in ("localhost", "127.0.0.1", "::1", "[::1]")

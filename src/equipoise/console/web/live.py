@@ -5,20 +5,31 @@ A picture is made only while somebody looks at its group. It is made once for al
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Callable
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+from equipoise.console.web.lag_history import LagHistory
 from equipoise.console.web.owners import Owners
 from equipoise.console.web.stream import Broadcast
-from equipoise.console.web.timeline import LagSample, Timeline, difference, snapshot, timeline
-from equipoise.views.model import ClusterView, GroupView, Ms
+from equipoise.console.web.timeline import Timeline, difference, snapshot, timeline
+from equipoise.coordinator.events import Event
+from equipoise.views.model import ClusterView, GroupView, Ms, TopicView
 
-LAG_SAMPLES = 720
 LAG_EVERY_MS = 5_000
 MOST_GROUPS = 5_000  # with a history of lag
-Fragments = Callable[[GroupView, Owners, list[str]], dict[str, str]]
-Advise = Callable[[str], list[str]]
+
+
+class Told(NamedTuple):
+    """What is known of a group beside its view."""
+
+    advice: Sequence[str] = ()
+    events: Sequence[Event] = ()
+    deleted_at: Ms | None = None
+
+
+Fragments = Callable[[GroupView, Owners, Told], dict[str, str]]
+Tell = Callable[[str], Told]
 
 
 class GroupFeed:
@@ -28,14 +39,14 @@ class GroupFeed:
         self.view = view
         self.owners = Owners()
         self.broadcast = Broadcast()
-        self.lag: deque[LagSample] = deque(maxlen=LAG_SAMPLES)
+        self.lag = LagHistory()
         self.deleted_at: Ms | None = None
         self._window_ms = window_ms
         self._timeline: Timeline | None = None
         self._fragments: dict[str, str] = {}
         self._note_lag(view)
 
-    def update(self, view: GroupView, fragments: Fragments, advise: Advise) -> None:
+    def update(self, view: GroupView, fragments: Fragments, tell: Tell) -> None:
         """A newer view. Viewers get what is different."""
         self._note_lag(view)
         self.view, self.deleted_at = view, None
@@ -45,16 +56,22 @@ class GroupFeed:
             self._timeline = None
             self.broadcast.skip()
         else:
-            self._tell(self._timeline, fragments, advise)
+            self._publish(self._timeline, fragments, tell(view.group_id))
 
-    def _tell(self, before: Timeline, fragments: Fragments, advise: Advise) -> None:
+    def gone(self, at: Ms, fragments: Fragments, tell: Tell) -> None:
+        """The group was deleted. Its history stays, and those who look at it are told."""
+        self.deleted_at = at
+        if self._timeline is not None and self.broadcast.viewers:
+            self._publish(self._timeline, fragments, tell(self.view.group_id)._replace(deleted_at=at))
+
+    def _publish(self, before: Timeline, fragments: Fragments, told: Told) -> None:
         self._timeline = now = self._draw()
         events = difference(before, now)
         if events is None:
             self.broadcast.publish("reset", {})
         for kind, data in events or ():
             self.broadcast.publish(kind, data)
-        fresh = fragments(self.view, self.owners, advise(self.view.group_id))
+        fresh = fragments(self.view, self.owners, told)
         changed = {name: html for name, html in fresh.items() if self._fragments.get(name) != html}
         if changed:
             self._fragments = fresh
@@ -75,8 +92,9 @@ class GroupFeed:
         return timeline(self.view, self.owners, list(self.lag), self._window_ms)
 
     def _note_lag(self, view: GroupView) -> None:
-        if not self.lag or view.as_of - self.lag[-1].at >= LAG_EVERY_MS:
-            self.lag.append(LagSample(view.as_of, view.lag.lag))
+        last = self.lag.last_at
+        if last is None or view.as_of - last >= LAG_EVERY_MS:
+            self.lag.add(view.as_of, view.lag.lag)
 
 
 class Live:
@@ -87,25 +105,30 @@ class Live:
         self.overview = Broadcast()
         self.trouble: str | None = None  # why the cluster cannot be asked
         self.heard_at: Ms | None = None
+        self.reading_since: Ms | None = None
+        self.list_wait_ms = 0  # so long may a viewer of the list wait: the list takes time to render
         self.metrics: Callable[[], bytes] | None = None  # for Prometheus; None before the first look
-        self.advise: Advise = lambda _group_id: []
+        self.tell: Tell = lambda _group_id: Told()  # of a group, from the source in use
+        self.topics: Callable[[], Sequence[TopicView]] = tuple
         self.notice: Callable[[], str] = lambda: ""  # what pages say while the cluster does not answer
         self._window_ms = window_ms
         self._fragments = fragments
         self._feeds: OrderedDict[str, GroupFeed] = OrderedDict()
 
-    def update(self, cluster: ClusterView) -> None:
-        """A newer view of the whole cluster. Groups that are gone keep their page."""
+    def update(self, cluster: ClusterView, reading_since: Ms | None = None) -> None:
+        """A newer view of the whole cluster. Groups that are gone keep their page. `reading_since`: the past from then
+        on is still being read."""
         has_other_source = self.cluster is not None and self.cluster.source is not cluster.source
-        was_lost = self.trouble is not None
+        was_lost = self.trouble is not None or self.reading_since != reading_since
         self.cluster, self.trouble, self.heard_at = cluster, None, cluster.as_of
+        self.reading_since = reading_since
         for view in cluster.groups:
             self._update_group(view)
         present = {view.group_id for view in cluster.groups}
         for group_id, feed in self._feeds.items():
             if group_id not in present and feed.deleted_at is None:
-                feed.deleted_at = cluster.as_of
-        self.overview.publish("changed", {})
+                feed.gone(cluster.as_of, self._fragments, self.tell)
+        self.overview.publish("changed", {"wait": self.list_wait_ms})
         if has_other_source:
             self._load_again()
         if was_lost:
@@ -131,6 +154,10 @@ class Live:
             self.trouble = why
             self._tell_all("fragments", self._notices())
 
+    def looked_at(self) -> set[str]:
+        """Groups that somebody has open."""
+        return {group_id for group_id, feed in self._feeds.items() if feed.broadcast.viewers}
+
     def feed(self, group_id: str) -> GroupFeed | None:
         """A group that was seen, or None."""
         return self._feeds.get(group_id)
@@ -146,8 +173,8 @@ class Live:
         if feed is None:
             self._feeds[view.group_id] = GroupFeed(view, self._window_ms)
             self._forget()
-        elif feed.view != view:
-            feed.update(view, self._fragments, self.advise)
+        elif feed.view is not view and feed.view != view:
+            feed.update(view, self._fragments, self.tell)
 
     def _forget(self) -> None:
         gone = [name for name, feed in self._feeds.items() if feed.deleted_at is not None]

@@ -15,8 +15,8 @@ import uvicorn
 
 from equipoise.console.web.app import make_app, new_live
 from equipoise.console.web.guard import App, is_loopback, new_token
-from equipoise.console.web.source import watch_cluster
-from equipoise.watching.access import Access
+from equipoise.console.web.source import until_one_ends, watch_cluster
+from equipoise.watching.access import Access, Questions
 from equipoise.wire.errors import UsageError
 
 DEFAULT_LISTEN = "127.0.0.1:9080"
@@ -110,10 +110,20 @@ def _no_signals() -> Iterator[None]:
     yield
 
 
-async def run_console(access: Access, listen: Listen, window_ms: int, ready: Callable[[str], None]) -> None:
-    """Watches and serves, until a signal ends it or the cluster refuses us."""
+async def run_console(
+    access: Access, listen: Listen, window_ms: int, ready: Callable[[str], None], *, allows_actions: bool = False
+) -> None:
+    """Watches and serves, until a signal ends it or the cluster refuses us. Actions have a connection of their own."""
     live = new_live(window_ms)
-    app = make_app(live, access.bootstrap_servers, hosts=listen.names, token=listen.token, is_tls=listen.is_tls)
+    actions = Questions(access)
+    app = make_app(
+        live,
+        access.bootstrap_servers,
+        hosts=listen.names,
+        token=listen.token,
+        is_tls=listen.is_tls,
+        ask=actions.ask if allows_actions else None,
+    )
     async with serving(app, listen) as port:
         ready(listen.address(port))
         watching = asyncio.create_task(watch_cluster(access, live, window_ms))
@@ -121,6 +131,7 @@ async def run_console(access: Access, listen: Listen, window_ms: int, ready: Cal
             await _until_signal(watching)
         finally:
             live.close()  # a stream that is open would hold the server
+            actions.close()
 
 
 async def _until_signal(watching: asyncio.Task[None]) -> None:
@@ -128,10 +139,4 @@ async def _until_signal(watching: asyncio.Task[None]) -> None:
     loop = asyncio.get_running_loop()
     for one in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(one, over.set)
-    ending = asyncio.create_task(over.wait())
-    done, pending = await asyncio.wait({watching, ending}, return_when=asyncio.FIRST_COMPLETED)
-    for task in pending:
-        task.cancel()
-    await asyncio.gather(*pending, return_exceptions=True)
-    for task in done:
-        task.result()
+    await until_one_ends(watching, asyncio.create_task(over.wait()))

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from equipoise.client import Admin
 from equipoise.client.net.errors import is_final
 from equipoise.console.metrics import Choice, GroupCollector, lateness, registry_of
-from equipoise.console.web.live import Live
+from equipoise.console.web.live import Live, Told
 from equipoise.views.advice import advise
+from equipoise.views.events import events_of
 from equipoise.views.groups import summary_of
-from equipoise.views.model import Ms, Source
+from equipoise.views.model import Ms, Source, TopicView
 from equipoise.watching.access import Access, Questions
+from equipoise.watching.rounds import Rounds
+from equipoise.watching.topics import topic_views
 from equipoise.watching.watcher import JOURNAL_TOPIC, Watched, Watcher, wall_time, watching
 from equipoise.wire.errors import EquipoiseError
 from equipoise.wire.text import LONGEST_NAME, printable
@@ -25,6 +30,7 @@ from equipoise.wire.text import LONGEST_NAME, printable
 REFRESH_S = 2.0
 _AWAY_S = 5.0  # without news: the last picture turns grey
 _AGAIN_S = 1.0
+_SOON_S = 0.5  # a first look that takes longer is shown in part
 _LEAST_S = 0.05  # between two views of a busy cluster
 _SHARE = 10  # views take at most one part in so many of the time
 _BETTER_S = 1.0  # between two questions for a better source
@@ -35,12 +41,14 @@ async def watch_cluster(access: Access, live: Live, window_ms: int) -> None:
     while True:
         try:
             since = Ms(wall_time() - window_ms)
-            async with watching(access, Watched(since=since, starts=True)) as watcher:
-                view = await watcher.look()
+            async with watching(access, Watched(since=since, starts=True, sizes=True)) as watcher:
+                await _first_look(watcher, live, since)
+                rounds = Rounds(watcher, live.looked_at)
                 live.metrics = registry_of(GroupCollector(watcher, Choice(), partial(_lateness, watcher)))
-                live.advise = partial(_advice, watcher)
-                live.update(view)
-                await _follow(watcher, access, live)
+                live.tell = partial(_told, watcher)
+                live.topics = partial(_topics, watcher)
+                live.update(rounds.view())
+                await _follow(watcher, rounds, access, live)
         except (EquipoiseError, OSError, TimeoutError) as error:
             if is_final(error):
                 raise
@@ -48,32 +56,58 @@ async def watch_cluster(access: Access, live: Live, window_ms: int) -> None:
         await asyncio.sleep(_AGAIN_S)
 
 
-async def _follow(watcher: Watcher, access: Access, live: Live) -> None:
+async def _first_look(watcher: Watcher, live: Live, since: Ms) -> None:
+    """The past may take long to read. Meanwhile the pages show what questions alone tell."""
+    looking = asyncio.create_task(watcher.look())
+    try:
+        done, _ = await asyncio.wait({looking}, timeout=_SOON_S)
+        if not done and live.cluster is None:
+            with suppress(EquipoiseError, OSError, TimeoutError):  # the whole look meets the same error
+                async with watching(watcher.access, Watched()) as quick:
+                    found = await quick.glance()
+                    if not looking.done():
+                        live.update(found, reading_since=since)
+        await looking
+    finally:
+        looking.cancel()
+
+
+async def _follow(watcher: Watcher, rounds: Rounds, access: Access, live: Live) -> None:
     """Returns when there is a better source: then all is looked at anew."""
     better = asyncio.create_task(_better_source(access, _tells_more(watcher.store.source) - watcher.topics.keys()))
     try:
-        async with watcher.live(REFRESH_S):
-            telling = asyncio.create_task(_tell(watcher, live))
-            done, pending = await asyncio.wait({better, telling}, return_when=asyncio.FIRST_COMPLETED)
-            for task in pending:
-                task.cancel()
-            await asyncio.gather(*pending, return_exceptions=True)
-            for task in done:
-                task.result()
+        async with watcher.live(REFRESH_S, rounds.keep_asking):
+            telling = asyncio.create_task(_tell(watcher, rounds, live))
+            await until_one_ends(better, telling)
     finally:
         better.cancel()
+
+
+async def until_one_ends(*tasks: asyncio.Task[Any]) -> None:
+    """Cancels the other tasks when one has ended, and raises what that one raises."""
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
 def _lateness(watcher: Watcher) -> float | None:
     return lateness(watcher.answered, watcher.now())
 
 
-def _advice(watcher: Watcher, group_id: str) -> list[str]:
-    """What `equipoise history` would advise from the same rows."""
-    return [one.text for one in advise(summary_of(group_id, *watcher.store.entries(group_id)))]
+def _told(watcher: Watcher, group_id: str) -> Told:
+    """What `equipoise history` would advise from the same rows, and the events among them."""
+    journal, records = watcher.store.entries(group_id)
+    return Told([one.text for one in advise(summary_of(group_id, journal, records))], events_of(journal))
 
 
-async def _tell(watcher: Watcher, live: Live) -> None:
+def _topics(watcher: Watcher) -> tuple[TopicView, ...]:
+    return topic_views(watcher.topics, watcher.store, watcher.store.sizes())
+
+
+async def _tell(watcher: Watcher, rounds: Rounds, live: Live) -> None:
     version = watcher.version
     while True:
         try:
@@ -82,7 +116,7 @@ async def _tell(watcher: Watcher, live: Live) -> None:
             live.lost(f"no answer for {_AWAY_S:.0f} s and more, trying again")
             continue
         began = time.perf_counter()
-        live.update(watcher.view())
+        live.update(rounds.view())
         await asyncio.sleep(max(_LEAST_S, (time.perf_counter() - began) * _SHARE))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
 
@@ -11,13 +12,22 @@ from equipoise.client import Admin, TopicPartition
 from equipoise.client.admin_groups import GroupDescription, MemberDescription
 from equipoise.console import words
 from equipoise.console.options import ClusterOptions
-from equipoise.console.output import Output, confirmed, output_options, print_json
+from equipoise.console.output import Output, confirmed, head_of, output_options, print_json
 from equipoise.console.tables import counted
 from equipoise.coordinator.reasons import Who
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.text import LONGEST_NAME, printable
 
 _NAMED = 2  # members in a refusal
+
+
+class Result(NamedTuple):
+    """One of several things that were to be changed: None, or why it was not. Figures that do not apply are None."""
+
+    name: str
+    error: KafkaError | None = None
+    partitions: int | None = None  # of a topic, now
+    deleted_records: int | None = None
 
 
 @click.command()
@@ -33,8 +43,9 @@ def delete(names: tuple[str, ...], yes: bool, cluster: ClusterOptions, out: Outp
         listed = ", ".join(printable(name, LONGEST_NAME) for name in names)
         if not confirmed(f"Delete {listed} with all committed offsets?", yes=yes):
             sys.exit(1)
-        results = admin.delete_groups(names)
-    _print_results("deleted group", {printable(name): error for name, error in results.items()}, out)
+        results = [Result(name, error) for name, error in admin.delete_groups(names).items()]
+        print_results(admin, "deleted group", results, out)
+    sys.exit(has_failed(results))
 
 
 @click.command("delete-offsets")
@@ -50,8 +61,9 @@ def delete_offsets(name: str, topics: tuple[str, ...], yes: bool, cluster: Clust
             raise UsageError(f"group {name!r} has committed nothing of {', '.join(topics)}")
         if not confirmed(f"Delete {counted(len(wanted), 'offset')} of {name}?", yes=yes):
             sys.exit(1)
-        results = admin.delete_offsets(name, wanted)
-    _print_results("deleted offset of", {printable(str(one)): error for one, error in results.items()}, out)
+        results = [Result(str(one), error) for one, error in admin.delete_offsets(name, wanted).items()]
+        print_results(admin, "deleted offset of", results, out)
+    sys.exit(has_failed(results))
 
 
 @click.command("remove-member")
@@ -67,12 +79,12 @@ def remove_member(
         group = admin.describe_group(name)
         found = [_member(group, one) for one in members]
         identities = [("", one.group_instance_id) if one.group_instance_id else (one.member_id, None) for one in found]
-        results = dict(zip(found, admin.remove_members(name, identities, reason), strict=True))
-    named = {words.full_name(_who(one)): error for one, error in results.items()}
-    _print_results("removed", named, out, exits=False)
+        errors = admin.remove_members(name, identities, reason)
+        results = [Result(words.full_name(_who(one)), error) for one, error in zip(found, errors, strict=True)]
+        print_results(admin, "removed", results, out)
     if not out.json and any(one.group_instance_id is None for one in found):
         print("A dynamic member joins again with its next heartbeat, unless it is stopped.")
-    sys.exit(any(results.values()))
+    sys.exit(has_failed(results))
 
 
 def _member(group: GroupDescription, wanted: str) -> MemberDescription:
@@ -90,8 +102,9 @@ def _who(member: MemberDescription) -> Who:
 # -- common
 
 
-def refuse_members(what: str, group: GroupDescription | KafkaError) -> None:
-    """KafkaError NON_EMPTY_GROUP, with the names of members: a group that has some is not changed from outside."""
+def refuse_members(what: str, group: GroupDescription | KafkaError, meanwhile: str = "") -> None:
+    """KafkaError NON_EMPTY_GROUP, with the names of members: a group that has some is not changed from outside.
+    `meanwhile`: what can be done nevertheless."""
     if isinstance(group, KafkaError):
         if group.code is ErrorCode.GROUP_ID_NOT_FOUND:
             return  # the coordinator itself says so
@@ -100,7 +113,7 @@ def refuse_members(what: str, group: GroupDescription | KafkaError) -> None:
         raise KafkaError(
             ErrorCode.NON_EMPTY_GROUP,
             f"{what}: it has {counted(len(group.members), 'member')} ({_some(group.members)}); stop them first, "
-            "the group is Empty at the latest when their sessions have ended",
+            f"the group is Empty at the latest when their sessions have ended{meanwhile}",
         )
 
 
@@ -138,18 +151,22 @@ def committed_topics(admin: Admin, group_id: str) -> list[str]:
     return sorted({one.topic for one in admin.committed(group_id)})
 
 
-def _print_results(done: str, results: Mapping[str, KafkaError | None], out: Output, *, exits: bool = True) -> None:
-    """A line for each; status 1 if one has failed."""
+def print_results(admin: Admin, done: str, results: Sequence[Result], out: Output) -> None:
+    """A line for each; an error goes to stderr. With --json one object: `equipoise.changes/1`."""
     if out.json:
-        rows = [
-            {"name": name, "error": None if error is None else {"code": error.code.name, "message": str(error)}}
-            for name, error in results.items()
-        ]
-        print_json("changes", changes=rows)
-    for name, error in results.items():
-        if error is not None:
-            print(f"equipoise: {name}: {printable(str(error))}", file=sys.stderr)
+        rows = [one._asdict() | {"error": _plain(one.error)} for one in results]
+        print_json("changes", **head_of(admin), changes=rows)
+    for one in results:
+        if one.error is not None:
+            print(f"equipoise: {printable(one.name)}: {printable(str(one.error))}", file=sys.stderr)
         elif not out.json:
-            print(f"{done} {name}")
-    if exits:
-        sys.exit(any(results.values()))
+            print(f"{done} {printable(one.name)}")
+
+
+def has_failed(results: Sequence[Result]) -> bool:
+    """Whether one has: the status is 1 then."""
+    return any(one.error is not None for one in results)
+
+
+def _plain(error: KafkaError | None) -> dict[str, str] | None:
+    return None if error is None else {"code": error.code.name, "message": str(error)}

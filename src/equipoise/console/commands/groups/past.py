@@ -54,7 +54,7 @@ def _print_history(group: GroupView, advice: list[Advice], out: Output) -> None:
         print("".join(f"  {line}\n" for line in rest), end="")
     for one in advice:
         print(f"advice: {one.setting}: {one.text}")
-    print(f"Source: {SOURCES[group.source]}.")
+    print(f"Source: {SOURCES[group.source]}. {out.zone_told}")
 
 
 def _print_json(
@@ -95,6 +95,7 @@ def explain(name: str, which: str, since: str, cluster: ClusterOptions, out: Out
         print(line)
     for one in advice:
         print(f"  {'advice':<8} {one.setting}: {one.text}")
+    print(f"  {'zone':<8} {out.zone_name}")
 
 
 def _chosen(group: GroupView, which: str) -> RebalanceView:

@@ -140,7 +140,7 @@ def _print_group(group: GroupView, out: Output) -> None:
         "members": f"{len(group.members)}" + (f", {idle} without a partition" if idle else ""),
         "lag": f"{number(group.lag.lag)} records on {counted(len(group.partitions), 'partition')}{behind}{clears}",
         "rebalances": UNKNOWN if rate is None else f"{rate} in the last hour",
-        "source": SOURCES[group.source],
+        "source": f"{SOURCES[group.source]}. {out.zone_told}",
     }
     for title, text in rows.items():
         print(f"{title:<11}{text}")
@@ -175,6 +175,7 @@ def members(name: str, verbose: bool, cluster: ClusterOptions, out: Output) -> N
         return
     columns = ("member", "client", "host", "instance", "partitions", "lag", "joined", "session timeout")
     print_table(columns, [_member(one, out, verbose=verbose) for one in group.members])
+    print(out.zone_told)
 
 
 def _member(member: MemberView, out: Output, *, verbose: bool) -> Row:

@@ -11,9 +11,10 @@ import click
 
 from equipoise.client import Admin, TopicPartition
 from equipoise.client.consumer.config import EARLIEST, LATEST
+from equipoise.client.metadata.list_offsets import all_listed
 from equipoise.console.commands.groups.changes import chosen_partitions, committed_topics, parse_topic, refuse_members
 from equipoise.console.options import ClusterOptions, parse_time
-from equipoise.console.output import Output, confirmed, number, output_options, print_json
+from equipoise.console.output import Output, confirmed, head_of, number, output_options, print_json
 from equipoise.console.tables import counted, print_table
 from equipoise.watching.watcher import wall_time
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
@@ -69,28 +70,33 @@ def reset(
     """
     with cluster.admin() as admin:
         if not dry_run:
-            refuse_members(f"offsets of {name!r} were not changed", admin.describe_groups([name])[name])
+            _refuse_members(admin, name)
         changes = plan(admin, name, topics, target)
-        _print_changes(name, changes, out)
+        _print_changes(admin, name, changes, out)
         if dry_run:
             return
         question = f"Commit {counted(len(changes), 'offset')} for {name}?"
         if not confirmed(question, yes=yes):
             sys.exit(1)
-        _commit(admin, name, changes)
+        commit_changes(admin, name, changes)
     if not out.json:
         print(f"{counted(len(changes), 'offset')} of {printable(name)} changed")
 
 
-def _commit(admin: Admin, name: str, changes: Sequence[Change]) -> None:
+def commit_changes(admin: Admin, name: str, changes: Sequence[Change]) -> None:
     """From outside the group: the coordinator refuses if a member has joined meanwhile."""
     try:
         admin.commit_offsets(name, {TopicPartition(one.topic, one.partition): one.offset for one in changes})
     except KafkaError as error:
         if error.code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH):
             raise
-        refuse_members(f"offsets of {name!r} were not changed", admin.describe_groups([name])[name])
+        _refuse_members(admin, name)
         raise
+
+
+def _refuse_members(admin: Admin, name: str) -> None:
+    what = f"offsets of {name!r} were not changed"
+    refuse_members(what, admin.describe_groups([name])[name], ". --dry-run shows the change meanwhile")
 
 
 # -- the plan
@@ -102,7 +108,7 @@ def plan(admin: Admin, name: str, topics: Sequence[str], target: str) -> list[Ch
     partitions = _partitions(admin, name, topics, target)
     if not partitions:
         raise UsageError(f"group {name!r} has committed nothing: name the topics with --topic")
-    starts, ends = (_all(admin.list_offsets(dict.fromkeys(partitions, which))) for which in (EARLIEST, LATEST))
+    starts, ends = (all_listed(admin.list_offsets(dict.fromkeys(partitions, which))) for which in (EARLIEST, LATEST))
     wanted = _targets(admin, target, committed, ends)
     return [
         Change(
@@ -160,7 +166,7 @@ def _targets(
     if target.isdecimal():
         return dict.fromkeys(partitions, int(target))
     at = parse_time("--to", target, wall_time())
-    found = _all(admin.list_offsets(dict.fromkeys(partitions, at)))
+    found = all_listed(admin.list_offsets(dict.fromkeys(partitions, at)))
     return {one: ends[one] if found[one] < 0 else found[one] for one in partitions}
 
 
@@ -176,22 +182,13 @@ def read_file(path: str) -> dict[TopicPartition, int]:
     return found
 
 
-def _all(found: Mapping[TopicPartition, int | KafkaError]) -> dict[TopicPartition, int]:
-    known: dict[TopicPartition, int] = {}
-    for partition, offset in found.items():
-        if isinstance(offset, KafkaError):
-            raise offset
-        known[partition] = offset
-    return known
-
-
 # -- the table
 
 
-def _print_changes(name: str, changes: Sequence[Change], out: Output) -> None:
+def _print_changes(admin: Admin, name: str, changes: Sequence[Change], out: Output) -> None:
     if out.json:
         rows = [one._asdict() | {"read_again": one.read_again, "skipped": one.skipped} for one in changes]
-        print_json("reset", group_id=name, changes=rows)
+        print_json("reset", **head_of(admin), group_id=name, changes=rows)
         return
     columns = ("topic", "partition", "committed", "new", "read again", "skipped")
     print_table(

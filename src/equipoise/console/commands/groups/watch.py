@@ -183,4 +183,4 @@ def _rebalances(group: GroupView, out: Output) -> list[RenderableType]:
 
 def _foot(group: GroupView, out: Output) -> str:
     lag = f"lag {number(group.lag.lag)}, {age(group.lag.behind_ms)} behind. " if group.lag.lag is not None else ""
-    return f"{lag}{out.time(group.as_of)}. Source: {SOURCES[group.source]}. Ctrl-C ends."
+    return f"{lag}{out.time(group.as_of)}. Source: {SOURCES[group.source]}. {out.zone_told} Ctrl-C ends."

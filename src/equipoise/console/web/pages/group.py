@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import quote
 
 import htpy as h
 
 from equipoise.console import words
 from equipoise.console.web.lanes import dark_ms, lanes
+from equipoise.console.web.live import Told
 from equipoise.console.web.owners import Owners
+from equipoise.console.web.pages import deadlines
+from equipoise.console.web.pages.action import links as action_links
 from equipoise.console.web.pages.groups import health_badge, protocol, state_badge
 from equipoise.console.web.pages.layout import Node, head, name, number, table
+from equipoise.console.web.pages.more import events, settings, tabs
 from equipoise.console.web.pages.rebalance import panel, title_of
 from equipoise.console.web.timeline import KINDS, address, clock, group_address, kind_of, running
-from equipoise.views.model import GroupView, MemberView, PartitionLag, RebalanceView
+from equipoise.views.model import GroupView, MemberView, Ms, PartitionLag, RebalanceView
 from equipoise.wire.text import partitions
 
 LISTED = 200  # rows of a table; the rest is counted
@@ -21,40 +26,55 @@ NEWEST = 40  # rebalances beside the timeline: the list changes with each
 _PARTITION_HOUR = 3_600_000
 
 
-def content(view: GroupView, owners: Owners, *, advice: list[str], deleted_at: int | None, is_stale: bool) -> Node:
+def content(
+    view: GroupView,
+    owners: Owners,
+    told: Told,
+    *,
+    is_stale: bool,
+    allows_actions: bool = False,
+) -> Node:
     """The page's body."""
-    parts = fragments(view, owners, advice)
+    parts = fragments(view, owners, told)
     return [
         h.div(".title", id="title")[_raw(parts["title"])],
-        deleted_at is not None
-        and h.p(".notice")[f"Deleted at {clock(deleted_at)} UTC. Its history stays for a while."],
+        h.div(id="deleted", role="status")[_raw(parts["deleted"])],
         h.dl(".figures", id="figures")[_raw(parts["figures"])],
         h.div(id="problems")[_raw(parts["problems"])],
         h.div(class_={"group": True, "stale": is_stale})[
             _timeline(view),
             h.div(".side")[
                 h.aside(".card.why", id="why", aria_label="why")[_raw(parts["why"])],
+                h.aside(id="deadlines", aria_label="deadlines")[_raw(parts["deadlines"])],
                 h.aside(id="advice", aria_label="advice")[_raw(parts["advice"])],
             ],
+            tabs(),
             h.section(".card.wide", id="members")[_raw(parts["members"])],
             h.section(".card.wide", id="rebalances")[_raw(parts["rebalances"])],
             h.section(".card.wide", id="offsets")[_raw(parts["offsets"])],
+            h.section(".card.wide", id="events")[_raw(parts["events"])],
+            h.section(".card.wide", id="settings")[_raw(parts["settings"])],
+            allows_actions and told.deleted_at is None and action_links(view),
         ],
     ]
 
 
-def fragments(view: GroupView, owners: Owners, advice: list[str]) -> dict[str, str]:
+def fragments(view: GroupView, owners: Owners, told: Told) -> dict[str, str]:
     """The parts that change with the group, by the id of their place."""
     owners.learn(view)
     return {
         "title": _html(_title(view)),
+        "deleted": _html(_deleted(told.deleted_at)),
         "figures": _html(_figures(view)),
         "problems": _html(_problems(view)),
         "why": _html(_why(view)),
-        "advice": _html(_advice(advice)),
+        "deadlines": _html(deadlines.card(view, owners)),
+        "advice": _html(_advice(told.advice)),
         "members": _html(_members(view, owners)),
         "rebalances": _html(rebalances(view.rebalances, NEWEST)),
         "offsets": _html(offsets(view.partitions, owners)),
+        "events": _html(events(view, told.events)),
+        "settings": _html(settings(view)),
     }
 
 
@@ -173,7 +193,13 @@ def _why(view: GroupView) -> Node:
     return panel(view.rebalances[-1])
 
 
-def _advice(texts: list[str]) -> Node:
+def _deleted(at: int | None) -> Node:
+    if at is None:
+        return None
+    return h.p(".notice")[f"Deleted at {clock(at)} UTC. Its history stays for a while."]
+
+
+def _advice(texts: Sequence[str]) -> Node:
     """None where figures do not speak."""
     return h.div(".card")[h.h2["What would help"], h.div(".advice")[[h.p[one] for one in texts]]] if texts else None
 
@@ -190,9 +216,10 @@ def _members(view: GroupView, owners: Owners) -> Node:
         head("they are", is_optional=True),
         head("lag", is_number=True),
         head("joined", is_optional=True),
-        head("session timeout", is_number=True, is_optional=True),
+        head("last heard", is_number=True, is_optional=True),
+        head("session left", is_optional=True),
     ]
-    rows = [_member(one, owners) for one in view.members[:LISTED]]
+    rows = [_member(one, owners, view.as_of) for one in view.members[:LISTED]]
     more = len(view.members) - LISTED
     return [
         table(f"Members, {len(view.members):,}", heads, rows),
@@ -200,9 +227,10 @@ def _members(view: GroupView, owners: Owners) -> Node:
     ]
 
 
-def _member(one: MemberView, owners: Owners) -> Node:
+def _member(one: MemberView, owners: Owners, now: Ms) -> Node:
     owner = owners.of(one.member_id)
-    timeout = one.session_timeout_ms
+    heard = "–" if one.last_seen is None else f"{words.duration(max(now - one.last_seen, 0))} ago"
+    timeout = "" if one.session_timeout_ms is None else f"of {words.duration(one.session_timeout_ms)}"
     return h.tr[
         h.td(".name")[swatch(owners, one.member_id), h.span(title=name(one.member_id))[owner.name]],
         h.td[name(one.client_host.lstrip("/"))],
@@ -211,7 +239,8 @@ def _member(one: MemberView, owners: Owners) -> Node:
         h.td(".optional")[partitions(one.partitions) or "–"],
         number(one.lag),
         h.td(".optional")["–" if one.joined_at is None else clock(one.joined_at)],
-        h.td(".number.optional")["–" if timeout is None else words.duration(timeout)],
+        h.td(".number.optional")[heard],
+        h.td(".optional", title=timeout or None)[deadlines.session(one, now)],
     ]
 
 

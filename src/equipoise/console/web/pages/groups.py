@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import htpy as h
+from markupsafe import Markup
 
 from equipoise.console import words
 from equipoise.console.web.pages.layout import Frame, Node, head, name, notices, table
@@ -14,6 +15,8 @@ from equipoise.console.web.timeline import LagSample, group_address
 from equipoise.views.model import GroupType, GroupView, HealthKind
 
 ROWS = 100  # on a page
+SAMPLES = 60  # of lag, in a spark
+_MOST_ROWS = 2_000  # kept as text
 SORTS = ("name", "lag", "rebalances")
 HOURS, BUCKETS = 6, 12
 _GOOD, _WARN, _BAD, _NONE = "good", "warn", "bad", "none"
@@ -73,12 +76,22 @@ def chosen(groups: Sequence[GroupView], query: Query) -> list[GroupView]:
     return sorted(found, key=lambda one: one.group_id)
 
 
-def content(frame: Frame, query: Query, lags: Lags) -> Node:
+def shown(groups: Sequence[GroupView], query: Query) -> list[GroupView]:
+    """Those that fit, of one page."""
+    return _on_page(chosen(groups, query), query)
+
+
+def _on_page(found: list[GroupView], query: Query) -> list[GroupView]:
+    first = (query.page - 1) * ROWS
+    return found[first : first + ROWS]
+
+
+def content(frame: Frame, query: Query, lags: Lags, cache: RowCache | None = None) -> Node:
     """The page's body."""
     return [
         h.div(".title")[h.h1["Groups"]],
         _form(frame, query),
-        h.div(id="list", data_stream="/api/groups/stream")[rows(frame, query, lags)],
+        h.div(id="list", data_stream="/api/groups/stream")[rows(frame, query, lags, cache)],
     ]
 
 
@@ -96,20 +109,38 @@ def _form(frame: Frame, query: Query) -> Node:
     ]
 
 
-def rows(frame: Frame, query: Query, lags: Lags) -> Node:
+class RowCache:
+    """Rows as text: most groups are as they were when the list was last rendered."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[GroupView, Node]] = {}
+
+    def row(self, view: GroupView, lags: Lags, now: int) -> Node:
+        """Of this view, made once."""
+        found = self._rows.get(view.group_id)
+        if found is not None and found[0] is view:
+            return found[1]
+        if len(self._rows) >= _MOST_ROWS:
+            self._rows.clear()
+        made = Markup(str(row(view, lags(view.group_id), now)))  # htpy has escaped it
+        self._rows[view.group_id] = view, made
+        return made
+
+
+def rows(frame: Frame, query: Query, lags: Lags, cache: RowCache | None = None) -> Node:
     """The part that follows the stream."""
+    kept = cache or RowCache()
     if frame.cluster is None:
         return h.p(".quiet")["Asking the cluster for its groups …"] if frame.trouble is None else notices(frame)
     if not frame.cluster.groups:
         return _none_yet(frame)
     found = chosen(frame.cluster.groups, query)
-    first = (query.page - 1) * ROWS
     need = sum(one.health.needs_attention for one in frame.cluster.groups)
     total = (
         f"{len(frame.cluster.groups):,} group{'' if len(frame.cluster.groups) == 1 else 's'}, {need:,} need attention"
     )
     shown = f"; {len(found):,} fit the filter" if len(found) != len(frame.cluster.groups) else ""
-    body = [row(one, lags(one.group_id), frame.now) for one in found[first : first + ROWS]]
+    body = [kept.row(one, lags, frame.now) for one in _on_page(found, query)]
     return [table(f"{total}{shown}", _heads(query), body), _pages(query, len(found))]
 
 
@@ -183,7 +214,7 @@ def health_badge(view: GroupView) -> Node:
 
 def spark(lag: Sequence[LagSample]) -> Node:
     """Lag in a hand's breadth."""
-    known = [one for one in lag if one.records is not None][-60:]
+    known = [one for one in lag if one.records is not None]
     if len(known) < 2:
         return None
     most = max(one.records or 0 for one in known) or 1

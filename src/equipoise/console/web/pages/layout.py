@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import htpy as h
@@ -42,7 +43,7 @@ class Frame(NamedTuple):
     cluster: ClusterView | None
     trouble: str | None
     now: int
-    allows_actions: bool = False
+    reading_since: int | None = None  # the past from then on is still being read
 
 
 def page(frame: Frame, title: str, *content: Node, current: str = "") -> str:
@@ -95,7 +96,10 @@ def notices(frame: Frame) -> Node:
         found.append(
             h.p(".notice")[f"Not heard from {printable(frame.bootstrap, LONGEST_NAME)}: {frame.trouble}{age}."]
         )
-    if cluster is not None and cluster.source is Source.POLLING:
+    if frame.reading_since is not None:
+        since = datetime.fromtimestamp(frame.reading_since / 1000, UTC).strftime("%H:%M")
+        found.append(h.p(".notice")[f"Reading back what happened since {since} UTC. The page fills in by itself."])
+    elif cluster is not None and cluster.source is Source.POLLING:
         found.append(h.p(".notice")["The source is polling: changes between two looks are seen as one."])
     return found
 

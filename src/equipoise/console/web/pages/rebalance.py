@@ -10,7 +10,9 @@ import htpy as h
 from equipoise.console import words
 from equipoise.console.web.owners import Owners
 from equipoise.console.web.pages.layout import Node, head, name, number, table
+from equipoise.console.web.pages.more import refused_meanwhile
 from equipoise.console.web.timeline import address, clock, group_address
+from equipoise.coordinator.events import Event
 from equipoise.views.model import GroupView, RebalanceView
 
 _TITLE = slice(2, 10)  # of a line of words.explain
@@ -88,7 +90,7 @@ def _slowest(one: RebalanceView, most: int) -> Node:
     return [h.h3["Rejoined after, slowest first"], h.table(".bars")[h.tbody[rows]]]
 
 
-def content(view: GroupView, one: RebalanceView, owners: Owners) -> Node:
+def content(view: GroupView, one: RebalanceView, owners: Owners, events: Sequence[Event] = ()) -> Node:
     """The page of one rebalance."""
     place = group_address(view.group_id)
     index = [other.key for other in view.rebalances].index(one.key)
@@ -114,7 +116,7 @@ def content(view: GroupView, one: RebalanceView, owners: Owners) -> Node:
             h.p[h.button(type="button", data_copy="text")["copy as text"]],
             h.pre(id="text", tabindex="0")[text],
         ],
-        h.section[_moves(one, owners), _dark(one)],
+        h.section[_moves(one, owners), _dark(one), refused_meanwhile(one, events)],
     ]
 
 

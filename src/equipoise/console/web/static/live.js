@@ -1,6 +1,8 @@
 // @ts-check
 // The stream of the server: events as they come, and what the page says while none can come.
 
+import { drain } from "./drain.js";
+
 /** Opens a stream while the page is looked at: browsers allow six connections to a host, and a hidden tab needs none.
  * @param {() => string} address with where to go on from @param {string[]} types
  * @param {(type: string, data: any, id: number) => void} take */
@@ -63,6 +65,7 @@ export function replace(fragments) {
     place.innerHTML = html;
     if (id === "trouble") document.querySelector(".group")?.classList.toggle("stale", html !== "");
     place.dataset.html = html;
+    drain(place);
     if (name) focusAgain(place, name);
   }
 }

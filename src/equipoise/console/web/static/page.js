@@ -1,6 +1,7 @@
 // @ts-check
 // Every page begins here: theme, keys, and the parts that are on this page.
 
+import { drain } from "./drain.js";
 import { groupPage } from "./group.js";
 import { onPage } from "./keys.js";
 import { replace, stream } from "./live.js";
@@ -56,7 +57,7 @@ function lists() {
   stream(() => `${address}?after=${seen}`, ["changed", "fragments", "reset"], (type, data, id) => {
     seen = id;
     if (type === "fragments") replace(data.html);
-    timer = timer || setTimeout(ask, 300);
+    timer = timer || setTimeout(ask, Math.max(data.wait ?? 0, 300));
   });
 }
 
@@ -78,6 +79,7 @@ themes();
 onPage();
 lists();
 copies();
+drain(document);
 document.querySelector("#keys button")?.addEventListener("click", () => {
   /** @type {HTMLDialogElement} */ (document.getElementById("keys")).close();
 });

@@ -91,7 +91,7 @@ function redden(rows, red) {
     const low = Math.max(x - NEIGHBOURS, 0);
     const high = Math.min(x + NEIGHBOURS + 1, width);
     const crowd = (touched[high] ?? 0) - (touched[low] ?? 0);
-    const part = Math.min(Math.max(share, LEAST_RED / Math.sqrt(crowd)), 1);
+    const part = Math.min(Math.max(share, LEAST_RED / Math.sqrt(Math.max(crowd - 1, 1))), 1); // a pair is no crowd
     bar[x] = mix(bar[x] ?? 0, red, part);
     thread[x] = mix(thread[x] ?? 0, red, part);
   }
