@@ -86,6 +86,19 @@ def java(program: str = "java") -> str:
     return find_tool(program, "install a JDK 17 or newer, for instance the package default-jdk-headless")
 
 
+def compiled(source: Path) -> Path:
+    """The directory with the classes of a Java program of ours that uses Kafka's jars; compiled once."""
+    found = jars("kafka")
+
+    def compile_it(directory: Path) -> None:
+        command = [java("javac"), "-cp", f"{found}/*", "-d", str(directory), str(source)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ended.returncode != 0:
+            raise Unavailable(f"{source.name} could not be compiled: {ended.stderr.strip()}")
+
+    return made_once(f"classes/{source.stem}", source.read_bytes() + found.name.encode(), compile_it)
+
+
 def main() -> int:
     status = 0
     for pom in sorted(POMS.glob("*.xml")):
@@ -94,6 +107,10 @@ def main() -> int:
         except Unavailable as error:
             print(f"skipped: {pom.stem} ({error})")
             status = 1
+    if status == 0:
+        from proving.brokers import class_data  # which needs what was fetched
+
+        class_data()
     return status
 
 

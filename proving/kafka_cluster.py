@@ -20,7 +20,7 @@ from equipoise.coordinator.placement import partition_for
 from equipoise.server_process import HOST, free_port
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataResponse
 from equipoise.wire.errors import EquipoiseError
-from proving.brokers import STORAGE_TOOL, KafkaBroker, Settings, kafka_version
+from proving.brokers import STORAGE_TOOL, KafkaBroker, Settings, class_data, kafka_version
 from proving.members.events import Place
 from proving.members.view import committed
 from proving.tools import Tools
@@ -64,7 +64,7 @@ class ClusterNode(KafkaBroker):
     """One node of the cluster: its controller, which no trial kills, or a broker."""
 
     def __init__(self, node_id: int, controller_port: int, settings: Settings) -> None:
-        super().__init__(settings, jvm=_JVM)
+        super().__init__(settings, jvm=(*_JVM, *class_data()))
         self.node_id = node_id
         self._controller_port = controller_port
         self.name = f"kafka node {node_id}"  # type: ignore[misc]

@@ -16,8 +16,8 @@ from typing import NamedTuple, Protocol, Self
 
 from equipoise.process_guard import GuardedProcess
 from equipoise.wire.errors import EquipoiseError, UsageError
-from proving.brokers import QUICK_JVM
-from proving.fetched import jars, java
+from proving.brokers import QUICK_JVM, class_data
+from proving.fetched import compiled, jars, java
 
 # The scripts' names, and what they start.
 MAINS: Mapping[str, str] = MappingProxyType(
@@ -85,8 +85,8 @@ class Tools:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            command = [self._java, *QUICK_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
-            command += ["-cp", f"{self._jars}/*", str(_RUNNER)]
+            command = [self._java, *QUICK_JVM, *class_data(), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+            command += ["-cp", f"{self._jars}/*:{compiled(_RUNNER)}", _RUNNER.stem]
             self._process = GuardedProcess(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         return self._process
 

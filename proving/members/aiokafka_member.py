@@ -26,11 +26,20 @@ ASSIGNORS = {
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """aiokafka rebalances in a task of its own, also when nobody reads any more, and its stop() calls nobody back. What
+    it is assigned on its way out it gives up without a word: that is no ownership."""
+
     def __init__(self, member: Member) -> None:
         self._member = member
+        self._has_stopped = False
+
+    def stop(self) -> None:
+        self._has_stopped = True
+        self._member.say("stopped")
 
     def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
-        self._member.say_places("assigned", assigned)
+        if not self._has_stopped:
+            self._member.say_places("assigned", assigned)
 
     def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
         self._member.say_places("revoked", revoked)
@@ -77,16 +86,16 @@ def config(member: Member) -> dict[str, Any]:
 
 
 async def live(member: Member) -> None:
-    consumer = AIOKafkaConsumer(**config(member))
+    consumer, listener = AIOKafkaConsumer(**config(member)), Listener(member)
     if member.pattern is None:
-        consumer.subscribe(topics=member.topics, listener=Listener(member))
+        consumer.subscribe(topics=member.topics, listener=listener)
     else:
-        consumer.subscribe(pattern=member.pattern, listener=Listener(member))
+        consumer.subscribe(pattern=member.pattern, listener=listener)
     await consumer.start()
     try:
         while not member.closing.is_set():
             await consume(member, consumer)
-        member.say("stopped")
+        listener.stop()
     finally:
         await consumer.stop()
 

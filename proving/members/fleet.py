@@ -14,7 +14,7 @@ from confluent_kafka import Message, Producer
 
 from proving.members.confluent_kafka_member import row_of
 from proving.members.events import PATIENCE_S, Event, Ledger, MemberError, Place, Row
-from proving.members.foreign import franz_go_host, java_host, kafkajs_host
+from proving.members.foreign import franz_go_host, java_host, kafkajs_host, sarama_host
 from proving.members.hosts import Host, JsonHost, Membership, python_host
 from proving.members.kcat import KcatHost
 from proving.members.view import view_group
@@ -28,6 +28,7 @@ HOSTS: dict[str, Callable[[str, str, Path], Host]] = {
     "kafkajs": kafkajs_host,
     "franz-go": franz_go_host,
     "kcat": KcatHost,
+    "sarama": sarama_host,
 }
 # When it commits by itself, it may send its JoinGroup first, and the commit is one of the generation before.
 LIBRDKAFKA = ("confluent-kafka", "kcat")

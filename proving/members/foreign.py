@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from proving.brokers import QUICK_JVM
-from proving.fetched import Unavailable, find_tool, jars, java, made_once
+from proving.brokers import QUICK_JVM, class_data
+from proving.fetched import Unavailable, compiled, find_tool, jars, java, made_once
 from proving.members.hosts import Host, JsonHost
 
 _HERE = Path(__file__).parent
@@ -48,20 +48,10 @@ def kafkajs_host(_: str, bootstrap_servers: str, log: Path) -> Host:
 # -- Java
 
 
-def java_classes() -> Path:
-    """Our member of the Java client, compiled."""
-    source, found = _HERE / "java" / "Member.java", jars("kafka")
-
-    def compile_it(directory: Path) -> None:
-        _run([java("javac"), "-cp", f"{found}/*", "-d", str(directory), str(source)], _HERE)
-
-    return made_once("java-member", source.read_bytes() + found.name.encode(), compile_it)
-
-
 def java_host(_: str, bootstrap_servers: str, log: Path) -> Host:
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    path = f"{java_classes()}:{jars('kafka')}/*"
-    return JsonHost([java(), *QUICK_JVM, quiet, "-cp", path, "Member", bootstrap_servers], log)
+    path = f"{jars('kafka')}/*:{compiled(_HERE / 'java' / 'Member.java')}"
+    return JsonHost([java(), *QUICK_JVM, *class_data(), quiet, "-cp", path, "Member", bootstrap_servers], log)
 
 
 # -- Go
@@ -77,6 +67,11 @@ def kafka_go_programs() -> Path:
     return _built("kafka-go", _HERE.parent / "kafka_go")
 
 
+def sarama_programs() -> Path:
+    """The directory with `member`, of sarama."""
+    return _built("sarama", _HERE.parent / "sarama")
+
+
 def _built(name: str, sources: Path) -> Path:
     files = sorted(path for path in sources.rglob("*") if path.is_file())
 
@@ -90,6 +85,10 @@ def _built(name: str, sources: Path) -> Path:
 
 def franz_go_host(_: str, bootstrap_servers: str, log: Path) -> Host:
     return JsonHost([str(go_programs() / "member"), bootstrap_servers], log)
+
+
+def sarama_host(_: str, bootstrap_servers: str, log: Path) -> Host:
+    return JsonHost([str(sarama_programs() / "member"), bootstrap_servers], log)
 
 
 def _run(command: Sequence[str], directory: Path) -> None:
@@ -110,6 +109,7 @@ _PARTS: dict[str, Callable[[], Path]] = {
     "kafkajs": node_modules,
     "franz-go": go_programs,
     "kafka-go": kafka_go_programs,
+    "sarama": sarama_programs,
 }
 
 

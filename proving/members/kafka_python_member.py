@@ -98,6 +98,7 @@ def config(member: Member) -> dict[str, Any]:
 
 def join(member: Member) -> None:
     consumer = KafkaConsumer(**config(member))
+    be_patient(consumer)
     try:
         if member.pattern is None:
             consumer.subscribe(topics=member.topics, listener=Listener(member))
@@ -126,7 +127,6 @@ def consume(member: Member, consumer: KafkaConsumer) -> None:
     """
     records = []
     with suppress(KafkaConnectionError):
-        finish_join(consumer)
         records = [record for batch in consumer.poll(timeout_ms=member.poll_ms).values() for record in batch]
     remember_join(consumer)
     if not records:
@@ -136,11 +136,17 @@ def consume(member: Member, consumer: KafkaConsumer) -> None:
         commit(member, consumer, None)
 
 
-def finish_join(consumer: KafkaConsumer) -> None:
-    """kafka-python 3.0.12 throws a join away that ends between two polls, and joins once more. So a join has all the
-    time it needs, Kafka's initial delay of 3 s included, before the polls with their short timeout begin."""
-    if consumer._coordinator.need_rejoin():
-        consumer._coordinator.poll(timeout_ms=_JOIN_MS)
+def be_patient(consumer: KafkaConsumer) -> None:
+    """kafka-python 3.0.12 throws a join away that ends between two polls, and joins once more. A poll may begin one
+    just before it ends. So a join has all the time it needs, Kafka's initial delay of 3 s included, whatever is left of
+    the poll."""
+    coordinator = consumer._coordinator
+    ensure_active_group = coordinator.ensure_active_group
+
+    def with_patience(timeout_ms: float | None = None) -> bool:
+        return bool(ensure_active_group(_JOIN_MS if timeout_ms is None else max(timeout_ms, _JOIN_MS)))
+
+    coordinator.ensure_active_group = with_patience
 
 
 def commit(member: Member, consumer: KafkaConsumer, offsets: dict[TopicPartition, OffsetAndMetadata] | None) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 from equipoise.assignors import Cluster, Members
 from equipoise.wire.consumer_protocol import Partitions
-from proving.fetched import jars, java
+from proving.brokers import QUICK_JVM, class_data
+from proving.fetched import compiled, jars, java
 
 SOURCE = Path(__file__).with_name("JavaAssignors.java")
 
@@ -21,7 +22,8 @@ class JavaAssignors:
 
     def __init__(self) -> None:
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-        command = [java(), "-cp", f"{jars('kafka')}/*", "-Xmx512m", quiet, str(SOURCE)]
+        path = f"{jars('kafka')}/*:{compiled(SOURCE)}"
+        command = [java(), *QUICK_JVM, *class_data(), quiet, "-cp", path, SOURCE.stem]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def assign(self, assignor: str, cases: Sequence[tuple[Cluster, Members]]) -> list[dict[str, Partitions]]:

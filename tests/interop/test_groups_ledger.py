@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from dataclasses import asdict
 
+import pytest
+from aiokafka import TopicPartition
+
+from proving.members.aiokafka_member import Listener as AioKafkaListener
+from proving.members.child import Member
 from proving.members.events import Event, Ledger, MemberError, Place
+from proving.members.hosts import Membership
 
 ZERO: Place = ("topic", 0)
 BOTH: frozenset[Place] = frozenset({ZERO, ("topic", 1)})
@@ -47,6 +54,16 @@ def test_whole_assignment_replaces() -> None:
     assert told.owned("a") == {ZERO}
     told.note(Event(3, "b", "assigned", BOTH - {ZERO}))
     told.check_single_owners()
+
+
+def test_what_aiokafka_is_assigned_on_its_way_out_is_nobodys(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its rebalance goes on while it stops, and nobody is told when it gives up what that brings."""
+    member = Member("", {**asdict(Membership("group")), "member": "a"})
+    listener = AioKafkaListener(member)
+    listener.on_partitions_assigned({TopicPartition(*ZERO)})
+    listener.stop()
+    listener.on_partitions_assigned({TopicPartition(*ZERO)})
+    assert [json.loads(line)["kind"] for line in capsys.readouterr().out.splitlines()] == ["assigned", "stopped"]
 
 
 def test_commits_cover_the_records_before() -> None:

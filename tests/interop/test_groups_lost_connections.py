@@ -18,6 +18,8 @@ from tests.interop.groups import Fleet, view_group
 PARTITIONS = 6
 SESSION_MS = 45_000
 SHOWN_S = 3.5  # a member's heartbeat interval is known, usually 3 s
+OVERDUE_S = 6.0  # after a heartbeat of the consumer protocol the next one is half a second overdue
+JUST_NOW_MS = 300
 SOON_S = 8.0  # 3.5 s at most for the broker, and the client's own time on a busy machine; a session is 45 s
 CLIENTS = [
     ("equipoise", "range"),
@@ -88,6 +90,38 @@ def test_a_member_that_is_cut_off_comes_back_and_nobody_notices(
         for _ in range(3):
             assert cut(broker, members.group, 1) == 1
             time.sleep(SHOWN_S)  # what must not happen would happen within this time
+        members.wait_read(fleet.produce(places, 3))
+        assert view_group(broker, members.group) == before
+        assert [members.rebalances(name, since) for name in members.names] == [[], [], []]
+
+
+def cut_after_heartbeat(broker: Broker, group: str) -> bool:
+    """Ends the connection of a member whose heartbeat has just come and is held; False: there is none."""
+
+    def end(server: Server) -> bool:
+        now, core = server.clock.now(), server.group_coordinator.shard_of(group).core
+        for one in server.connections:
+            found = (core.presence_of(*key) for key in one.carried.members if key[0] == group)
+            if one.held_heartbeat.is_held and any(each and now - each.last_seen < JUST_NOW_MS for each in found):
+                one._transport.abort()
+                return True
+        return False
+
+    return broker.call(end)
+
+
+@pytest.mark.parametrize("client", ["equipoise", "confluent-kafka"])
+def test_a_consumer_that_is_cut_off_is_waited_for_until_its_heartbeat_is_due(
+    broker: Broker, fleet: Fleet, topic: str, places: set[Place], client: str
+) -> None:
+    """Rule 7.9.3: librdkafka connects again at once, and sends its next heartbeat 5 s after the last one."""
+    with Members.of(fleet, topic, assignor=CONSUMER) as members:
+        for name in ("one", "two", "three"):
+            members.join(name, client)
+        members.wait_settled(places)
+        before, since = view_group(broker, members.group), members.now
+        members.wait_until("a heartbeat is held", lambda: cut_after_heartbeat(broker, members.group))
+        time.sleep(OVERDUE_S)  # what must not happen would happen within this time
         members.wait_read(fleet.produce(places, 3))
         assert view_group(broker, members.group) == before
         assert [members.rebalances(name, since) for name in members.names] == [[], [], []]
