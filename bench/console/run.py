@@ -7,21 +7,19 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import track
 
 from bench.console import story as tale
+from bench.console.many import run_many
+from bench.console.pictures import PICTURES, draw
 from bench.console.running import FedConsole, fed_console
-from equipoise.console.web.live import Live
-from equipoise.console.web.timeline import LagSample
 from equipoise.views.model import GroupView, Ms, RebalanceView
 from equipoise.wire.errors import UsageError
 
 UPDATES, QUICK_UPDATES = 2_000, 200
-PICTURES = Path("docs")
 _MB = 1 << 20
 _SETTLING = 100  # updates before the first look at memory
 _EXPECT = """(generation) => {
@@ -51,11 +49,14 @@ class Figures(NamedTuple):
     heap_after_mb: float
 
 
-def run_bench(*, as_json: bool, quick: bool, pictures: bool) -> None:
+def run_bench(*, as_json: bool, quick: bool, pictures: bool, many: bool) -> None:
     """Measures, prints, and draws if asked to."""
-    with _browser() as browser:
+    if many:
+        run_many(as_json=as_json, quick=quick)
+        return
+    with browser_of_debian() as browser:
         if pictures:
-            _draw(browser)
+            draw(browser, PICTURES)
             return
         found = measure(browser, QUICK_UPDATES if quick else UPDATES)
     if as_json:
@@ -67,7 +68,8 @@ def run_bench(*, as_json: bool, quick: bool, pictures: bool) -> None:
 
 
 @contextmanager
-def _browser() -> Iterator[Any]:
+def browser_of_debian() -> Iterator[Any]:
+    """Chromium, as the tests use it."""
     from playwright.sync_api import sync_playwright
 
     found = shutil.which("chromium")
@@ -137,40 +139,3 @@ def _spent(session: Any) -> dict[str, float]:
 def _heap(session: Any) -> float:
     session.send("HeapProfiler.collectGarbage")
     return float(session.send("Runtime.getHeapUsage")["usedSize"]) / _MB
-
-
-# -- pictures
-
-
-def _draw(browser: Any) -> None:
-    """The pictures of docs/console.md: the told group, light and dark, and the list."""
-    story = tale.told()
-    with fed_console(lambda: tale.END) as console:
-        console.update(tale.cluster(tale.view(story)))
-        console.do(_tell_lag)
-        for scheme in ("light", "dark"):
-            page = browser.new_page(viewport={"width": 1600, "height": 1148}, color_scheme=scheme)
-            page.goto(f"{console.address}/groups/{tale.GROUP}")
-            page.wait_for_selector("#live[data-state=live]")
-            page.focus("#timeline")
-            lost = next(one for one in story.rebalances if one.phases and one.phases.detect_ms)
-            _choose(page, lost)
-            page.screenshot(path=str(PICTURES / f"console-{scheme}.png"))
-            page.close()
-
-
-def _choose(page: Any, wanted: RebalanceView) -> None:
-    """With the keyboard, as a reader would."""
-    for _ in range(500):
-        page.keyboard.press("p")
-        if f"generation {wanted.generation}:" in page.inner_text("#said"):
-            break
-    page.wait_for_selector(f"#why >> text=→ {wanted.generation}")
-    page.evaluate("document.activeElement.blur()")
-
-
-def _tell_lag(live: Live) -> None:
-    feed = live.feed(tale.GROUP)
-    assert feed is not None
-    feed.lag.clear()
-    feed.lag.extend(LagSample(at, tale.lag_at(at)) for at in range(tale.BEGIN, tale.END, 30_000))

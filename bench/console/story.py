@@ -163,40 +163,10 @@ def told() -> Story:
 def view(story: Story, now: Ms = END, *, lag: int = 3_912) -> GroupView:
     """The group as its page shows it."""
     rebalances = tuple(story.rebalances)
-    owned: dict[str, list[Place]] = {}
-    for place, owner in story.owners.items():
-        owned.setdefault(owner, []).append(place)
-    members = tuple(
-        MemberView(
-            member_id=who.member_id,
-            group_instance_id=None,
-            client_id=who.client_id,
-            client_host=who.client_host,
-            partitions=tuple(sorted(owned.get(who.member_id, ()))),
-            topics=("orders", "payments"),
-            lag=lag // max(len(story.members), 1),
-            joined_at=BEGIN,
-            session_timeout_ms=45_000,
-            rebalance_timeout_ms=300_000,
-        )
-        for who in story.members.values()
-    )
-    partitions = tuple(
-        PartitionLag(
-            topic=topic,
-            partition=number,
-            committed=1_000_000 + number,
-            log_start=0,
-            log_end=1_000_000 + number + lag // len(PLACES),
-            lag=lag // len(PLACES),
-            behind_ms=2_000,
-            member_id=story.owners.get((topic, number)),
-        )
-        for topic, number in PLACES
-    )
+    members, partitions = _members(story, now, lag), _partitions(story, lag)
     lags = LagView(lag=lag, behind_ms=2_000)
     evidence = Evidence(
-        now=now,
+        as_of=now,
         type=GroupType.CLASSIC,
         state="Stable",
         members=members,
@@ -221,6 +191,46 @@ def view(story: Story, now: Ms = END, *, lag: int = 3_912) -> GroupView:
         source=Source.JOURNAL,
         as_of=now,
         seen_since=BEGIN,
+    )
+
+
+def _members(story: Story, now: Ms, lag: int) -> tuple[MemberView, ...]:
+    owned: dict[str, list[Place]] = {}
+    for place, owner in story.owners.items():
+        owned.setdefault(owner, []).append(place)
+    seen = {member_id: Ms(now - place * 613 % 3_000) for place, member_id in enumerate(story.members)}
+    return tuple(
+        MemberView(
+            member_id=who.member_id,
+            group_instance_id=None,
+            client_id=who.client_id,
+            client_host=who.client_host,
+            partitions=tuple(sorted(owned.get(who.member_id, ()))),
+            topics=("orders", "payments"),
+            lag=lag // max(len(story.members), 1),
+            joined_at=BEGIN,
+            session_timeout_ms=45_000,
+            rebalance_timeout_ms=300_000,
+            last_seen=seen[who.member_id],
+            session_ends=Ms(seen[who.member_id] + 45_000),
+        )
+        for who in story.members.values()
+    )
+
+
+def _partitions(story: Story, lag: int) -> tuple[PartitionLag, ...]:
+    return tuple(
+        PartitionLag(
+            topic=topic,
+            partition=number,
+            committed=1_000_000 + number,
+            log_start=0,
+            log_end=1_000_000 + number + lag // len(PLACES),
+            lag=lag // len(PLACES),
+            behind_ms=2_000,
+            member_id=story.owners.get((topic, number)),
+        )
+        for topic, number in PLACES
     )
 
 

@@ -1,7 +1,8 @@
 """A process beside the load: it sends a heartbeat each millisecond, come what may, and notes when the answers come.
 
-Started with HOST:PORT. It says `ready`, beats until its input ends, then prints [sent, seconds to the answer] rows;
-`sent` is on the clock that all processes of a machine share.
+Started with HOST:PORT. It says `ready`, beats until its input ends, then prints rows: when it sent, the seconds to the
+answer, and by how many seconds it sent too late, because it was not given the processor. The clock is the one that all
+processes of a machine share.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ def main(address: str) -> None:
         print(json.dumps(_beat({member.fileno: request_frame(member.heartbeat_request()) for member in crowd.members})))
 
 
-def _beat(frames: dict[int, bytes]) -> list[tuple[float, float]]:
-    rows: list[tuple[float, float]] = []
-    sent: dict[int, deque[float]] = {fileno: deque() for fileno in frames}
+def _beat(frames: dict[int, bytes]) -> list[tuple[float, float, float]]:
+    rows: list[tuple[float, float, float]] = []
+    sent: dict[int, deque[tuple[float, float]]] = {fileno: deque() for fileno in frames}
     turns = cycle(frames)
     with select.epoll() as epoll:
         for fileno in (sys.stdin.fileno(), *frames):
@@ -42,11 +43,11 @@ def _beat(frames: dict[int, bytes]) -> list[tuple[float, float]]:
                     return rows
                 answers = len(os.read(fileno, 1 << 16)) // len(ALL_IS_WELL)
                 now = time.perf_counter()
-                rows += [(began, now - began) for began in (sent[fileno].popleft() for _ in range(answers))]
+                rows += [(began, now - began, late) for began, late in (sent[fileno].popleft() for _ in range(answers))]
             while (now := time.perf_counter()) >= due:
-                due += _PAUSE
                 fileno = next(turns)
-                sent[fileno].append(now)
+                sent[fileno].append((now, now - due))
+                due += _PAUSE
                 os.write(fileno, frames[fileno])
 
 

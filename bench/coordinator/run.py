@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from statistics import fmean, quantiles
+from typing import NamedTuple
 
 from bench.coordinator.figures import FULL, HOLDS, PIPELINED, QUICK, STRATEGIES, CoordinatorResults
 from bench.coordinator.group_load import (
@@ -139,14 +140,22 @@ def _measure_rebalances(results: CoordinatorResults, broker: BrokerProcess, crow
         spans = [crowd.rebalance() for _ in range(results.sizes.rounds)]
     for began, ended in spans:
         results.add(f"rebalance_{len(crowd.members)}", ended - began)
-        during = [seconds for sent, seconds in probed if began <= sent <= ended]
+        during = [one.seconds for one in probed if began <= one.sent <= ended]
         results.add("heartbeat_p99", quantiles(during, n=100)[-1] * 1e3)
 
 
+class Probed(NamedTuple):
+    """A heartbeat beside the load."""
+
+    sent: float
+    seconds: float  # to its answer
+    late: float  # seconds by which the process that sends was late itself
+
+
 @contextmanager
-def probe(address: str) -> Iterator[list[tuple[float, float]]]:
-    """Heartbeats beside what happens inside the `with`; afterwards the list holds when, and how long they took."""
-    rows: list[tuple[float, float]] = []
+def probe(address: str) -> Iterator[list[Probed]]:
+    """Heartbeats beside what happens inside the `with`; afterwards the list holds them."""
+    rows: list[Probed] = []
     command, environment = python_module("bench.coordinator.probe", address), {**os.environ, **with_tree()}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
@@ -154,7 +163,7 @@ def probe(address: str) -> Iterator[list[tuple[float, float]]]:
         if process.stdout.readline() != "ready\n":
             raise EquipoiseError("the process that sends heartbeats has ended; its own words are above")
         yield rows
-        rows += json.loads(process.communicate()[0])
+        rows += [Probed(*row) for row in json.loads(process.communicate()[0])]
 
 
 # -- many groups

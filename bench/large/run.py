@@ -27,7 +27,8 @@ NOTES = (
     "every partition is held by one member, and every member has its share. Join and leave: one member "
     "more, one member less.",
     "The heartbeats of the p99 are those of other groups, one each millisecond from a process of its own, while the "
-    "members join. Memory is what the group adds to the broker's resident memory.",
+    "members join. That process may have to wait for a processor; a figure says by how much it sends too late. "
+    "Memory is what the group adds to the broker's resident memory.",
     "Kafka is measured in the same run, up to the size that the machine bears: it keeps files for every partition.",
 )
 
@@ -61,6 +62,8 @@ def figures(sizes: dict[str, tuple[Size, ...]]) -> list[Figure]:
             found += [
                 Figure(f"{key}_converge", f"{title}: converge", "s"),
                 Figure(f"{key}_p99", f"{title}: p99 of others' heartbeats meanwhile", "ms", aim),
+                Figure(f"{key}_longest", f"{title}: longest of others' heartbeats", "ms"),
+                Figure(f"{key}_late", f"{title}: p99 of the delay of who sends them", "ms"),
                 Figure(f"{key}_cpu", f"{title}: broker's CPU meanwhile", "s"),
                 Figure(f"{key}_join", f"{title}: one more joins", "s"),
                 Figure(f"{key}_leave", f"{title}: one leaves", "s"),
@@ -111,8 +114,10 @@ def measure(results: Results, side: str, size: Size) -> None:
             crowd.check()
         results.add(f"{key}_converge", ended - began)
         results.add(f"{key}_cpu", broker.cpu_seconds() - cpu)
-        during = [seconds for sent, seconds in probed if began <= sent <= ended]
-        results.add(f"{key}_p99", quantiles(during, n=100)[-1] * 1e3)
+        during = [one for one in probed if began <= one.sent <= ended]
+        results.add(f"{key}_p99", quantiles([one.seconds for one in during], n=100)[-1] * 1e3)
+        results.add(f"{key}_longest", max(one.seconds for one in during) * 1e3)
+        results.add(f"{key}_late", quantiles([one.late for one in during], n=100)[-1] * 1e3)
         _rest(crowd)
         results.add(f"{key}_memory", broker.resident_mb() - memory)
         newcomer.join()

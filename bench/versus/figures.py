@@ -74,7 +74,7 @@ class Sizes(NamedTuple):
     crashes: int
 
 
-FULL = Sizes(5, 1.2, 2, 4, 1000, 5.0, 1.0, 5, CASES, 2, 1)
+FULL = Sizes(5, 1.2, 2, 4, 1000, 5.0, 1.0, 5, CASES, 3, 1)
 QUICK = Sizes(1, 0.6, 1, 1, 300, 1.0, 0.5, 2, CASES[:1], 1, 1)
 
 
@@ -156,10 +156,12 @@ def figures_of(case: Case) -> list[Comparison]:
 
 
 class Results:
-    """Every value measured, by figure and side. What could not be measured is said in `skipped`."""
+    """Every value measured, by figure and side. What could not be measured is said in `skipped`. `sides`: those that
+    are compared."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: Sizes, sides: tuple[str, ...] = (KAFKA, OURS)) -> None:
         self.sizes = sizes
+        self.sides = sides
         self.skipped: list[str] = []
         self._values: dict[tuple[str, str], list[float]] = {}
 
@@ -190,7 +192,7 @@ class Results:
         return median(values) if values else None
 
     def has(self, figure: Comparison) -> bool:
-        return all((figure.key, side) in self._values for side in (KAFKA, OURS))
+        return all((figure.key, side) in self._values for side in self.sides)
 
     def ratio(self, figure: Comparison) -> float | None:
         """None also where ours is nothing at all."""
@@ -203,7 +205,7 @@ class Results:
 
     @property
     def figures(self) -> list[Comparison]:
-        """All that both have."""
+        """All that every side has."""
         of_members = [figure for case in CASES for figure in figures_of(case)]
         return list(filter(self.has, (*MACHINE_FIGURES, *LOAD_FIGURES, *REQUEST_FIGURES, *of_members)))
 

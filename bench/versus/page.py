@@ -148,7 +148,10 @@ def _markdown(table: Table) -> str:
 
 def _versions(results: Results) -> dict[str, str]:
     clients = {case.client for case in CASES if results.has(first_join_figure(case))}
-    known = {"kafka": kafka_version(), "java": _java_version(), **versions()}
+    known = {"kafka": kafka_version()} if KAFKA in results.sides else {}
+    if known or "java" in clients:
+        known["java"] = _java_version()
+    known |= versions()
     return known | {client: _version_of(client) for client in sorted(clients - known.keys())}
 
 

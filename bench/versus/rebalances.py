@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from bench.versus.figures import MEMBERS, PARTITIONS, Case, Results
+from equipoise.wire.errors import EquipoiseError
 from proving.members.events import Ledger, Span
 from proving.members.fleet import Fleet, Members, places_of
 from proving.members.hosts import CONSUMER, Membership
@@ -75,9 +77,9 @@ class Group:
 
     def rest(self, chance: random.Random) -> None:
         """Until every member has sent a heartbeat since the last rebalance, and a moment that heartbeats know nothing
-        of."""
-        until = self._settled_at + self._interval * (1 + chance.random())
-        time.sleep(max(until - time.monotonic(), 0))
+        of; also when the other broker's turn has taken that long: it ends with heartbeats, and so would the rest."""
+        left = max(self._settled_at + self._interval - time.monotonic(), 0)
+        time.sleep(left + self._interval * chance.random())
 
     def _new_members(self, count: int) -> None:
         for _ in range(count):
@@ -108,30 +110,75 @@ def _shared(span: Span, began: float, ended: float) -> float:
     return max(min(span.end, ended) - max(span.start, began), 0.0)
 
 
-def measure_case(results: Results, case: Case, addresses: Mapping[str, str], topic: str, log: Path) -> None:
-    """The brokers in turns, each transition on one and then on the other, but crashes. `addresses` by side."""
-    chance = random.Random(case.title)
-    with ExitStack() as running, ThreadPoolExecutor() as threads:
-        groups = {side: Group(address, topic, case, log, running) for side, address in addresses.items()}
+def measure_cases(
+    results: Results, cases: Sequence[Case], addresses: Mapping[str, str], topic: str, *, log: Path
+) -> None:
+    """One case after the other, the brokers in turns, each transition on one and then on the other. At last a member of
+    each group crashes, in all groups together: for most of that time the brokers wait, and a session is 45 s.
+    `addresses` by side. What fails is noted in `results`."""
+    together = _Together(len(cases))
 
-        def measure(name: str, transition: Callable[[Group], Rebalance]) -> None:
-            for side, group in groups.items():
-                group.rest(chance)
-                for kind, seconds in transition(group)._asdict().items():
-                    results.add(case.key(name, kind), side, seconds)
+    def measure(case: Case) -> None:
+        try:
+            _CaseRun(results, case, together).measure(addresses, topic, log)
+        except EquipoiseError as error:
+            results.skipped.append(f"{case.title}: {str(error).splitlines()[0]}")
 
-        def measure_at_once(name: str, transition: Callable[[Group], Rebalance]) -> None:
-            """Both brokers wait for most of the time: a session is 45 s."""
-            list(threads.map(lambda group: group.rest(chance), groups.values()))
-            for side, found in zip(groups, threads.map(transition, groups.values()), strict=True):
-                for kind, seconds in found._asdict().items():
-                    results.add(case.key(name, kind), side, seconds)
+    with ThreadPoolExecutor(len(cases)) as threads:
+        list(threads.map(measure, cases))
 
-        list(threads.map(Group.warm_up, groups.values()))
-        measure("first_join", Group.first_join)
-        for _ in range(results.sizes.joins_and_leaves):
-            measure("join", Group.join)
-            measure("leave", Group.leave)
-        for _ in range(results.sizes.crashes):
-            list(threads.map(Group.add_victim, groups.values()))
-            measure_at_once("crash", Group.crash)
+
+class _Together:
+    """Cases of which one at a time is measured, until all are ready for their crash."""
+
+    def __init__(self, cases: int) -> None:
+        self.turn = threading.Lock()
+        self.ready = threading.Barrier(cases)
+
+
+class _CaseRun:
+    """One case on all brokers."""
+
+    def __init__(self, results: Results, case: Case, together: _Together) -> None:
+        self._results = results
+        self._case = case
+        self._together = together
+        self._chance = random.Random(case.title)
+        self._groups: dict[str, Group] = {}
+
+    def measure(self, addresses: Mapping[str, str], topic: str, log: Path) -> None:
+        with ExitStack() as running, ThreadPoolExecutor(len(addresses)) as threads:
+            try:
+                with self._together.turn:
+                    for side, address in addresses.items():
+                        self._groups[side] = Group(address, topic, self._case, log, running)
+                    self._measure_joins_and_leaves(threads)
+            finally:
+                self._together.ready.wait()
+            for number in range(self._results.sizes.crashes):
+                if number:
+                    list(threads.map(Group.add_victim, self._groups.values()))
+                self._measure_crash(threads)
+
+    def _measure_joins_and_leaves(self, threads: ThreadPoolExecutor) -> None:
+        list(threads.map(Group.warm_up, self._groups.values()))
+        self._measure("first_join", Group.first_join)
+        for _ in range(self._results.sizes.joins_and_leaves):
+            self._measure("join", Group.join)
+            self._measure("leave", Group.leave)
+        list(threads.map(Group.add_victim, self._groups.values()))
+
+    def _measure(self, name: str, transition: Callable[[Group], Rebalance]) -> None:
+        for side, group in self._groups.items():
+            group.rest(self._chance)
+            self._add(name, side, transition(group))
+
+    def _measure_crash(self, threads: ThreadPoolExecutor) -> None:
+        for group in self._groups.values():
+            group.rest(self._chance)
+        for side, found in zip(self._groups, threads.map(Group.crash, self._groups.values()), strict=True):
+            self._add("crash", side, found)
+
+    def _add(self, name: str, side: str, found: Rebalance) -> None:
+        for kind, seconds in found._asdict().items():
+            self._results.add(self._case.key(name, kind), side, seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +22,7 @@ from bench.versus.figures import (
     QUICK,
     REQUEST_FIGURES,
     SIZES,
+    Case,
     Results,
     Sizes,
 )
@@ -35,6 +36,7 @@ from proving.brokers import STOCK_JVM, BrokerProcess, EquipoiseBroker, KafkaBrok
 _LOAD_PARTITIONS = 4
 _UNTIL_IDLE = 1.0  # seconds after it is ready, when what a start leaves to be done is done
 _PATIENCE = 30.0
+_CASES_TOGETHER = 4  # whose members crash at the same time, once each was measured
 _PARTITIONS_A_REQUEST = 10_000  # both brokers take no more at a time
 
 _NOT_YET = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
@@ -43,24 +45,32 @@ Brokers = Mapping[str, BrokerProcess]
 
 
 def run_bench(
-    as_json: bool, quick: bool, page: Path | None, only: tuple[str, ...] = (), kept: Path | None = None
+    as_json: bool,
+    quick: bool,
+    page: Path | None,
+    *,
+    only: tuple[str, ...] = (),
+    kept: Path | None = None,
+    alone: bool = False,
 ) -> None:
     """Measures for half an hour (quick: two minutes) and prints tables, or one JSON object. `only`: rebalances of the
     cases with this in their title, and nothing else. `kept`: a file with what was measured, case by case; the next run
-    goes on from it, and shows all."""
+    goes on from it, and shows all. `alone`: without Kafka."""
+    if alone and page is not None:
+        raise UsageError("--alone measures nothing to write beside: leave --write out")
     check_machine("versus-kafka")
-    results = Results(of_cases(only) if only else QUICK if quick else FULL)
+    results = Results(of_cases(only) if only else QUICK if quick else FULL, (OURS,) if alone else (KAFKA, OURS))
     if kept is not None:
         results.load(kept)
     allow_connections("versus-kafka", 3 * results.sizes.connections)
     began = time.perf_counter()
     with ExitStack() as running:
         advance = running.enter_context(progress(_steps(results)))
-        brokers: Brokers = {
-            KAFKA: running.enter_context(KafkaBroker(jvm=STOCK_JVM)),
-            OURS: running.enter_context(EquipoiseBroker()),
-            NOT_FLUSHED: running.enter_context(EquipoiseBroker({"flush": "never"})),
-        }
+        brokers: dict[str, BrokerProcess] = {}
+        if not alone:
+            brokers[KAFKA] = running.enter_context(KafkaBroker(jvm=STOCK_JVM))
+        brokers[OURS] = running.enter_context(EquipoiseBroker())
+        brokers[NOT_FLUSHED] = running.enter_context(EquipoiseBroker({"flush": "never"}))
         if not only and not all(map(results.has, (*MACHINE_FIGURES, *LOAD_FIGURES, *REQUEST_FIGURES))):
             _measure_starts(results, brokers, advance)
             _measure_loads(results, brokers, advance)
@@ -117,7 +127,7 @@ def _measure_starts(results: Results, brokers: Brokers, advance: Advance) -> Non
     for _ in range(results.sizes.starts):
         for broker in brokers.values():
             broker.stop()
-        for side in (OURS, KAFKA):
+        for side in reversed(results.sides):
             broker = brokers[side].start()
             results.add("start", side, broker.seconds_to_ready)
             time.sleep(_UNTIL_IDLE)
@@ -206,21 +216,26 @@ def _keep(results: Results, kept: Path | None) -> None:
 
 
 def _measure_rebalances(results: Results, brokers: Brokers, advance: Advance, kept: Path | None = None) -> None:
-    from bench.versus.rebalances import measure_case
+    from bench.versus.rebalances import measure_cases
 
     topic = "rebalances"
-    for side in (KAFKA, OURS):
+    addresses = {side: brokers[side].bootstrap_servers for side in results.sides}
+    for side in addresses:
         create_topic(brokers[side], topic, PARTITIONS)
-    addresses = {side: brokers[side].bootstrap_servers for side in (KAFKA, OURS)}
+    wanted = [case for case in results.sizes.cases if not results.has_case(case)]
+    for _ in range(len(results.sizes.cases) - len(wanted)):
+        advance()
     with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as scratch:
-        for case in results.sizes.cases:
-            if results.has_case(case):
-                advance()
-                continue
-            results.forget(case)
-            try:
-                measure_case(results, case, addresses, topic, Path(scratch, "members.log"))
-            except EquipoiseError as error:
-                results.skipped.append(f"{case.title}: {str(error).splitlines()[0]}")
+        for cases in batched(wanted, _CASES_TOGETHER):
+            for case in cases:
+                results.forget(case)
+            measure_cases(results, cases, addresses, topic, log=Path(scratch, "members.log"))
             _keep(results, kept)
-            advance()
+            for _ in cases:
+                advance()
+
+
+def batched(cases: Sequence[Case], size: int) -> Iterator[Sequence[Case]]:
+    """So many at a time."""
+    for start in range(0, len(cases), size):
+        yield cases[start : start + size]

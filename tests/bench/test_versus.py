@@ -26,7 +26,7 @@ from bench.versus.figures import (
     figures_of,
 )
 from bench.versus.page import print_tables, write_page
-from bench.versus.rebalances import Rebalance, measure_case, measure_rebalance
+from bench.versus.rebalances import Rebalance, measure_cases, measure_rebalance
 from bench.versus.run import of_cases
 from equipoise.wire.errors import UsageError
 from proving.brokers import QUICK_JVM, EquipoiseBroker
@@ -65,33 +65,63 @@ def test_a_run_has_every_figure_of_both_brokers(
     assert document["versions"]["kafka"] in page.read_text()
 
 
-@pytest.mark.parametrize("case", [CASES[0], Case("confluent-kafka", "consumer", CONSUMER)], ids=lambda case: case.kind)
-def test_stock_members_are_measured_on_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, case: Case) -> None:
-    def in_a_hurry(group: str, topics: tuple[str, ...], assignor: str) -> Membership:
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": 100,
+    "group.min.session.timeout.ms": 500,
+    "group.consumer.min.session.timeout.ms": 500,
+    "group.consumer.session.timeout.ms": 1_000,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 100,
+}
+CONSUMERS = Case("confluent-kafka", "consumer", CONSUMER)
+
+
+@pytest.fixture
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members with short intervals and sessions."""
+
+    def stock(group: str, topics: tuple[str, ...], assignor: str) -> Membership:
         return Membership(group, topics, assignor=assignor)
 
-    monkeypatch.setattr(Membership, "stock", in_a_hurry)
+    monkeypatch.setattr(Membership, "stock", stock)
     monkeypatch.setattr(rebalances, "_HEARTBEAT_SECONDS", 0.0)
     monkeypatch.setattr(rebalances, "_CONSUMER_HEARTBEAT_SECONDS", 0.0)
     monkeypatch.setattr(rebalances, "_VICTIM", {"session_ms": 1_000})
-    results = Results(TINY._replace(cases=(case,)))
-    settings = {
-        "group.initial.rebalance.delay.ms": 100,
-        "group.min.session.timeout.ms": 500,
-        "group.consumer.min.session.timeout.ms": 500,
-        "group.consumer.session.timeout.ms": 1_000,
-        "group.consumer.min.heartbeat.interval.ms": 100,
-        "group.consumer.heartbeat.interval.ms": 100,
-    }
-    with EquipoiseBroker(settings) as one, EquipoiseBroker(settings) as other:
+
+
+@pytest.mark.usefixtures("in_a_hurry")
+def test_stock_members_are_measured_on_both_sides(tmp_path: Path) -> None:
+    """Two cases, whose members crash together, and one that cannot be measured."""
+    cases = (CASES[0], CONSUMERS, Case("confluent-kafka", "odd", "no such assignor"))
+    results = Results(TINY._replace(cases=cases))
+    with EquipoiseBroker(SETTINGS) as one, EquipoiseBroker(SETTINGS) as other:
         for broker in (one, other):
             versus.create_topic(broker, "topic", PARTITIONS)
         addresses = {KAFKA: one.bootstrap_servers, OURS: other.bootstrap_servers}
-        measure_case(results, case, addresses, "topic", tmp_path / "log")
-    assert results.figures == figures_of(case)
+        measure_cases(results, cases, addresses, "topic", log=tmp_path / "log")
+    assert results.figures == [*figures_of(CASES[0]), *figures_of(CONSUMERS)]
     for figure in results.figures:
         for side in (KAFKA, OURS):
             assert (results.median(figure, side) or 0) > 0, figure
+    assert [line.partition(":")[0] for line in results.skipped] == ["confluent-kafka, odd"]
+
+
+@pytest.mark.usefixtures("in_a_hurry")
+def test_our_broker_is_measured_alone(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versus, "FULL", TINY)
+    monkeypatch.setattr(versus, "EquipoiseBroker", lambda more=None: EquipoiseBroker({**SETTINGS, **(more or {})}))
+    ended = command("versus-kafka", "--json", "--alone", "--only", "confluent-kafka, eager")
+    assert (ended.status, ended.err) == (0, "")
+    document = json.loads(ended.out)
+    assert set(document["figures"]) == {f"{figure.key}_{OURS}" for figure in figures_of(CASES[0])}
+    assert "kafka" not in document["versions"]
+    ended = command("versus-kafka", "--alone", "--write", "page.md")
+    assert (ended.status, ended.out) == (2, "")
+    assert "--write" in ended.err
+
+
+def test_cases_are_measured_some_at_a_time() -> None:
+    assert [len(cases) for cases in versus.batched(CASES[:9], 4)] == [4, 4, 1]
 
 
 # -- one rebalance
