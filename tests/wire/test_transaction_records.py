@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from equipoise.wire.errors import ProtocolError
+from equipoise.wire.offsets_records import CoordinatorRecord
 from equipoise.wire.transaction_records import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,
-    TransactionRecord,
     decode_transaction_record,
     encode_transaction_key,
     encode_transaction_value,
@@ -66,11 +66,11 @@ def test_keys_are_never_flexible() -> None:
 @pytest.mark.parametrize(("version", "record", "data"), VECTORS)
 def test_values_are_written_and_read_as_kafka_does(version: int, record: TransactionLogValue, data: str) -> None:
     assert encode_transaction_value(record, version).hex(" ") == bytes.fromhex(data).hex(" ")
-    assert decode_transaction_record(KEY_BYTES, bytes.fromhex(data)) == TransactionRecord(KEY, record)
+    assert decode_transaction_record(KEY_BYTES, bytes.fromhex(data)) == CoordinatorRecord(KEY, record)
 
 
 def test_a_tombstone_has_no_value() -> None:
-    assert decode_transaction_record(KEY_BYTES, None) == TransactionRecord(KEY, None)
+    assert decode_transaction_record(KEY_BYTES, None) == CoordinatorRecord(KEY, None)
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -87,7 +87,7 @@ def test_versions_of_a_newer_kafka_are_passed_over() -> None:
 
 def test_unknown_tagged_fields_are_passed_over() -> None:
     data = bytes.fromhex(f"0001 {HEAD} 01 02 02 74 03 00000000 00000007 00 {TIMES} 01 09 01 ff")
-    assert decode_transaction_record(KEY_BYTES, data) == TransactionRecord(KEY, value())
+    assert decode_transaction_record(KEY_BYTES, data) == CoordinatorRecord(KEY, value())
 
 
 @pytest.mark.parametrize(("key", "data"), [(b"", None), (b"\0", None), (KEY_BYTES, b"\0"), (KEY_BYTES, b"\0\1\0")])

@@ -7,9 +7,9 @@ value is a tombstone. Kafka: TransactionLog, TransactionLogKey, TransactionLogVa
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from equipoise.wire.errors import ProtocolError
+from equipoise.wire.offsets_records import CoordinatorRecord
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -38,13 +38,6 @@ class TransactionLogValue(Message, versions="0-1", flexible="1+"):
     next_producer_epoch: int = field("int16", "1+", tag=3, default=-1)
 
 
-class TransactionRecord(NamedTuple):
-    """A value of None is a tombstone."""
-
-    key: TransactionLogKey
-    value: TransactionLogValue | None
-
-
 _KEY_VERSION = 0
 _INT16 = struct.Struct(">h")
 
@@ -59,18 +52,18 @@ def encode_transaction_value(value: TransactionLogValue, version: int = 1) -> by
     return _INT16.pack(version) + value.encode(version)
 
 
-def decode_transaction_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
+def decode_transaction_record(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     """None: a version of key or value that a newer Kafka has written. ProtocolError: the bytes do not follow their
     table."""
     if _int16(key, "key") != _KEY_VERSION:
         return None
     decoded = TransactionLogKey.decode(key, _KEY_VERSION, 2)
     if value is None:
-        return TransactionRecord(decoded, None)
+        return CoordinatorRecord(decoded, None)
     version = _int16(value, "value")
     if version not in TransactionLogValue.versions:
         return None
-    return TransactionRecord(decoded, TransactionLogValue.decode(value, version, 2))
+    return CoordinatorRecord(decoded, TransactionLogValue.decode(value, version, 2))
 
 
 def _int16(buf: bytes, what: str) -> int:
