@@ -6,7 +6,7 @@ writes can therefore be printed, compared, copied and saved together at any mome
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.schema import Message
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from equipoise.coordinator.classic.group import Group, MemberTimeouts, Protocols
     from equipoise.coordinator.consumer.group import ConsumerGroup
     from equipoise.coordinator.step import Caller
+    from equipoise.coordinator.transactions.step import TransitionWritten
 
 
 class Answered(NamedTuple):
@@ -86,4 +87,4 @@ class GroupTurned(NamedTuple):
 
 
 OfAGroup = GroupCreated | AssignmentWritten | StaticMemberReplaced | GroupTombstoned | GroupDowngraded | GroupTurned
-Outcome = Answered | OffsetsCommitted | OfAGroup
+Outcome: TypeAlias = "Answered | OffsetsCommitted | OfAGroup | TransitionWritten"
