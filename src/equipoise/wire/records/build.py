@@ -21,7 +21,7 @@ from equipoise.wire.records.codecs import compress
 NO_TIMESTAMP = -1
 
 _LOG_APPEND_TIME = 0x08
-_TRANSACTIONAL = 0x10
+TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
@@ -67,7 +67,7 @@ def build_batch(
         crc=0,
         attributes=codec
         | (_LOG_APPEND_TIME if log_append_time is not None else 0)
-        | (_TRANSACTIONAL if transactional else 0)
+        | (TRANSACTIONAL if transactional else 0)
         | (_CONTROL if control else 0),
         last_offset_delta=delta,
         base_timestamp=base_timestamp,
