@@ -35,6 +35,7 @@ from equipoise.broker.topics.topics import LEADER_EPOCH, Partition, Topic, Topic
 from equipoise.broker.topics.validation_queue import ValidationQueue
 from equipoise.broker.transactions.coordinator import TransactionCoordinator
 from equipoise.coordinator.step import WallTime
+from equipoise.log.producer_state import UNVERIFIED, TxnMarker, Verification
 from equipoise.log.storage.flusher import Flusher
 from equipoise.security.acls import (
     ANY_NAME,
@@ -246,9 +247,25 @@ class Server:
         wall_time: int,
         *,
         keyed: bool = False,
+        verification: Verification = UNVERIFIED,
     ) -> LogAppendInfo:
         """Appends. Watchers of the partition are woken when the records can be read."""
-        appended = partition.log.append(data, batches, wall_time, LEADER_EPOCH, keyed=keyed)
+        log_ = partition.log
+        appended = log_.append(data, batches, wall_time, LEADER_EPOCH, keyed=keyed, verification=verification)
+        if log_.unsynced:
+            self.flusher.dirty(log_)
+        return appended
+
+    def append_marker(self, partition: Partition, marker: TxnMarker) -> LogAppendInfo:
+        """Ends a producer's transaction in the partition. Readers see it when the marker is durable."""
+        appended = partition.log.append_marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.commit,
+            marker.coordinator_epoch,
+            now=self.clock.wall_time(),
+            transaction_version=marker.transaction_version,
+        )
         if partition.log.unsynced:
             self.flusher.dirty(partition.log)
         return appended

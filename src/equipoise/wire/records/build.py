@@ -135,6 +135,11 @@ def frame_batch(header: BatchHeader, body: Buffer) -> bytearray:
     return batch
 
 
+def frame_record(header: BatchHeader, record: Record) -> bytearray:
+    """A batch with this header and one record, uncompressed. Its timestamp counts from the header's."""
+    return frame_batch(header, _record(record, header.base_offset, header.base_timestamp))
+
+
 def _last_offset_delta(records: Sequence[Record], base_offset: int, given: int | None) -> int:
     """The delta for the header. Checks that the records' offsets ascend within it."""
     if not records and given is None:
