@@ -33,6 +33,7 @@ from equipoise.broker.topics.batch_thread import BatchThread
 from equipoise.broker.topics.fetch_sessions import FetchSessionCache
 from equipoise.broker.topics.topics import LEADER_EPOCH, Partition, Topic, Topics
 from equipoise.broker.topics.validation_queue import ValidationQueue
+from equipoise.broker.transactions.coordinator import TransactionCoordinator
 from equipoise.coordinator.step import WallTime
 from equipoise.log.producer_state import UNVERIFIED, TxnMarker, Verification
 from equipoise.log.storage.flusher import Flusher
@@ -80,6 +81,7 @@ class Server:
         self.topics = Topics(directory, config)
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.group_coordinator = GroupCoordinator(self)
+        self.transaction_coordinator = TransactionCoordinator(self)
         self.security = SecurityStore(self)
         self.first_users: list[FirstUser] = []
         self.first_acls: list[Acl] = []
@@ -341,12 +343,14 @@ class Server:
         self.validation_queue.thread.start()
         self._background_tasks.start()
         self.group_coordinator.open()
+        self.transaction_coordinator.open()
 
     async def stop(self) -> None:
         """What is written is flushed, delayed operations are completed, connections are closed."""
         self._background_tasks.stop()
         self.listeners.close()
         await asyncio.sleep(0)  # who was accepted at the last moment is known, and closed with the others
+        await self.transaction_coordinator.close()
         await self.group_coordinator.close()
         await self.lookups.close()
         await self.validation_queue.thread.close()

@@ -389,6 +389,11 @@ class GroupCoordinator:
         for shard in self._shards:
             await shard.load()
 
+    async def loaded(self) -> None:
+        """Waits until all shards that there are have been loaded, or cannot be."""
+        if self._loading is not None:
+            await asyncio.wait([self._loading])
+
     @property
     def shards(self) -> list[GroupShard]:
         """All shards. The first caller creates `__consumer_offsets`."""
