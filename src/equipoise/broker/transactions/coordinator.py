@@ -1,5 +1,4 @@
-"""All shards of the transaction coordinator: where an id lives, `__transaction_state`, loading, and the sweep after it.
-"""
+"""All shards of the transaction coordinator: where an id lives, `__transaction_state`, loading, and the sweep after it."""
 
 from __future__ import annotations
 
