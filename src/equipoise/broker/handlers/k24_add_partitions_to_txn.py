@@ -71,9 +71,7 @@ def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> frozenset[TopicPar
     return frozenset((topic.name, index) for topic in topics for index in topic.partitions)
 
 
-def _errors(
-    server: Server, call: Call, topics: Sequence[AddPartitionsToTxnTopic]
-) -> dict[TopicPartition, ErrorCode]:
+def _errors(server: Server, call: Call, topics: Sequence[AddPartitionsToTxnTopic]) -> dict[TopicPartition, ErrorCode]:
     """The partitions that cannot be added. Topics of the broker's own count as unauthorized."""
     found: dict[TopicPartition, ErrorCode] = {}
     for topic in topics:
@@ -117,7 +115,9 @@ def _of_brokers(server: Server, request: AddPartitionsToTxnRequest, call: Call) 
 
 
 def _combined(parts: list[AddPartitionsToTxnResponse]) -> AddPartitionsToTxnResponse:
-    return AddPartitionsToTxnResponse(results_by_transaction=[row for one in parts for row in one.results_by_transaction])
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[row for one in parts for row in one.results_by_transaction]
+    )
 
 
 def _one_of_many(

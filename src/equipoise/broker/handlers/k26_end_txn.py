@@ -29,15 +29,11 @@ def handle(server: Server, request: EndTxnRequest, call: Call) -> EndTxnResponse
     except KafkaError as error:
         return EndTxnResponse(error_code=error.code)
     version = EPOCH_BUMP if call.version >= _FIRST_WITH_EPOCH else 0
-    asked = EndTxn(
-        request.transactional_id, request.producer_id, request.producer_epoch, request.committed, version
-    )
+    asked = EndTxn(request.transactional_id, request.producer_id, request.producer_epoch, request.committed, version)
 
     def make(answer: Answer) -> EndTxnResponse:
         error = known_error(answer.error_code, call.version, _FIRST_WITH_FENCED)
-        return EndTxnResponse(
-            error_code=error, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
-        )
+        return EndTxnResponse(error_code=error, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
 
     server.transaction_coordinator.ask(asked, AnswerToken(call, make), call.version)
     return None

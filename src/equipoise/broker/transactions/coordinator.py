@@ -1,5 +1,4 @@
-"""All shards of the transaction coordinator: where an id lives, `__transaction_state`, loading, and the sweep after it.
-"""
+"""All shards of the transaction coordinator: where an id lives, the topic `__transaction_state`, and loading."""
 
 from __future__ import annotations
 
