@@ -249,23 +249,19 @@ class _Appending:
         header = validate(records, 0, len(records))
         self.check(partition, header, len(records))
         status = ProducePartitionStatus(partition, data.index)
-        append = partial(self.append_batch, partition, records, header, status)
+        append = partial(self.append_batch, records, header, status)
         if header.is_transactional and needs_admission(partition, header):
-            self.begin_transaction(partition, header, status, append)
+            self.begin_transaction(header, status, append)
         else:
             append(UNVERIFIED)
         self.statuses.append(status)
         return status.answer
 
     def begin_transaction(
-        self,
-        partition: Partition,
-        header: BatchHeader,
-        status: ProducePartitionStatus,
-        append: Callable[[Verification], None],
+        self, header: BatchHeader, status: ProducePartitionStatus, append: Callable[[Verification], None]
     ) -> None:
         """The first records of a transaction in a partition: the coordinator must know. Rules T.59 and T.60."""
-        server, version = self.server, self.call.version
+        server, version, partition = self.server, self.call.version, status.partition
         producer = Producer(self.transactional_id or "", header.producer_id, header.producer_epoch)
         if adds_partitions(version):
             if self.admission is None:
@@ -285,13 +281,9 @@ class _Appending:
         return [*self.statuses, self.admission]
 
     def append_batch(
-        self,
-        partition: Partition,
-        records: memoryview,
-        header: BatchHeader,
-        status: ProducePartitionStatus,
-        verification: Verification,
+        self, records: memoryview, header: BatchHeader, status: ProducePartitionStatus, verification: Verification
     ) -> None:
+        partition = status.partition
         validation = validation_for(partition, header)
         can_append = validation is None or self.is_light(validation, header)
         if can_append and not self.server.validation_queue.is_busy(partition):
