@@ -82,23 +82,31 @@ class Partition:
         except Exception:  # noqa: BLE001
             _log.exception("%s: an error in what waited for its records", self.log.name)
 
-    def read(self, offset: int, max_bytes: int, at_least_one: bool) -> list[memoryview]:
-        """Whole batches below the high watermark; `at_least_one` even if it is larger than `max_bytes`."""
-        batches = self.log.read(offset, max(max_bytes, 0), self.log.high_watermark)
+    def read(
+        self, offset: int, max_bytes: int, at_least_one: bool, *, limit_offset: int | None = None
+    ) -> list[memoryview]:
+        """Whole batches below the high watermark, or another limit; `at_least_one` even if it is larger than
+        `max_bytes`."""
+        limit = self.log.high_watermark if limit_offset is None else limit_offset
+        batches = self.log.read(offset, max(max_bytes, 0), limit)
         if not at_least_one and sum(map(len, batches)) > max_bytes:
             return []
         return batches
 
-    def has_bytes(self, offset: int, max_bytes: int, enough: int) -> int:
-        """How much a Fetch can read, at least counted to `enough`; most often that is known without reading."""
-        if offset == self.log.high_watermark:
+    def has_bytes(self, offset: int, max_bytes: int, enough: int, limit: int) -> int:
+        """How much a Fetch can read below `limit`, at least counted to `enough`; most often that is known without
+        reading."""
+        if offset == limit:
             return 0
-        if enough <= HEADER_SIZE and self.log.log_start_offset <= offset < self.log.high_watermark:
+        if enough <= HEADER_SIZE and self.log.log_start_offset <= offset < limit:
             return HEADER_SIZE
-        available = self.log.available(offset, self.log.high_watermark)
+        if limit <= offset <= self.log.high_watermark:  # behind the last stable offset
+            return 0
+        available = self.log.available(offset, limit)
         if available is None or min(available, max_bytes) >= enough:
             return enough
-        return max(min(available, max_bytes), sum(map(len, self.read(offset, max_bytes, at_least_one=True))))
+        there = self.read(offset, max_bytes, at_least_one=True, limit_offset=limit)
+        return max(min(available, max_bytes), sum(map(len, there)))
 
     def delete_records(self, before: int | None) -> int:
         """Everything below `before` (None: the high watermark) goes; the new log start."""
