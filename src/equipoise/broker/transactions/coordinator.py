@@ -1,4 +1,4 @@
-"""All shards of the transaction coordinator: where an id lives, `__transaction_state`, loading, and the sweep after it."""
+"""All shards of the transaction coordinator: where an id lives, the topic `__transaction_state`, and loading."""
 
 from __future__ import annotations
 
@@ -33,9 +33,11 @@ TRANSACTION_TOPIC = "__transaction_state"
 class Token(Protocol):
     """Who asks. `admitted` is for requests that bring records: they may be appended now."""
 
-    def admitted(self) -> None: ...
+    def admitted(self) -> None:
+        """Appends."""
 
-    def reply(self, answer: Answer) -> None: ...
+    def reply(self, answer: Answer) -> None:
+        """The coordinator's word."""
 
 
 class TransactionCoordinator:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.coordinator.transactions.requests import TopicPartition
 from equipoise.coordinator.transactions.step import Markers
+from equipoise.log.producer_state import TxnMarker
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.text import printable
 
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COORDINATOR_EPOCH = 0  # the leader epoch of every partition of `__transaction_state`
+
+
+def marker_of(markers: Markers) -> TxnMarker:
+    """What a log writes."""
+    return TxnMarker(
+        markers.producer_id, markers.producer_epoch, markers.commit, COORDINATOR_EPOCH, markers.transaction_version
+    )
 
 
 class MarkerWriter:
@@ -48,7 +56,7 @@ class MarkerWriter:
     def _append(self, shard: TransactionShardRunner, markers: Markers, target: Partition) -> None:
         name = target.topic.name, target.index
         try:
-            self._server.write_marker(target, marker_of(markers), partial(self._settled, shard, markers, target))
+            offset = self._server.append_marker(target, marker_of(markers)).last_offset
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._missing(markers, target, str(error))
@@ -56,6 +64,8 @@ class MarkerWriter:
             # Somebody has overtaken this coordinator here: the partition has no open transaction of the producer.
             log.warning("%s-%s: no marker for %s: %s", *name, printable(markers.transactional_id), error)
             self._written(shard, markers, [name])
+            return
+        target.when_settled(offset, partial(self._settled, shard, markers, target, offset))
 
     def _settled(self, shard: TransactionShardRunner, markers: Markers, target: Partition, last_offset: int) -> None:
         if target.is_durable(last_offset):

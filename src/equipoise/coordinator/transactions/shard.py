@@ -195,6 +195,7 @@ class TransactionShard:
         entry: TransactionMetadata,
         fields: TxnTransitMetadata,
         step: TransactionStep,
+        *,
         request: Request | None = None,
         caller: Caller | None = None,
         reason: EndReason | None = None,
