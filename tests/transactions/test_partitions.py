@@ -102,10 +102,13 @@ def test_records_of_a_known_partition_are_admitted_at_once() -> None:
 
 
 def test_who_is_refused_is_not_admitted() -> None:
-    """Rule T.63."""
+    """Rules T.60 and T.63: it waits as long as Kafka lets it wait."""
     world = World()
     producer_id, epoch = world.bring(State.PREPARE_COMMIT, TV2)
     asked = world.ask(AddPartitions(ID, producer_id, epoch + 1, frozenset({T0}), TV2, is_beside=True))
+    world.advance(99)
+    assert asked not in world.answers
+    world.advance(1)
     assert world.answers[asked].error_code == BUSY
     assert world.admitted == []
 

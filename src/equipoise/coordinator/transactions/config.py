@@ -16,5 +16,6 @@ class TransactionConfig:
     transactional_id_expiration_ms: int = 604_800_000
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
     transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
+    add_partitions_to_txn_retry_backoff_max_ms: int = 100
     transaction_version: int = 2
     transaction_park_ms: int = 0  # here as in Kafka; the broker has a default of its own

@@ -39,7 +39,8 @@ def end_txn(shard: TransactionShard, request: EndTxn, caller: Caller, step: Tran
     match verdict:
         case Verdict.PREPARE:
             reason = EndReason.COMMITTED if request.committed else EndReason.ABORTED
-            return _decide(shard, entry, reason, request.client_transaction_version, step, request, caller)
+            version = request.client_transaction_version
+            return _decide(shard, entry, version, step, reason=reason, request=request, caller=caller)
         case Verdict.REPEATED:
             return Answer(ErrorCode.NONE, entry.fields.producer_id, entry.fields.producer_epoch)
         case Verdict.BUSY:
@@ -88,6 +89,7 @@ def fence(
     entry: TransactionMetadata,
     reason: EndReason,
     step: TransactionStep,
+    *,
     request: Request | None = None,
     caller: Caller | None = None,
 ) -> Answer | None:
@@ -102,15 +104,16 @@ def fence(
         epoch = fields.producer_epoch if is_taken else fields.producer_epoch + 1
         entry.fields = fields._replace(producer_epoch=epoch, last_producer_epoch=NO_PRODUCER_EPOCH)
     entry.pending = State.PREPARE_EPOCH_FENCE
-    return _decide(shard, entry, reason, version, step, request, caller)
+    return _decide(shard, entry, version, step, reason=reason, request=request, caller=caller)
 
 
 def _decide(
     shard: TransactionShard,
     entry: TransactionMetadata,
-    reason: EndReason,
     version: int,
     step: TransactionStep,
+    *,
+    reason: EndReason,
     request: Request | None,
     caller: Caller | None,
 ) -> Answer | None:
@@ -129,7 +132,8 @@ def _decide(
     if entry.state in AT_REST:  # an abort of nothing
         changes |= {"start_ms": at, "partitions": frozenset()}
     target = State.PREPARE_COMMIT if reason is EndReason.COMMITTED else State.PREPARE_ABORT
-    shard.write(entry, entry.prepare(target, **changes), step, request, caller, reason)
+    written = entry.prepare(target, **changes)
+    shard.write(entry, written, step, request=request, caller=caller, reason=reason)
     return None
 
 

@@ -39,13 +39,13 @@ def init_producer_id(
         if entry.state in PREPARED:
             return BUSY
         if entry.state is State.ONGOING:
-            return fence(shard, entry, EndReason.FENCED, step, request, caller)
+            return fence(shard, entry, EndReason.FENCED, step, request=request, caller=caller)
         fields = _next_producer(shard, entry, request, step.now)
     except KafkaError as error:  # no producer id could be made durable
         return Answer(error.code)
     if fields is None:
         return shard.fenced(entry, request, step)
-    shard.write(entry, fields, step, request, caller)
+    shard.write(entry, fields, step, request=request, caller=caller)
     return None
 
 

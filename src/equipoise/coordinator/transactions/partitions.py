@@ -51,7 +51,7 @@ def add_partitions(
     if is_first:
         names = request.transactional_id, step.now, request.producer_id, request.producer_epoch
         step.note(TransactionBegan(*names, request.partitions))
-    shard.write(entry, target, step, request, caller)
+    shard.write(entry, target, step, request=request, caller=caller)
     if request.is_beside:
         step.admitted.append(caller)
     return None

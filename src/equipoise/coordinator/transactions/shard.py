@@ -153,11 +153,17 @@ class TransactionShard:
     def answer(self, request: Request, caller: Caller, answer: Answer, step: TransactionStep) -> None:
         """Answers, or lets the request wait for the id where the answer would be to come again. Rule T.88."""
         waiting = self.parked.get(request.transactional_id, ())
-        if answer is not BUSY or not self.config.transaction_park_ms or len(waiting) >= MOST_PARKED:
+        patience = self._patience(request)
+        if answer is not BUSY or not patience or len(waiting) >= MOST_PARKED:
             step.reply(caller, answer)
-            return
-        deadline = step.now + self.config.transaction_park_ms
-        self._park(Parked(request, caller, deadline))
+        else:
+            self._park(Parked(request, caller, step.now + patience))
+
+    def _patience(self, request: Request) -> int:
+        """Records wait on Kafka too. Rule T.60. Kafka: AddPartitionsToTxnManager."""
+        park_ms = self.config.transaction_park_ms
+        is_beside = isinstance(request, AddPartitions) and request.is_beside
+        return max(park_ms, self.config.add_partitions_to_txn_retry_backoff_max_ms) if is_beside else park_ms
 
     def _park(self, parked: Parked) -> None:
         transactional_id = parked.request.transactional_id
@@ -189,6 +195,7 @@ class TransactionShard:
         entry: TransactionMetadata,
         fields: TxnTransitMetadata,
         step: TransactionStep,
+        *,
         request: Request | None = None,
         caller: Caller | None = None,
         reason: EndReason | None = None,

@@ -1,0 +1,178 @@
+"""Runs one shard of the transaction coordinator on its partition of `__transaction_state`.
+
+A shard decides (`coordinator/transactions/`); this file acts. It appends the records of one turn of the loop in one
+batch, sends answers, and calls the shard again when a deadline passes or a write is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from equipoise.broker.clock import Timer
+from equipoise.coordinator.step import Write
+from equipoise.coordinator.transactions.shard import TransactionShard
+from equipoise.coordinator.transactions.step import TransactionStep
+from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
+from equipoise.wire.records.batch import HEADER_SIZE, iter_headers, read_header
+from equipoise.wire.records.build import build_pairs
+from equipoise.wire.records.read import read_pairs
+from equipoise.wire.transaction_records import (
+    TransactionLogKey,
+    TransactionLogValue,
+    decode_transaction_record,
+    encode_transaction_key,
+    encode_transaction_value,
+)
+
+if TYPE_CHECKING:
+    from equipoise.broker.server import Server
+    from equipoise.broker.topics.topics import Partition
+    from equipoise.broker.transactions.coordinator import TransactionCoordinator
+
+log = logging.getLogger(__name__)
+
+Pair = tuple[bytes, bytes | None]
+_LOAD_BYTES = 1 << 18  # between two turns for the other clients, while a shard is loaded
+_RECORD_OVERHEAD = 21  # lengths, deltas and attributes of a record, at most (DefaultRecord.MAX_RECORD_OVERHEAD)
+
+
+class TransactionShardRunner:
+    """One shard: the core, its partition, and what is under way between them."""
+
+    def __init__(self, server: Server, coordinator: TransactionCoordinator, partition: Partition) -> None:
+        self.core = TransactionShard(coordinator.config, server.topics.next_producer_id, server.wall_time_of)
+        self._server = server
+        self._coordinator = coordinator
+        self._partition = partition
+        self._record_version = 1 if coordinator.config.transaction_version >= 1 else 0
+        self._gathered: list[Write] = []
+        self._timer: Timer | None = None
+        self._timer_at: int | None = None
+
+    # -- life
+
+    async def load(self) -> None:
+        """Replays the partition, letting others have their turn; then what was decided is carried out."""
+        try:
+            await self._replay()
+        except (KafkaError, ProtocolError, OSError) as error:
+            log.error("%s could not be loaded, its transactions are not served: %s", self._partition.log.name, error)
+            self.run(self.core.close(self._server.clock.now()))
+
+    async def _replay(self) -> None:
+        source = self._partition.log
+        offset = source.log_start_offset
+        while offset < source.log_end_offset:
+            views = source.read(offset, _LOAD_BYTES, source.log_end_offset)
+            if not views:
+                return
+            for view in views:
+                for pos, header in iter_headers(view):
+                    for key, value in read_pairs(view, pos, header):
+                        self._apply(key or b"", value)
+                    offset = header.last_offset + 1
+            await asyncio.sleep(0)
+
+    def _apply(self, key: bytes, value: bytes | None) -> None:
+        record = decode_transaction_record(key, value)
+        if record is None:
+            log.warning("%s: a record of a newer version of Kafka is passed over", self._partition.log.name)
+        else:
+            self.core.apply(record)
+
+    def activate(self) -> None:
+        """Loading is over."""
+        self.run(self.core.activate(self._server.clock.now()))
+
+    def close(self) -> None:
+        """Answers who waits, and accepts no more requests."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.run(self.core.close(self._server.clock.now()))
+
+    # -- steps
+
+    def run(self, step: TransactionStep) -> None:
+        """Does what the shard has decided. Who is admitted appends before its answer is sent."""
+        for caller in step.admitted:
+            caller.token.admitted()
+        for caller, answer in step.replies:
+            caller.token.reply(answer)
+        for write in step.writes:
+            self._write(write)
+        for markers in step.markers:
+            self._coordinator.markers.send(self, markers)
+        for event in step.events:
+            self._coordinator.note(event)
+        self._arm()
+
+    def _arm(self) -> None:
+        deadline = self.core.next_deadline()
+        if deadline is None or (self._timer_at is not None and self._timer_at <= deadline):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._server.clock.call_later(max(deadline - self._server.clock.now(), 0), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = self._timer_at = None
+        self.run(self.core.tick(self._server.clock.now()))
+
+    # -- writes
+
+    def _write(self, write: Write) -> None:
+        """Gathers. While the disk is busy with a round of syncs the batch grows: it would not be durable earlier."""
+        self._gathered.append(write)
+        if len(self._gathered) == 1 and not self._server.flusher.after_round(self._append):
+            asyncio.get_running_loop().call_soon(self._append)
+
+    def _append(self) -> None:
+        writes, self._gathered = self._gathered, []
+        limit = self._partition.topic.settings.message_max_bytes - HEADER_SIZE
+        batch, pairs, size = list[Write](), list[Pair](), 0
+        for write in writes:
+            more = self._encoded(write)
+            length = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in more)
+            if pairs and size + length > limit:
+                self._append_batch(batch, pairs)
+                batch, pairs, size = [], [], 0
+            batch.append(write)
+            pairs += more
+            size += length
+        if pairs:
+            self._append_batch(batch, pairs)
+
+    def _encoded(self, write: Write) -> list[Pair]:
+        found = list[Pair]()
+        for key, value in write.records:
+            assert isinstance(key, TransactionLogKey)
+            assert value is None or isinstance(value, TransactionLogValue)
+            data = None if value is None else encode_transaction_value(value, self._record_version)
+            found.append((encode_transaction_key(key), data))
+        return found
+
+    def _append_batch(self, writes: Sequence[Write], pairs: Sequence[Pair]) -> None:
+        """Kafka: TransactionStateManager.appendTransactionToLog."""
+        stamp = self._server.clock.wall_time()
+        try:
+            data = memoryview(build_pairs(pairs, stamp))
+            if len(data) > self._partition.topic.settings.message_max_bytes:
+                raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a record of {len(data)} bytes")
+            info = self._server.append(self._partition, data, [(0, read_header(data))], stamp, keyed=True)
+        except KafkaError as error:
+            self._done(writes, error.code)
+            return
+        last_offset = info.last_offset
+        self._partition.when_settled(last_offset, lambda: self._settled(writes, last_offset))
+
+    def _settled(self, writes: Sequence[Write], last_offset: int) -> None:
+        is_durable = self._partition.is_durable(last_offset)
+        self._done(writes, ErrorCode.NONE if is_durable else ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _done(self, writes: Sequence[Write], error: ErrorCode) -> None:
+        for write in writes:
+            self.run(self.core.written(write, error, self._server.clock.now()))
