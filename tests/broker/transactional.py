@@ -78,8 +78,12 @@ class TransactionalProducer:
         return ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=data, transactional_id=self.name)
 
     def produce(self, *partitions: tuple[str, int], version: int | None = None) -> list[int]:
+        before = dict(self.sequences)
         response = self.client.call(self.request(*partitions), version or self.version)
-        return [row.error_code for topic in response.responses for row in topic.partition_responses]
+        errors = [row.error_code for topic in response.responses for row in topic.partition_responses]
+        if any(errors):
+            self.sequences = before
+        return errors
 
     def end(self, commit: bool = True, version: int | None = None) -> int:
         """By the version of Produce."""
