@@ -83,8 +83,8 @@ def read_committed(address: str) -> list[str]:
         message = consumer.poll(1)
         if message is None:
             continue
-        if message.error() is not None:
-            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+        if (error := message.error()) is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
             consumer.close()
             return values
         values.append((message.value() or b"").decode())
