@@ -35,6 +35,7 @@ CITING = {  # the folders whose rules a table has
         "tests/transactions",
     ],
     "consumer-members": ["src/equipoise/member/consumer", "tests/member/consumer"],
+    "transactions-log": ["src/equipoise/log", "src/equipoise/coordinator/offsets"],
 }
 CONSUMER_GROUPS = re.compile(r"[A-Z]\d+\.\d+")  # the numbers of `consumer` groups, which have their own table
 ELSEWHERE = {  # numbers that another table has, in folders that two tables share

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.broker.background_tasks import BackgroundTasks
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.groups.shards import GroupCoordinator
+from equipoise.broker.groups.shards import OFFSETS_TOPIC, GroupCoordinator
 from equipoise.broker.handlers import Route, find_route
 from equipoise.broker.net import descriptors
 from equipoise.broker.net.authorizer import (
@@ -257,15 +257,12 @@ class Server:
         return appended
 
     def append_marker(self, partition: Partition, marker: TxnMarker) -> LogAppendInfo:
-        """Ends a producer's transaction in the partition. Readers see it when the marker is durable."""
-        appended = partition.log.append_marker(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.commit,
-            marker.coordinator_epoch,
-            now=self.clock.wall_time(),
-            transaction_version=marker.transaction_version,
-        )
+        """Ends a producer's transaction in the partition. Readers see it when the marker is durable; offsets that were
+        committed with it count from then on, too."""
+        if partition.topic.name == OFFSETS_TOPIC:
+            appended = self.group_coordinator.shards[partition.index].append_marker(marker)
+        else:
+            appended = partition.append_marker(marker, self.clock.wall_time())
         if partition.log.unsynced:
             self.flusher.dirty(partition.log)
         return appended

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
+from equipoise.wire.apis.k28_txn_offset_commit import TxnOffsetCommitRequest
 from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -59,9 +60,9 @@ class StaticMemberReplaced(NamedTuple):
 
 
 class OffsetsCommitted(NamedTuple):
-    """An OffsetCommit. `too_large` has the partitions whose metadata was refused."""
+    """An OffsetCommit, or a TxnOffsetCommit. `too_large` has the partitions whose metadata was refused."""
 
-    request: OffsetCommitRequest
+    request: OffsetCommitRequest | TxnOffsetCommitRequest
     too_large: frozenset[tuple[str, int]]
     caller: Caller
 

@@ -32,8 +32,17 @@ class Caller(NamedTuple):
         return Who(member_id, self.client_id, self.client_host, group_instance_id)
 
 
+class Producer(NamedTuple):
+    """The producer of a transaction."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 class Write(NamedTuple):
     """Records to append in one batch. Give this to `Shard.written` when they are durable, or have failed.
+
+    `producer`: they belong to its transaction, and have a batch of their own.
 
     `early`: the records have taken effect already, and are undone if they fail (`changes.py`). Such a write may be
     without records: its outcome then waits for the writes before it.
@@ -42,6 +51,7 @@ class Write(NamedTuple):
     records: list[CoordinatorRecord]
     outcome: Outcome | None = None
     early: Early | None = None
+    producer: Producer | None = None
 
 
 class Resolve(NamedTuple):
@@ -102,9 +112,9 @@ class Step(BaseStep[Message]):
         if not self.writes:
             self.reply(caller, response)
             return
-        records, outcome, _ = self.writes.pop()
-        assert outcome is None
-        self.write(records, Answered(caller, response))
+        write = self.writes.pop()
+        assert write.outcome is None
+        self.write(write.records, Answered(caller, response))
 
 
 # A failed write of ours as a client sees it; every other error goes out as it is.

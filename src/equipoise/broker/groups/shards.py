@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from itertools import islice
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -36,18 +37,19 @@ from equipoise.coordinator.metadata import EMPTY_IMAGE, TopicImage
 from equipoise.coordinator.outcomes import AssignmentWritten
 from equipoise.coordinator.placement import partition_for
 from equipoise.coordinator.shard import Shard, Status
-from equipoise.coordinator.step import Caller, Step, Write
+from equipoise.coordinator.step import Caller, Producer, Step, Write
+from equipoise.log.producer_state import UNVERIFIED, TxnMarker, Verification
 from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
 from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.offsets_records import GroupMetadataValue, encode_key, encode_value
 from equipoise.wire.records.batch import HEADER_SIZE, iter_headers, read_header
 from equipoise.wire.records.build import build_pairs
-from equipoise.wire.records.read import read_pairs
 from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
     from equipoise.broker.server import Server
+    from equipoise.log.partition import LogAppendInfo
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +106,7 @@ class GroupShard:
                 return
             for view in views:
                 for pos, header in iter_headers(view):
-                    loader.take(read_pairs(view, pos, header))
+                    loader.take_batch(view, pos, header)
                     offset = header.last_offset + 1
             await asyncio.sleep(0)
 
@@ -201,28 +203,58 @@ class GroupShard:
             loop.call_soon(self._append)
 
     def _append(self) -> None:
+        self._append_gathered(_ENCODING_S)
+
+    def _append_gathered(self, encoding_s: float) -> None:
         batch, self._gathered = self._gathered, None
         if batch is None:
             return
         self._drop_void(batch)
         if self.core.consumer_groups:
             self._server.group_coordinator.preparation.begin()
-        stamp = self._server.clock.wall_time()
         try:
-            pairs = self._fill(batch)
+            pairs = self._fill(batch, encoding_s)
             if pairs is None:
                 return
             batch.is_appended = True
-            last_offset = self._append_pairs(pairs, stamp) if pairs else self._partition.log.log_end_offset - 1
+            last_offset = self._partition.log.log_end_offset - 1
+            if pairs:
+                last_offset = self._append_pairs(pairs, batch.writes[0].producer)
         except KafkaError as error:
             batch.is_appended = False
             self._done(batch, error.code)
             return
         self._partition.when_settled(last_offset, lambda: self._settled(batch, last_offset))
 
-    def _append_pairs(self, pairs: list[Pair], stamp: int) -> int:
-        data = memoryview(build_pairs(pairs, stamp))
-        return self._server.append(self._partition, data, [(0, read_header(data))], stamp, keyed=True).last_offset
+    def _append_pairs(self, pairs: list[Pair], producer: Producer | None) -> int:
+        """Records of a transaction have been admitted when they were decided on. Rule T.67."""
+        stamp, verification = self._server.clock.wall_time(), UNVERIFIED
+        if producer is not None:
+            verification = Verification({producer})
+        data = memoryview(build_pairs(pairs, stamp, producer))
+        return self._server.append(
+            self._partition, data, [(0, read_header(data))], stamp, keyed=True, verification=verification
+        ).last_offset
+
+    def append_marker(self, marker: TxnMarker) -> LogAppendInfo:
+        """Ends a transaction with offsets of this shard, behind those that it has written. When the marker is durable
+        they count, or are gone. Rule T.69. Kafka: CoordinatorRuntime.scheduleTransactionCompletion."""
+        self.write_gathered(marker.producer_id)
+        appended = self._partition.append_marker(marker, self._server.clock.wall_time())
+        self._begun += 1
+        self._partition.when_settled(appended.last_offset, partial(self._ended_by, marker, appended.last_offset))
+        return appended
+
+    def write_gathered(self, producer_id: int) -> None:
+        """What the producer's transaction has gathered is appended now."""
+        while self._gathered is not None and self._gathered.has_of(producer_id):
+            self._append_gathered(encoding_s=inf)
+
+    def _ended_by(self, marker: TxnMarker, offset: int) -> None:
+        self._ended += 1
+        if self._partition.is_durable(offset):
+            self.core.offsets.end_transaction(marker.producer_id, commit=marker.commit)
+        self._call_back()
 
     def _drop_void(self, batch: _Batch) -> None:
         """What has built on a write that failed is not written."""
@@ -232,7 +264,7 @@ class GroupShard:
             batch.take_encoded()
             self._tell(void, ErrorCode.NONE)
 
-    def _fill(self, batch: _Batch) -> list[Pair] | None:
+    def _fill(self, batch: _Batch, encoding_s: float) -> list[Pair] | None:
         """The records of as many writes as one batch may hold, and one turn of the loop may encode; the others are
         gathered anew. None: the first write is a large target, which takes several turns.
 
@@ -240,8 +272,10 @@ class GroupShard:
         the loop would stand still for as long as they take (CoordinatorRuntime.CoordinatorContext.append).
         """
         limit = self._partition.topic.settings.message_max_bytes - HEADER_SIZE
-        pairs, count, ends = list[Pair](), 0, monotonic() + _ENCODING_S
+        pairs, count, ends = list[Pair](), 0, monotonic() + encoding_s
         for write in batch.writes:
+            if count and (write.producer is not None or batch.writes[0].producer is not None):
+                break  # a transaction's records have a batch of their own
             is_whole = batch.encode(write, ends)
             size = batch.encoded_size + _RECORD_OVERHEAD * len(batch.encoded)
             if count and (size > limit or not is_whole or count == _MOST_WRITES):
@@ -291,10 +325,13 @@ class GroupShard:
             self._ended += 1
             self._take(self.core.written(write, error, now, is_lost=is_lost), is_of_crowd=is_of_crowd)
         self._arm()
-        while self._after_writes and self._after_writes[0][0] <= self._ended:
-            self._after_writes.popleft()[1]()
+        self._call_back()
         if is_of_crowd:
             self._server.turns.spend(monotonic() - began)
+
+    def _call_back(self) -> None:
+        while self._after_writes and self._after_writes[0][0] <= self._ended:
+            self._after_writes.popleft()[1]()
 
 
 @contextmanager
@@ -330,6 +367,10 @@ class _Batch:
         self.encoded_size = 0
         self.is_appended = False
         self.timer: Timer | None = None
+
+    def has_of(self, producer_id: int) -> bool:
+        """Whether a write belongs to a transaction of the producer."""
+        return any(write.producer is not None and write.producer.producer_id == producer_id for write in self.writes)
 
     def encode(self, write: Write, ends: float) -> bool:
         """Goes on with the records of a write, until then. Whether all of them are bytes."""

@@ -12,7 +12,8 @@ from typing import NamedTuple, Protocol
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.topics.config import effective, log_config, stored
 from equipoise.log.config import LogConfig
-from equipoise.log.partition import PartitionLog
+from equipoise.log.partition import LogAppendInfo, PartitionLog
+from equipoise.log.producer_state import TxnMarker
 from equipoise.log.recovery.inventory import TopicRecord
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Codec
@@ -92,6 +93,17 @@ class Partition:
         if not at_least_one and sum(map(len, batches)) > max_bytes:
             return []
         return batches
+
+    def append_marker(self, marker: TxnMarker, wall_time: int) -> LogAppendInfo:
+        """Ends a producer's transaction here, if it has one."""
+        return self.log.append_marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.commit,
+            marker.coordinator_epoch,
+            now=wall_time,
+            transaction_version=marker.transaction_version,
+        )
 
     def has_bytes(self, offset: int, max_bytes: int, enough: int, limit: int) -> int:
         """How much a Fetch can read below `limit`, at least counted to `enough`; most often that is known without
