@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from equipoise.client.net.errors import AuthenticationError, KafkaConnectionError, TlsError
     from equipoise.client.transactions.errors import (
+        LostTransactionError,
         ProducerFencedError,
         TransactionAbortableError,
         TransactionFatalError,
@@ -68,6 +69,7 @@ __all__ = [
     "KafkaConnectionError",
     "KafkaError",
     "LogTruncationError",
+    "LostTransactionError",
     "NoOffsetForPartitionError",
     "NotRegisteredError",
     "OffsetOutOfRangeError",
@@ -96,6 +98,7 @@ _HOMES = {
         "TopicReplacedError",
     ],
     "equipoise.client.transactions.errors": [
+        "LostTransactionError",
         "ProducerFencedError",
         "TransactionAbortableError",
         "TransactionFatalError",

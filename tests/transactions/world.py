@@ -109,6 +109,13 @@ class World:
     def add(self, producer_id: int, epoch: int, *partitions: TopicPartition, version: int = 0) -> ErrorCode:
         return self.answer(AddPartitions(ID, producer_id, epoch, frozenset(partitions or {T0}), version)).error_code
 
+    def add_to(self, name: str, producer_id: int, epoch: int) -> None:
+        assert self.answer(AddPartitions(name, producer_id, epoch, frozenset({T0}))).error_code == ErrorCode.NONE
+
+    def end_later(self, producer_id: int, epoch: int, commit: bool = True) -> int:
+        """The answer comes when the decision is written."""
+        return self.ask(EndTxn(ID, producer_id, epoch, commit))
+
     def end(self, producer_id: int, epoch: int, commit: bool = True, version: int = 0) -> Answer:
         return self.answer(EndTxn(ID, producer_id, epoch, commit, version))
 
@@ -151,7 +158,7 @@ class World:
 
     def bring(self, state: State, version: int = 0, epoch: int | None = None) -> tuple[int, int]:
         """The id in a state, with what its producer has: of Prepare states the markers are missing."""
-        producer_id, first = self.init()[1:]
+        producer_id = self.init().producer_id
         if epoch is not None:
             self.entry.fields = self.entry.fields._replace(producer_epoch=epoch)
         epoch = self.entry.fields.producer_epoch
@@ -168,7 +175,6 @@ class World:
             self.flow()
         self.flows = state not in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
         assert self.state is state
-        del first
         return producer_id, epoch
 
 

@@ -1,7 +1,7 @@
 """What compaction knows of transactions on its way through the log (CleanedTransactionMetadata). Pure.
 
 The records of an aborted transaction go. Its marker stays until a pass meets none of its batches; so does the marker of
-a committed transaction. Rule T56.
+a committed transaction. Rule T.56.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of what readers of committed records may read (UnifiedLog.lastStableOffset). Rule T47."""
+        """The end of what readers of committed records may read (UnifiedLog.lastStableOffset). Rule T.47."""
         first_unstable = self.producers.first_unstable_offset
         if first_unstable is None:
             return self.high_watermark
@@ -171,7 +171,7 @@ class PartitionLog:
         now: int,
         transaction_version: int = 0,
     ) -> LogAppendInfo:
-        """Ends the transaction of a producer, if one is open here. A repeated marker is written again. Rules T43-T45.
+        """Ends the transaction of a producer, if one is open here. A repeated marker is written again. Rules T.43-T.45.
 
         Raises KafkaError, and then the log is unchanged.
         """
@@ -307,7 +307,7 @@ class PartitionLog:
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
         """The aborted transactions with records between two offsets, by the offset of their markers
-        (UnifiedLog.collectAbortedTransactions). Rules T49 and T50."""
+        (UnifiedLog.collectAbortedTransactions). Rules T.49 and T.50."""
         found: list[AbortedTxn] = []
         if from_offset > self._last_aborted:
             return found

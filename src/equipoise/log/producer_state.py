@@ -123,7 +123,7 @@ class ProducerStateManager:
         self, known: ProducerStateEntry | None, header: BatchHeader, verification: Verification
     ) -> None:
         """A batch that opens a transaction needs the coordinator's word (UnifiedLog.analyzeAndValidateProducerState).
-        Rule T42."""
+        Rule T.42."""
         if known is not None and known.txn_first_offset >= 0 and known.epoch == header.producer_epoch:
             return
         if known is not None:
@@ -164,7 +164,7 @@ class ProducerStateManager:
     def check_marker(
         self, producer_id: int, epoch: int, marker: EndTransactionMarker, transaction_version: int = 0
     ) -> None:
-        """An older epoch, or coordinator, has been replaced. Rule T43.
+        """An older epoch, or coordinator, has been replaced. Rule T.43.
 
         From transaction version 2 on a marker has a newer epoch than the records that it ends: an equal epoch can only
         be a repetition. Kafka: ProducerAppendInfo.appendEndTxnMarker, ProducerAppendInfo.checkCoordinatorEpoch.
@@ -187,7 +187,7 @@ class ProducerStateManager:
             )
 
     def complete(self, header: BatchHeader, marker: EndTransactionMarker, seen: int) -> AbortedTxn | None:
-        """The marker is in the log. Returns the transaction that it aborted, if there was one (rules T44, T45).
+        """The marker is in the log. Returns the transaction that it aborted, if there was one (rules T.44, T.45).
 
         Kafka: ProducerStateManager.completeTxn, ProducerStateManager.lastStableOffset.
         """
@@ -208,7 +208,7 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the first transaction begins whose end is not known to readers; None if there is none. Rule T47.
+        """Where the first transaction begins whose end is not known to readers; None if there is none. Rule T.47.
 
         Kafka: ProducerStateManager.firstUnstableOffset.
         """
@@ -241,7 +241,7 @@ class ProducerStateManager:
         return max(self._producers, default=-1)
 
     def expire(self, now: int, after_ms: int) -> None:
-        """Forgets producers that were not seen for `after_ms`, unless a transaction is open (rule T46).
+        """Forgets producers that were not seen for `after_ms`, unless a transaction is open (rule T.46).
 
         Kafka: ProducerStateManager.removeExpiredProducers.
         """

@@ -169,4 +169,4 @@ def test_errors_are_taken_as_the_java_producer_takes_them() -> None:
     assert verdict_on(ErrorCode.TRANSACTION_ABORTABLE, verdicts.COMMIT_TXN) is V.ABORTABLE
     assert verdict_on(ErrorCode.TRANSACTION_ABORTABLE, verdicts.ABORT_TXN) is V.FATAL
     assert verdict_on(ErrorCode.TOPIC_AUTHORIZATION_FAILED, verdicts.ADD_PARTITIONS_TO_TXN) is V.ABORTABLE
-    assert len(TABLES) == 7
+    assert len(TABLES) == 9

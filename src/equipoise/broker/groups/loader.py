@@ -31,7 +31,7 @@ class CoordinatorLoader:
     def take_batch(self, view: memoryview, pos: int, header: BatchHeader) -> None:
         """Applies a batch: records, those of a transaction, or its marker. Rule T.73.
 
-        Kafka: CoordinatorLoaderImpl.loadPartition.
+        Kafka: CoordinatorLoaderImpl.load.
         """
         if header.is_control:
             marker = read_marker(view, pos, header)

@@ -239,12 +239,16 @@ class GroupShard:
     def append_marker(self, marker: TxnMarker) -> LogAppendInfo:
         """Ends a transaction with offsets of this shard, behind those that it has written. When the marker is durable
         they count, or are gone. Rule T.69. Kafka: CoordinatorRuntime.scheduleTransactionCompletion."""
-        while self._gathered is not None and self._gathered.has_of(marker.producer_id):
-            self._append_gathered(encoding_s=inf)
+        self.write_gathered(marker.producer_id)
         appended = self._partition.append_marker(marker, self._server.clock.wall_time())
         self._begun += 1
         self._partition.when_settled(appended.last_offset, partial(self._ended_by, marker, appended.last_offset))
         return appended
+
+    def write_gathered(self, producer_id: int) -> None:
+        """What the producer's transaction has gathered is appended now."""
+        while self._gathered is not None and self._gathered.has_of(producer_id):
+            self._append_gathered(encoding_s=inf)
 
     def _ended_by(self, marker: TxnMarker, offset: int) -> None:
         self._ended += 1

@@ -56,7 +56,7 @@ _INLINE_BYTES = 16 << 10  # in one request: at worst a millisecond or two
 class ProducePartitionStatus:
     """A partition's answer, made when its batch is appended, and true once the log is durable up to `last_offset`."""
 
-    __slots__ = ("answer", "last_offset", "partition", "settled")
+    __slots__ = ("answer", "is_failed", "last_offset", "partition", "settled")
 
     def __init__(self, partition: Partition, index: int) -> None:
         self.partition = partition
@@ -64,6 +64,7 @@ class ProducePartitionStatus:
             index=index, error_code=ErrorCode.REQUEST_TIMED_OUT, base_offset=-1, error_message="not yet appended"
         )
         self.last_offset: int | None = None  # None: not appended, and perhaps never
+        self.is_failed = False
         self.settled: Callable[[], None] | None = None
 
     def appended(self, info: LogAppendInfo) -> None:
@@ -80,13 +81,14 @@ class ProducePartitionStatus:
     def failed(self, error: KafkaError) -> None:
         """The log has refused the batch, or its transaction has: then it may be in the log, and will be settled."""
         _fail(self.answer, error)
-        if self.settled is not None and self.last_offset is None:
+        self.is_failed = self.last_offset is None
+        if self.settled is not None and self.is_failed:
             self.settled()
 
     @property
     def is_durable(self) -> bool:
         """Whether the answer is true already."""
-        return self.last_offset is not None and self.partition.is_durable(self.last_offset)
+        return self.is_failed or (self.last_offset is not None and self.partition.is_durable(self.last_offset))
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Calls back when the batch is durable, or never will be."""
@@ -123,7 +125,7 @@ def handle(server: Server, request: ProduceRequest, call: Call) -> ProduceRespon
 def _end_unanswered(call: Call, topics: list[TopicProduceResponse], statuses: list[ProducePartitionStatus]) -> None:
     call.no_reply()
     answers = [partition for topic in topics for partition in topic.partition_responses]
-    to_come = {id(one.answer): one for one in statuses if one.last_offset is None}
+    to_come = {id(one.answer): one for one in statuses if one.last_offset is None and not one.is_failed}
     if any(answer.error_code for answer in answers if id(answer) not in to_come):
         call.connection.close()
     for one in to_come.values():

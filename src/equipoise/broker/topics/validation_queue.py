@@ -108,7 +108,7 @@ class ValidationQueue:
                 made, header = await self.thread.run(partial(one.validation.run, data, header))
                 data = data if made is None else memoryview(made)
             keyed = one.validation is not None and one.validation.check_keys
-            now = self._server.clock.now()
+            now = self._server.clock.wall_time()
             appended = self._server.append(
                 partition, data, [(0, header)], now, keyed=keyed, verification=one.verification
             )

@@ -80,7 +80,7 @@ class TransactionCoordinator:
         return [shard.core for shard in self._shards]
 
     def _create(self) -> None:
-        """Kafka: TransactionCoordinator.transactionStateTopicConfigs."""
+        """Kafka: TransactionStateManager.transactionTopicConfigs."""
         config = self._server.config
         size = str(config.transaction_state_log_segment_bytes)
         configs = stored({"cleanup.policy": "compact", "compression.type": "uncompressed", "segment.bytes": size})

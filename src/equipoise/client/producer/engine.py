@@ -17,7 +17,7 @@ from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.partitioner import StickyPartitioner, partition_for_key
 from equipoise.client.producer.sender import Sender
 from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
-from equipoise.client.transactions.manager import ProducerEpoch, TransactionManager
+from equipoise.client.transactions.manager import TransactionManager
 from equipoise.member import OffsetAndMetadata
 from equipoise.member.partitions import TopicPartition
 from equipoise.settings import INT_MAX
@@ -170,10 +170,6 @@ class ProducerEngine:
         }
         known = ConsumerGroupMetadata(group) if isinstance(group, str) else group
         await self.transactions.send_offsets(whole, known)
-
-    async def prepare(self) -> ProducerEpoch:
-        """See TransactionManager.prepare."""
-        return await self.transactions.prepare()
 
     async def commit(self) -> None:
         """The error of a record comes back as that of the transaction."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from equipoise.client.net.loop_thread import LoopThread
 from equipoise.client.producer.config import ProducerConfig
@@ -18,14 +18,18 @@ from equipoise.client.producer.engine import (
     Text,
     prepare,
 )
+from equipoise.client.transactions.coordinators import Coordinators
 from equipoise.client.transactions.errors import TransactionAbortableError
 from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
+from equipoise.client.transactions.others import ProducerEpoch
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader, Buffer
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Result = TypeVar("Result")
 
 _CLOSE_S = 30.0
 
@@ -128,10 +132,10 @@ class Producer:
 
     # -- transactions
 
-    def init_transactions(self) -> None:
+    def init_transactions(self, transactional_id: str | None = None) -> None:
         """Claims transactional.id: fences the producer that has it, and aborts what that one left open. The first
-        begin_transaction() does so if the application has not."""
-        self._thread.run(self._engine.transactions.init())
+        begin_transaction() does so if the application has not. With another id the producer goes on under that one."""
+        self._thread.run(self._engine.transactions.init(transactional_id))
 
     def begin_transaction(self) -> None:
         """Records and offsets that are sent from now on count together, or not at all."""
@@ -144,6 +148,11 @@ class Producer:
         TransactionAbortableError.
         """
         self._thread.run(self._engine.send_offsets(offsets, group))
+
+    def prepare_transaction(self) -> ProducerEpoch:
+        """Waits until all records are stored, and leaves the commit to another process, which needs the result. Then
+        init_transactions() begins anew, under another id, or when that process is done."""
+        return self._thread.run(self._engine.transactions.prepare())
 
     def commit_transaction(self) -> None:
         """Waits until all records are stored, then commits. TransactionAbortableError: one is not stored; abort.
@@ -170,6 +179,11 @@ class Producer:
         except BaseException:
             self._thread.run(self._engine.abandon_transaction())
             raise
+
+    def ask_coordinators(self, work: Callable[[Coordinators], Coroutine[Any, Any, Result]]) -> Result:
+        """What `work` returns, which asks coordinators on the producer's loop. TransactionTimeoutError after
+        max.block.ms."""
+        return self._thread.run(self._engine.transactions.ask_others(work))
 
     def close(self, timeout: float = _CLOSE_S) -> None:
         """Flushes, for at most so many seconds, and ends. Raises as `flush` does. An open transaction is aborted."""

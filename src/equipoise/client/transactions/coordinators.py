@@ -22,9 +22,11 @@ from equipoise.member import BrokerNode
 from equipoise.member.errors import error_of
 from equipoise.security.acls import AclOperation, ResourceType
 from equipoise.security.denials import AclAction, on_group
+from equipoise.wire.apis.k09_offset_fetch import OffsetFetchResponse
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.apis.k24_add_partitions_to_txn import AddPartitionsToTxnResponse
 from equipoise.wire.apis.k28_txn_offset_commit import TxnOffsetCommitResponse
+from equipoise.wire.apis.k65_describe_transactions import DescribeTransactionsResponse
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
 from equipoise.wire.schema import Message
 
@@ -70,8 +72,8 @@ class Coordinators:
     def __init__(self, cluster: Cluster) -> None:
         config = cluster.config
         self.last_failure: EquipoiseError | None = None
-        self._cluster = cluster
-        self._timeout = config.request_timeout_ms / 1000
+        self.cluster = cluster
+        self.timeout = config.request_timeout_ms / 1000
         self._principal = config.security.principal
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._nodes: dict[CoordinatorKey, BrokerNode] = {}
@@ -103,7 +105,7 @@ class Coordinators:
             verdict = TransactionVerdict.COORDINATOR_GONE
             try:
                 connection = await self._connect(key)
-                answer = await connection.send(request, response, self._timeout, newest=newest)
+                answer = await connection.send(request, response, self.timeout, newest=newest)
             except EquipoiseError as error:
                 self._let_through(error)
             else:
@@ -125,11 +127,11 @@ class Coordinators:
         if key not in self._nodes:
             self._nodes[key] = await self._find(key)
         node = self._nodes[key]
-        return await self._cluster.coordinator_connection(node.host, node.port, Purpose.TRANSACTIONS)
+        return await self.cluster.coordinator_connection(node.host, node.port, Purpose.TRANSACTIONS)
 
     async def _find(self, key: CoordinatorKey) -> BrokerNode:
         request = FindCoordinatorRequest(key=key.name, key_type=key.kind, coordinator_keys=[key.name])
-        response = await self._cluster.ask(request, FindCoordinatorResponse)
+        response = await self.cluster.ask(request, FindCoordinatorResponse)
         found = response.coordinators[0] if response.coordinators else response
         if found.error_code:
             self._take(key, found.error_code, verdict_on(found.error_code, FIND_COORDINATOR), "FindCoordinator")
@@ -167,4 +169,9 @@ def _codes(answer: Message) -> Iterable[int]:
         return [one.partition_error_code for topic in added for one in topic.results_by_partition]
     if isinstance(answer, TxnOffsetCommitResponse):
         return [one.error_code for topic in answer.topics for one in topic.partitions]
+    if isinstance(answer, OffsetFetchResponse):
+        group = answer.groups[0] if answer.groups else answer
+        return [group.error_code, *(one.error_code for topic in group.topics for one in topic.partitions)]
+    if isinstance(answer, DescribeTransactionsResponse):
+        return [one.error_code for one in answer.transaction_states]
     return [answer.error_code]  # type: ignore[attr-defined]

@@ -21,6 +21,10 @@ class TransactionTimeoutError(KafkaError):
     """The coordinator has not answered in time, and the outcome is not known. Make the same call again."""
 
 
+class LostTransactionError(KafkaError):
+    """A transaction ended before the process that it was left to could commit it: by its time-out, or by an abort."""
+
+
 def abortable(code: ErrorCode, what: str) -> TransactionAbortableError:
     """`what` has failed, and the transaction with it."""
     return TransactionAbortableError(code, f"{what}. The transaction cannot commit: abort it, then begin it anew")

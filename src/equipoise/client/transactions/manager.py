@@ -6,9 +6,9 @@ Every call of the application has max.block.ms. A call that is not answered in t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 from equipoise.client.metadata.cluster import Cluster
 from equipoise.client.net.api_versions import Response
@@ -18,6 +18,7 @@ from equipoise.client.transactions import verdicts
 from equipoise.client.transactions.coordinators import CoordinatorKey, Coordinators, KeyType, RefusedError, Table
 from equipoise.client.transactions.errors import not_in_time
 from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
+from equipoise.client.transactions.others import FEATURE, NEWEST_END, NEWEST_INIT, ProducerEpoch
 from equipoise.client.transactions.requests import add_partitions_request, txn_offset_commit_request
 from equipoise.client.transactions.states import TransactionState
 from equipoise.client.transactions.transaction import NO_PRODUCER, Transaction
@@ -32,22 +33,14 @@ from equipoise.wire.apis.k28_txn_offset_commit import TxnOffsetCommitResponse
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
 from equipoise.wire.schema import Message
 
-FEATURE = "transaction.version"  # its level is the version of transactions (KIP-584, KIP-890)
-# The newest versions of requests by the version of transactions: EndTxn v5, TxnOffsetCommit v5 and Produce v12 mean
-# version 2 to a broker (TransactionVersion, TxnOffsetCommitRequest.LAST_STABLE_VERSION_BEFORE_TRANSACTION_V2).
-_NEWEST_INIT = 5
+Result = TypeVar("Result")
+
+# The newest versions of requests by the version of transactions: TxnOffsetCommit v5 and Produce v12 mean version 2 to
+# a broker (TxnOffsetCommitRequest.LAST_STABLE_VERSION_BEFORE_TRANSACTION_V2).
 _NEWEST_ADD_PARTITIONS = 3
-_NEWEST_END = {True: 5, False: 4}
 _NEWEST_OFFSETS = {True: 5, False: 4}
 _NEWEST_PRODUCE = {True: WITHOUT_IDS, False: 11}
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-
-
-class ProducerEpoch(NamedTuple):
-    """A transaction by its producer id and epoch, as the coordinator knows it."""
-
-    producer_id: int
-    producer_epoch: int
 
 
 class TransactionManager:
@@ -127,6 +120,11 @@ class TransactionManager:
                 await asyncio.wait({self._adding})
             await self._end(committed=False)
 
+    async def ask_others(self, work: Callable[[Coordinators], Coroutine[Any, Any, Result]]) -> Result:
+        """What `work` returns, which asks coordinators of other transactions, in max.block.ms too."""
+        async with self._in_time("a request to a coordinator"):
+            return await self._cluster.unless_refused(work(self.coordinators))
+
     async def close(self) -> None:
         """Ends the request that is under way."""
         if self._adding is not None:
@@ -161,7 +159,7 @@ class TransactionManager:
         self.transaction.init_begins()
         request = InitProducerIdRequest(**self._whose(), transaction_timeout_ms=self.transaction.timeout_ms)
         table = verdicts.INIT_PRODUCER_ID
-        answer = await self._ask(self._key, request, InitProducerIdResponse, table, newest=_NEWEST_INIT)
+        answer = await self._ask(self._key, request, InitProducerIdResponse, table, newest=NEWEST_INIT)
         version = (await self.coordinators.connection(self._key)).feature(FEATURE)
         self.transaction.initialized(answer.producer_id, answer.producer_epoch, version)
         self.current = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
@@ -180,7 +178,7 @@ class TransactionManager:
         if one.must_end:
             request = EndTxnRequest(**self._whose(), committed=committed)
             table = verdicts.COMMIT_TXN if committed else verdicts.ABORT_TXN
-            answer = await self._ask(self._key, request, EndTxnResponse, table, newest=_NEWEST_END[one.is_implicit])
+            answer = await self._ask(self._key, request, EndTxnResponse, table, newest=NEWEST_END[one.is_implicit])
             told = ProducerEpoch(answer.producer_id, answer.producer_epoch)
         one.ended(*told)
         if told.producer_id != NO_PRODUCER:

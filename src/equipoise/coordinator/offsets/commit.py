@@ -56,7 +56,7 @@ def commit_offsets(
     try:
         _validate(shard, request, caller, step.now, topic_ids=topic_ids)
     except _Refused as refused:
-        _note(shard, request, caller, refused.refusal, step)
+        note_refused(shard, request, caller, step, code=refused.code, refusal=refused.refusal)
         step.reply(caller, commit_response(request, refused.code))
         return
     records, too_large = commit_records(shard, request, shard.wall_time(step.now), topic_ids)
@@ -82,18 +82,22 @@ def offsets_committed(shard: Shard, outcome: OffsetsCommitted, error: ErrorCode,
         step.reply(caller, commit_response(request, write_error(error), too_large))
 
 
-def note_refused(shard: Shard, request: OffsetCommitRequest, caller: Caller, code: ErrorCode, step: Step) -> None:
+def note_refused(
+    shard: Shard,
+    request: OffsetCommitRequest,
+    caller: Caller,
+    step: Step,
+    *,
+    code: ErrorCode,
+    refusal: Refusal | None = None,
+) -> None:
     """The event of a commit that the group has refused."""
-    _note(shard, request, caller, _REFUSALS[code], step)
-
-
-def _note(shard: Shard, request: OffsetCommitRequest, caller: Caller, refusal: Refusal, step: Step) -> None:
     group = shard.find(request.group_id)
     event = CommitRefused(
         request.group_id,
         step.now,
         caller.who(request.member_id, request.group_instance_id),
-        refusal,
+        refusal or _REFUSALS[code],
         generation_id=request.generation_id_or_member_epoch,
         group_generation_id=group.generation_id if group is not None else -1,
     )

@@ -26,21 +26,17 @@ _ANY_VERSION = 32767  # of OffsetCommit: this API asks for no version of a `cons
 
 
 def commit_transactional_offsets(
-    shard: Shard, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, bytes], caller: Caller, now: int
+    shard: Shard, request: TxnOffsetCommitRequest, caller: Caller, now: int, *, topic_ids: Mapping[str, bytes]
 ) -> Step:
     """The coordinator of the transaction has agreed. Partitions that do not exist were taken out before.
 
     Rules T.65 and T.67. Kafka: OffsetMetadataManager.commitTransactionalOffset.
     """
-    step = Step(now)
-    if (error := check_group(shard, request)) is not ErrorCode.NONE:
-        step.reply(caller, txn_commit_response(request, error))
-        return step
-    plain = _as_commit(request)
+    step, plain = Step(now), _as_commit(request)
     try:
         _validate(shard, plain, topic_ids, now)
     except KafkaError as refused:
-        note_refused(shard, plain, caller, refused.code, step)
+        note_refused(shard, plain, caller, step, code=refused.code)
         step.reply(caller, txn_commit_response(request, refused.code))
         return step
     records, too_large = commit_records(shard, plain, shard.wall_time(now), {})
@@ -51,11 +47,6 @@ def commit_transactional_offsets(
     outcome = OffsetsCommitted(request, too_large, caller)
     step.writes.append(Write(records, outcome, producer=Producer(request.producer_id, request.producer_epoch)))
     return step
-
-
-def check_group(shard: Shard, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """Whether the group can be asked at all. Rule T.65. Kafka: GroupCoordinatorService.commitTransactionalOffsets."""
-    return ErrorCode.INVALID_GROUP_ID if not request.group_id else shard.unavailable
 
 
 def _as_commit(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:

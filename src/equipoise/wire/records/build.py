@@ -117,7 +117,7 @@ def build_pairs(
         raise UsageError("a batch without records covers no offsets: give pairs")
     body = b"".join([_pair(delta, key, value) for delta, (key, value) in enumerate(pairs)])
     last = len(pairs) - 1
-    attributes, (producer_id, epoch) = (0, (-1, -1)) if producer is None else (_TRANSACTIONAL, producer)
+    attributes, (producer_id, epoch) = (0, (-1, -1)) if producer is None else (TRANSACTIONAL, producer)
     times = timestamp, timestamp
     return frame_batch(
         BatchHeader(0, 0, -1, MAGIC, 0, attributes, last, *times, producer_id, epoch, -1, last + 1), body

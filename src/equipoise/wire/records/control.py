@@ -25,7 +25,7 @@ class EndTransactionMarker(NamedTuple):
 
 
 def build_marker(producer_id: int, producer_epoch: int, marker: EndTransactionMarker, timestamp: int) -> bytearray:
-    """The control batch of one marker: 78 bytes (MemoryRecords.withEndTransactionMarker). Rule T40a."""
+    """The control batch of one marker: 78 bytes (MemoryRecords.withEndTransactionMarker). Rule T.40a."""
     key = _KEY.pack(_VERSION, _COMMIT if marker.commit else _ABORT)
     value = _VALUE.pack(_VERSION, marker.coordinator_epoch)
     return build_batch(

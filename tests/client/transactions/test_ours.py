@@ -1,0 +1,33 @@
+"""Transactions of our clients on our broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from equipoise import Broker
+from tests.client.transactions.killing import copies_are_killed
+from tests.client.transactions.scenarios import SCENARIOS, Scenario
+
+QUICK = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1_000}
+
+
+@pytest.fixture(scope="module")
+def quick_broker() -> Iterator[Broker]:
+    with Broker(QUICK) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.__name__)
+def test_the_scenario(scenario: Scenario, quick_broker: Broker) -> None:
+    scenario(quick_broker)
+
+
+def test_killed_copies_bill_each_order_once(quick_broker: Broker) -> None:
+    copies_are_killed(quick_broker, kills=3)
+
+
+@pytest.mark.soak
+def test_many_killed_copies_bill_each_order_once(quick_broker: Broker) -> None:
+    copies_are_killed(quick_broker, kills=100)
