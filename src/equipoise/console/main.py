@@ -50,6 +50,13 @@ app.add_command(
 app.add_command(
     LaterGroup("faults", "equipoise.console.commands.faults", help="Disturb members of a broker under test, on demand.")
 )
+app.add_command(
+    LaterGroup(
+        "transactions",
+        "equipoise.console.commands.transactions",
+        help="List and describe transactions, and end one that hangs, on any Kafka cluster.",
+    )
+)
 app.add_later(
     {name: f"equipoise.console.commands.{name}" for name in ("cluster", "consume", "metrics", "produce")},
     {"group": "groups", "topic": "topics"},
