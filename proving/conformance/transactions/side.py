@@ -238,8 +238,8 @@ class Side:
             topics=[ListOffsetsTopic(name=self._topic, partitions=rows)],
         )
         (topic,) = self._call(request, 7).topics
-        rows = sorted(topic.partitions, key=attrgetter("partition_index"))
-        return [(row.error_code, row.offset) for row in rows]
+        found = sorted(topic.partitions, key=attrgetter("partition_index"))
+        return [(row.error_code, row.offset) for row in found]
 
     def _offset(self) -> Any:
         topics = [OffsetFetchRequestTopic(name=self._topic, partition_indexes=[0])]
