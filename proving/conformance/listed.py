@@ -10,7 +10,6 @@ from proving.conformance.steps import Ask, Script, Step
 PARKED = "parked"
 CLOSED = "connection closed"
 CLASSIC, CONSUMER = "classic", "consumer"
-_TRANSACTION = 1
 
 
 class Found(NamedTuple):
@@ -74,10 +73,6 @@ def _names_a_group_twice(found: Found) -> bool:
         return False
     names = found.last.fields.get("groups") or found.last.fields.get("coordinator_keys") or []
     return len(set(names)) < len(names)
-
-
-def _is_transaction(found: Found) -> bool:
-    return found.last is not None and found.last.fields.get("key_type") == _TRANSACTION
 
 
 # -- of `consumer` groups
@@ -144,13 +139,6 @@ LISTED = (
         "A client's mistake should not stop a group.",
         _names_a_protocol_twice,
         ends=True,
-    ),
-    Listed(
-        "coordinators of transactions",
-        "FindCoordinator names a broker.",
-        "It is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED.",
-        "Transactions are not served. This error makes every client give up at once instead of asking again.",
-        _is_transaction,
     ),
     Listed(
         "DeleteGroups v3",

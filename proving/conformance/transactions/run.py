@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from equipoise.wire.apis.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
 from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from proving.brokers import EquipoiseBroker, KafkaBroker
@@ -99,8 +100,22 @@ class Topics:
         topics = [CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1) for name in names]
         with Line(port, "topics") as line:
             answer: Any = line.call(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
-        assert all(row.error_code == 0 for row in answer.topics), answer
+            assert all(row.error_code == 0 for row in answer.topics), answer
+            _wait_for_leaders(line, names)
         return {row.name: row.topic_id for row in answer.topics}
+
+
+def _wait_for_leaders(line: Line, names: Sequence[str]) -> None:
+    """A topic that was made is not yet led, on Kafka."""
+    rows = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(PARTITIONS)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=rows) for name in names])
+    deadline = time.monotonic() + 60
+    while True:
+        answer: Any = line.call(request, 7)
+        if not any(row.error_code for topic in answer.topics for row in topic.partitions):
+            return
+        assert time.monotonic() < deadline, answer
+        time.sleep(0.1)
 
 
 def _wait_for_coordinators(port: int) -> None:

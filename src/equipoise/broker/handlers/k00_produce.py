@@ -252,7 +252,7 @@ class _Appending:
         self.check(partition, header, len(records))
         status = ProducePartitionStatus(partition, data.index)
         append = partial(self.append_batch, records, header, status)
-        if header.is_transactional and needs_admission(partition, header):
+        if needs_admission(partition, header):
             self.begin_transaction(header, status, append)
         else:
             append(UNVERIFIED)
@@ -306,6 +306,4 @@ class _Appending:
             raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request must carry exactly one batch per partition")
         if header.is_control:
             raise KafkaError(ErrorCode.INVALID_RECORD, "control batches are written by brokers alone")
-        if header.is_transactional and header.producer_id < 0:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch must have a producer id")
         partition.topic.check_batch(header, self.now)
