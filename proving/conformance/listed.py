@@ -276,6 +276,40 @@ LISTED = (
         lambda found: False,
         is_compared=False,
     ),
+    Listed(
+        "a request while the transaction before it ends",
+        "CONCURRENT_TRANSACTIONS.",
+        "It waits for up to `transaction.park.ms`, then CONCURRENT_TRANSACTIONS.",
+        "The client would come again after 20 to 100 ms, which is most of the time that a transaction takes. It is "
+        "switched off in the comparison, so this row is not compared.",
+        lambda found: False,
+        is_compared=False,
+    ),
+    Listed(
+        "the time-out of a transaction",
+        "It is noticed up to `transaction.abort.timed.out.transaction.cleanup.interval.ms` late.",
+        "It is noticed at once.",
+        "Readers of committed records wait for it. When it happens is up to the clock, so this row is not compared.",
+        lambda found: False,
+        is_compared=False,
+    ),
+    Listed(
+        "the word for a partition that was not added to its transaction",
+        "TRANSACTION_ABORTABLE or INVALID_TXN_STATE, by the version of another request that is verified at the same "
+        "moment.",
+        "By the version of the request.",
+        "Each client hears a word that it knows. `python -m proving transactions` counts it.",
+        lambda found: False,
+        is_compared=False,
+    ),
+    Listed(
+        "a gap in a producer's sequence behind a verification that has failed",
+        "The first records of an epoch may begin with any number, if an earlier request of an older version was refused.",
+        "OUT_OF_ORDER_SEQUENCE_NUMBER in transaction version 2.",
+        "An epoch begins with 0, whoever asked before. `python -m proving transactions` counts it.",
+        lambda found: False,
+        is_compared=False,
+    ),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
 from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from proving.brokers import EquipoiseBroker, KafkaBroker
 from proving.conformance.line import Line
+from proving.conformance.transactions.listed import listed
 from proving.conformance.transactions.scripts import all_scripts, draw
 from proving.conformance.transactions.side import PARTITIONS, Side
 from proving.conformance.transactions.steps import Script, Step
@@ -63,6 +65,7 @@ class TransactionSummary:
     random_steps: int = 0
     comparisons: int = 0
     different: list[Difference] = field(default_factory=list)
+    listed: Counter[str] = field(default_factory=Counter)
 
     @property
     def is_good(self) -> bool:
@@ -74,7 +77,8 @@ class TransactionSummary:
             f"{self.scripts} scripts with {self.steps} steps, and {self.random_scripts} random ones with "
             f"{self.random_steps}; {self.comparisons} comparisons, {len(self.different)} different; seed {self.seed}"
         )
-        return "\n".join([head, *map(str, self.different)])
+        rows = [f"listed, {count} times: {name}" for name, count in sorted(self.listed.items())]
+        return "\n".join([head, *rows, *map(str, self.different)])
 
 
 class _Played(NamedTuple):
@@ -204,5 +208,11 @@ def run(seed: str | None = None, steps: int = STEPS, only: str = "") -> Transact
 
 def _count(summary: TransactionSummary, played: _Played) -> None:
     summary.comparisons += played.comparisons
-    if played.different is not None:
-        summary.different.append(played.different)
+    found = played.different
+    if found is None:
+        return
+    name = listed(found.steps[-1], found.what, found.kafka, found.ours)
+    if name is None:
+        summary.different.append(found)
+    else:
+        summary.listed[name] += 1
