@@ -62,6 +62,8 @@ class PartitionLog:
     """`high_watermark` is the end of what consumers may read. With flush="commit" it moves when data is durable, else
     at once. `last_stable_offset` is the end of what they may read of finished transactions.
 
+    `last_aborted` is the offset of the last ABORT marker that has ended a transaction; -1 if there is none.
+
     `offline` is None, or the reason why nothing can be appended until the log is opened again.
     """
 
@@ -88,7 +90,7 @@ class PartitionLog:
         self._listeners: list[Listener] = []
         if not self._segments:
             self._segments.append(self._new_segment(found.checkpoint.log_start_offset))
-        self._last_aborted = max((s.aborted[-1].last_offset for s in self._segments if s.aborted), default=-1)
+        self.last_aborted = max((s.aborted[-1].last_offset for s in self._segments if s.aborted), default=-1)
         self.high_watermark = self.log_end_offset
         self.producers.replicated(self.high_watermark)
 
@@ -184,7 +186,7 @@ class PartitionLog:
         aborted = self.producers.complete(headers[0], marker, now)
         if aborted is not None:
             self._segments[-1].aborted.append(aborted)
-            self._last_aborted = aborted.last_offset
+            self.last_aborted = aborted.last_offset
         if self._flush == "never":
             self._advance(self.log_end_offset)
         return self._appended(headers[0].base_offset, headers[0].last_offset, now, False)
@@ -309,8 +311,6 @@ class PartitionLog:
         """The aborted transactions with records between two offsets, by the offset of their markers
         (UnifiedLog.collectAbortedTransactions). Rules T.49 and T.50."""
         found: list[AbortedTxn] = []
-        if from_offset > self._last_aborted:
-            return found
         for segment in self._segments[self._segment_of(from_offset) :]:
             aborted = segment.aborted
             for entry in aborted[bisect_left(aborted, from_offset, key=attrgetter("last_offset")) :]:

@@ -223,7 +223,7 @@ class DelayedFetch:
 
 def _aborted(log: PartitionLog, offset: int, records: Sequence[memoryview]) -> list[AbortedTransaction]:
     """The aborted transactions in what is sent (LocalLog.addAbortedTransactions). Rule T.49."""
-    if not records:
+    if not records or offset > log.last_aborted:
         return []
     return [
         AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
