@@ -63,7 +63,7 @@ def groups_through_failovers(
     with ExitStack() as stack:
         fleet = stack.enter_context(Fleet(cluster.bootstrap_servers, log))
         groups = [
-            Group(client, stack.enter_context(Members(fleet, _membership(group_id, topic))))
+            Group(client, stack.enter_context(Members(fleet, _membership(client, group_id, topic))))
             for client, group_id in zip(clients, group_ids(len(clients)), strict=True)
         ]
         for group in groups:
@@ -81,9 +81,11 @@ def groups_through_failovers(
     return Outcome(accounts, [Pauses(name, seconds) for name, seconds in pauses.items()], commits)
 
 
-def _membership(group_id: str, topic: str) -> Membership:
-    """Commits after each batch: those that are acknowledged are known."""
-    return Membership(group_id, (topic,), heartbeat_ms=500, session_ms=30_000, max_poll_ms=60_000)
+def _membership(client: str, group_id: str, topic: str) -> Membership:
+    """Commits after each batch: those that are acknowledged are known. kafkajs begins anew when a commit was refused
+    too often, and its group then waits for the session of the member that it was."""
+    session_ms = 6_000 if client == "kafkajs" else 30_000
+    return Membership(group_id, (topic,), heartbeat_ms=500, session_ms=session_ms, max_poll_ms=60_000)
 
 
 def _failover(stage: Stage, groups: list[Group], number: int, pauses: dict[str, list[float]]) -> int:
