@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -54,6 +55,7 @@ def groups_through_failovers(
     *,
     clients: Sequence[str] = CLIENTS,
     failovers: int = 3,
+    assignor: str = "range",
     tell: Tell = silently,
 ) -> Outcome:
     """Two members of each client in a group of its own; one coordinator for all. On our cluster it is killed, stopped
@@ -63,7 +65,10 @@ def groups_through_failovers(
     with ExitStack() as stack:
         fleet = stack.enter_context(Fleet(cluster.bootstrap_servers, log))
         groups = [
-            Group(client, stack.enter_context(Members(fleet, _membership(client, group_id, topic))))
+            Group(
+                client,
+                stack.enter_context(Members(fleet, replace(_membership(client, group_id, topic), assignor=assignor))),
+            )
             for client, group_id in zip(clients, group_ids(len(clients)), strict=True)
         ]
         for group in groups:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from equipoise import Admin, Consumer, Producer, TopicPartition
 from equipoise.server_process import free_port
+from tests.broker.cluster.test_moves import leaders
+from tests.broker.rawclient import RawClient
 from tests.commands import Command, check_line
 from tests.console.test_faults import ask
 from tests.console.test_serve import serving
@@ -104,6 +107,21 @@ def test_records_are_lost_on_demand(running: Running, command: Command) -> None:
     assert ended.out == f"done: the log ends at offset {last - 1}\n"
     with Producer({"bootstrap.servers": running.bootstrap_servers}) as producer:
         assert producer.send("orders", b"new").result(PATIENCE_S).offset == last - 1
+
+
+def test_a_crash_keeps_leaders_and_epochs(tmp_path: Path, command: Command) -> None:
+    """SIGKILL behind the answer."""
+    port = free_port()
+    arguments = ("--data", str(tmp_path / "data"), "--brokers", "3", "--faults", f"127.0.0.1:{port}")
+    with serving(*arguments) as (process, address):
+        with Admin(address) as admin:
+            admin.create_topic("orders", 3, replication_factor=3)
+        for to in (2, 3, 1, 3):
+            move = ("faults", "move-leader", "orders", "0", "--to", str(to), "--at", f"127.0.0.1:{port}")
+            assert command(*move).status == 0
+        process.kill()
+    with serving(*arguments) as (_, address), RawClient(address.split(",")[0]) as client:
+        assert leaders(client, "orders") == {0: (3, 4), 1: (2, 0), 2: (3, 0)}
 
 
 def test_clear_refusals(running: Running, command: Command) -> None:

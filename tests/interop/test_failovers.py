@@ -11,17 +11,18 @@ import pytest
 
 from proving.equipoise_cluster import EquipoiseCluster
 from proving.fetched import Unavailable
+from proving.members.hosts import CONSUMER
 from proving.trials.failovers import CLIENTS, Outcome, groups_through_failovers
 
 PYTHON = ("equipoise", "confluent-kafka", "kafka-python", "aiokafka")
 _FEW, _MANY = 3, 100
 
 
-def play(log: Path, clients: Sequence[str], failovers: int) -> Outcome:
+def play(log: Path, clients: Sequence[str], failovers: int, assignor: str = "range") -> Outcome:
     """A missing client is a skip, or with EQUIPOISE_REQUIRE_CLIENTS=1, as in CI, a failure."""
     try:
         with EquipoiseCluster() as cluster:
-            return groups_through_failovers(cluster, log, clients=clients, failovers=failovers)
+            return groups_through_failovers(cluster, log, clients=clients, failovers=failovers, assignor=assignor)
     except Unavailable as missing:
         if os.environ.get("EQUIPOISE_REQUIRE_CLIENTS") == "1":
             pytest.fail(str(missing))
@@ -41,6 +42,13 @@ def check(outcome: Outcome, clients: Sequence[str], failovers: int) -> None:
 def test_a_few_failovers(tmp_path: Path, clients: Sequence[str]) -> None:
     """A kill, a stop and a move."""
     check(play(tmp_path / "log", clients, _FEW), clients, _FEW)
+
+
+@pytest.mark.parametrize("assignor", ["cooperative-sticky", CONSUMER])
+def test_groups_that_rebalance_member_by_member(tmp_path: Path, assignor: str) -> None:
+    """Their targets, epochs and partitions are in the log."""
+    clients = ("equipoise", "confluent-kafka")
+    check(play(tmp_path / "log", clients, _FEW, assignor), clients, _FEW)
 
 
 @pytest.mark.soak

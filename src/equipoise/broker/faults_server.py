@@ -21,7 +21,7 @@ from equipoise.broker import group_actions
 from equipoise.broker.cluster import actions
 from equipoise.broker.control import Cut, Delay, Fail, Fault, Lose, Standing, Unheard
 from equipoise.http_server import Page, Request, is_loopback, parse_listen
-from equipoise.wire.errors import ErrorCode, UsageError
+from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 if TYPE_CHECKING:
     from equipoise.broker.cluster.node import Node
@@ -83,6 +83,8 @@ class Faults:
                     return _page(await self._do(_decoded(request.body)))
         except UsageError as error:
             return Page(400, f"{error}\n".encode())
+        except KafkaError as error:  # the disk has refused what the brokers are to remember
+            return Page(503, f"{error}\n".encode())
         return Page(405, b"only GET, POST and DELETE\n")
 
     async def _do(self, wanted: dict[str, Any]) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def serve(
             measure(server)
             disturb(server)
             print(f"equipoise ready on {server.addresses}{security.described}", flush=True)
-            show(str(server.address))
+            show(server.addresses)
 
         wanted = {**parse_pairs("--set", settings), **({"strict": "true"} if strict else {})}
         wanted |= {} if brokers is None else {"brokers": str(brokers)}

@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from equipoise.broker import Broker
+from equipoise.client import Producer
 from equipoise.errors import UsageError
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
@@ -177,6 +178,18 @@ def test_a_dead_broker_cannot_do_anything(three: Broker) -> None:
 def test_settings_that_do_not_fit(settings: dict[str, object], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         Broker(settings, brokers=3)
+
+
+def test_behind_tls_and_sasl() -> None:
+    users = {"alice": "alice-secret"}
+    with Broker(brokers=3, topics={"t": 3}, security="SASL_SSL", users=users) as broker:
+        with Producer(broker.client_settings("alice")) as producer:
+            for node_id in (1, 2, 3):
+                broker.brokers[node_id].kill()
+                for partition in range(3):
+                    producer.send("t", b"v", partition=partition).result(60)
+                broker.brokers[node_id].start()
+        assert broker.topics["t"].end_offsets == [3, 3, 3]
 
 
 def test_one_broker_is_a_cluster_too() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
+from equipoise.broker.server import Server
 from equipoise.wire.apis.k01_fetch import FetchResponse
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from equipoise.wire.apis.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
@@ -105,6 +106,23 @@ def test_racks_are_told() -> None:
         assert [one.rack for one in broker.brokers.values()] == ["a", "b"]
     with Broker({"broker.rack": "a"}, brokers=2) as broker:
         assert [one.rack for one in broker.brokers.values()] == ["a", "a"]
+
+
+def test_assignors_know_the_racks_of_replicas() -> None:
+    """Also after a reassignment."""
+
+    def racks(broker: Broker) -> tuple[frozenset[str], ...]:
+        def look(server: Server) -> tuple[frozenset[str], ...]:
+            topic = server.group_coordinator.image.topic("t")
+            return () if topic is None else topic.racks
+
+        return broker.call(look)
+
+    settings = {"broker.rack": "a,b,c", "default.replication.factor": 1}
+    with Broker(settings, brokers=3, topics={"t": 3}) as broker, RawClient(broker.brokers[1].address) as client:
+        eventually(lambda: racks(broker) == ({"a"}, {"b"}, {"c"}), "the image has the racks")
+        assert reassign(client, {0: [3, 2]}) == [ErrorCode.NONE]
+        eventually(lambda: racks(broker) == ({"b", "c"}, {"b"}, {"c"}), "the image has the new ones")
 
 
 # -- the wrong broker

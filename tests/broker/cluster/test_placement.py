@@ -116,6 +116,8 @@ def test_placements_survive_their_process() -> None:
     assert again.of(b"topic", 1) == placements.of(b"topic", 1)
     assert again.of(b"topic", 1).starts == ((0, 0), (1, 9))
     assert again.of(b"other", 0) == Placement((3,), 3)
+    again.retain([b"other"])
+    assert not again.is_placed(b"topic", 0)
     placements.remove([b"topic"])
     assert [*shelf.rows] == [b"other".hex()]
 

@@ -83,6 +83,11 @@ class Placements:
             rows[index] = placement
         self._save(changed)
 
+    def retain(self, topic_ids: Iterable[bytes]) -> None:
+        """At a start: others were deleted, or not yet made, when the process ended."""
+        known = set(topic_ids)
+        self._placed = {topic_id: rows for topic_id, rows in self._placed.items() if topic_id in known}
+
     def remove(self, topic_ids: Iterable[bytes]) -> None:
         """Topics that are gone."""
         gone = self._placed.keys() & set(topic_ids)

@@ -436,7 +436,9 @@ class GroupCoordinator:
             old = self._shards[index]
             shard = self._shards[index] = GroupShard(self._server, self._journal, old.partition)
             old.retire()
-            if shard.node_id != NOBODY:
+            if shard.node_id == NOBODY:
+                shard.retire()
+            else:
                 self._load(shard)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import uuid
@@ -239,6 +240,7 @@ class Topics:
         self.live_nodes: Sequence[int] = defaults.node_ids  # the brokers that are up
         self._records = {record.name: record for record in directory.load_topics()}  # as they are saved
         self.partition_count = sum(record.partitions for record in self._records.values())
+        self.placements.retain(record.topic_id for record in self._records.values())
         for record in self._records.values():
             configs = stored(record.configs)
             topic = Topic(record.name, record.topic_id, configs, effective(defaults, configs))
@@ -431,7 +433,8 @@ class Topics:
             for partition in topic.partitions:
                 partition.log.delete()
         self.directory.delete_topics(gone)
-        self.placements.remove(topic.topic_id for topic in topics)
+        with contextlib.suppress(KafkaError):  # what is left of them goes with the next change, or the next start
+            self.placements.remove(topic.topic_id for topic in topics)
         for name in gone:
             self.on_seen(name)
 
