@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 
-import confluent_kafka
 import pytest
 
 from equipoise.broker import Broker
@@ -101,26 +98,3 @@ def test_our_consumer_follows_the_hint(three: Broker) -> None:
                 three.move_leader("t", 0, to=to)
                 producer.send("t", b"next").result(PATIENCE_S)
                 assert [one.value for one in read(consumer, 1)] == [b"next"]
-
-
-def test_librdkafka_follows_the_hint(three: Broker) -> None:
-    settings = {"bootstrap.servers": three.bootstrap_servers, "topic.metadata.refresh.interval.ms": -1, "log_level": 0}
-    producer = confluent_kafka.Producer(settings)
-    consumer = confluent_kafka.Consumer({**settings, "group.id": "g", "enable.auto.commit": False})
-    try:
-        consumer.assign([confluent_kafka.TopicPartition("t", 0, 0)])
-        _pass(producer, consumer)
-        with three.control(Delay(apis=["Metadata"], ms=FOR_EVER_MS)):
-            for to in (2, 3):
-                three.move_leader("t", 0, to=to)
-                _pass(producer, consumer)
-    finally:
-        threading.Thread(target=consumer.close, daemon=True).start()
-
-
-def _pass(producer: confluent_kafka.Producer, consumer: confluent_kafka.Consumer) -> None:
-    producer.produce("t", b"v")
-    assert producer.flush(PATIENCE_S) == 0
-    ends = time.monotonic() + PATIENCE_S
-    while (found := consumer.poll(0.1)) is None or found.error() is not None:
-        assert time.monotonic() < ends
