@@ -57,7 +57,8 @@ def test_no_page_complains_and_axe_finds_nothing_serious(chromium: Browser, cons
     for place in (*PAGES, f"/groups/{tale.GROUP}/rebalances/{WHOLE.rebalances[-1].key}", "/groups/none"):
         page = seen.opened(console.address + place)
         page.evaluate(axe)
-        found = page.evaluate("(rules) => axe.run(document, {resultTypes: ['violations'], ...rules})", AXE_RULES[scheme])
+        run = "(rules) => axe.run(document, {resultTypes: ['violations'], ...rules})"
+        found = page.evaluate(run, AXE_RULES[scheme])
         bad = [
             (one["id"], one["impact"], [node["html"] for node in one["nodes"][:3]])
             for one in found["violations"]
