@@ -95,6 +95,12 @@ class TransactionCoordinator:
         shards = self.shards
         return shards[partition_for(transactional_id, len(shards))]
 
+    def node_of(self, transactional_id: str) -> int:
+        """The broker that clients are sent to: the leader of the id's partition. All of this process serve it."""
+        shards = self.shards
+        topic = self._server.topics.require(TRANSACTION_TOPIC)
+        return topic.partitions[partition_for(transactional_id, len(shards))].leader
+
     def ask(self, request: Request, token: Token, version: int = 0) -> None:
         """Asks the shard of the id. The answer comes to the token, at once or later."""
         shard = self.shard_of(request.transactional_id)
