@@ -25,6 +25,7 @@ from tests.broker.calls import BY_NAME, batch_of, fetch, produce_request, produc
 from tests.broker.rawclient import RawClient
 
 READ_COMMITTED = 1
+AGAIN = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 class RawProducer:
@@ -40,7 +41,7 @@ class RawProducer:
     def init(self) -> None:
         request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=60_000)
         answer = self.client.call(request, 4)
-        while answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
+        while answer.error_code in AGAIN:
             answer = self.client.call(request, 4)
         assert answer.error_code == ErrorCode.NONE
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch

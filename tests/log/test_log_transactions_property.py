@@ -150,6 +150,23 @@ def test_a_log_cut_at_every_batch_and_within_is_what_it_was_there(seed: int, tmp
 
 
 @pytest.mark.parametrize("seed", range(examples(10)))
+def test_a_truncated_log_is_what_it_was_there(seed: int, tmp_path: Path) -> None:
+    play = Play(seed, tmp_path / "t-0", config_of(Random(seed)))
+    for _ in range(60):
+        play.step()
+    while play.log.log_end_offset > 3:
+        play.log.truncate(play.random.randrange(play.log.log_end_offset))
+        for _ in range(2):
+            end = play.log.log_end_offset
+            assert play.log.last_stable_offset == play.oracle.last_stable_offset(end, end)
+            found = [entry[:3] for entry in play.log.aborted_transactions(0, end)]
+            assert found == play.oracle.aborted(0, end, end)
+            assert _plain(read_committed(play.log, 200)) == _plain(play.oracle.committed(end))
+            play.reopened(play.path)
+    play.log.close()
+
+
+@pytest.mark.parametrize("seed", range(examples(10)))
 def test_without_any_note_the_index_is_rebuilt(seed: int, tmp_path: Path) -> None:
     play = Play(seed, tmp_path / "t-0", config_of(Random(seed)))
     for _ in range(80):

@@ -60,12 +60,12 @@ def read_committed(log: PartitionLog, max_bytes: int = ALL, from_offset: int | N
         behind = log.offset_behind(views)
         listed = [(txn.first_offset, txn.producer_id) for txn in log.aborted_transactions(offset, behind)]
         data = b"".join(views)
-        records += [record for record in _not_aborted(data, sorted(listed)) if record.offset >= offset]
+        records += [record for record in not_aborted(data, sorted(listed)) if record.offset >= offset]
         offset = behind
     return records
 
 
-def _not_aborted(data: bytes, listed: list[tuple[int, int]]) -> list[Record]:
+def not_aborted(data: bytes, listed: list[tuple[int, int]]) -> list[Record]:
     aborted: set[int] = set()
     found: list[Record] = []
     for position, header in iter_headers(data):

@@ -17,6 +17,7 @@ from equipoise.log.batch_validation import check_keys
 from equipoise.log.compaction import Compaction, LogToClean, cleanable
 from equipoise.log.config import LogConfig
 from equipoise.log.producer_state import UNVERIFIED, AbortedTxn, ProducerStateManager, Verification
+from equipoise.log.recovery.producers import rebuild
 from equipoise.log.segment import LogSegment
 from equipoise.log.storage.faults import ShortageError, remedy
 from equipoise.log.storage.medium import (
@@ -28,6 +29,7 @@ from equipoise.log.storage.medium import (
     UnsyncedSegments,
 )
 from equipoise.log.timestamp_lookup import TimestampLookup
+from equipoise.log.truncation import truncated
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader, crc_of, read_header, stamp, write_header
 from equipoise.wire.records.control import EndTransactionMarker, build_marker
@@ -62,6 +64,8 @@ class PartitionLog:
     """`high_watermark` is the end of what consumers may read. With flush="commit" it moves when data is durable, else
     at once. `last_stable_offset` is the end of what they may read of finished transactions.
 
+    `last_aborted` is the offset of the last ABORT marker that has ended a transaction; -1 if there is none.
+
     `offline` is None, or the reason why nothing can be appended until the log is opened again.
     """
 
@@ -88,7 +92,7 @@ class PartitionLog:
         self._listeners: list[Listener] = []
         if not self._segments:
             self._segments.append(self._new_segment(found.checkpoint.log_start_offset))
-        self._last_aborted = max((s.aborted[-1].last_offset for s in self._segments if s.aborted), default=-1)
+        self.last_aborted = _last_aborted(self._segments)
         self.high_watermark = self.log_end_offset
         self.producers.replicated(self.high_watermark)
 
@@ -170,6 +174,7 @@ class PartitionLog:
         *,
         now: int,
         transaction_version: int = 0,
+        leader_epoch: int = 0,
     ) -> LogAppendInfo:
         """Ends the transaction of a producer, if one is open here. A repeated marker is written again. Rules T.43-T.45.
 
@@ -179,12 +184,12 @@ class PartitionLog:
         marker = EndTransactionMarker(commit, coordinator_epoch)
         self.producers.check_marker(producer_id, producer_epoch, marker, transaction_version)
         data = build_marker(producer_id, producer_epoch, marker, now)
-        headers = self._stamp(data, [(0, read_header(data))], now, 0)
+        headers = self._stamp(data, [(0, read_header(data))], now, leader_epoch)
         self._write([memoryview(data)], headers, now)
         aborted = self.producers.complete(headers[0], marker, now)
         if aborted is not None:
             self._segments[-1].aborted.append(aborted)
-            self._last_aborted = aborted.last_offset
+            self.last_aborted = aborted.last_offset
         if self._flush == "never":
             self._advance(self.log_end_offset)
         return self._appended(headers[0].base_offset, headers[0].last_offset, now, False)
@@ -309,8 +314,6 @@ class PartitionLog:
         """The aborted transactions with records between two offsets, by the offset of their markers
         (UnifiedLog.collectAbortedTransactions). Rules T.49 and T.50."""
         found: list[AbortedTxn] = []
-        if from_offset > self._last_aborted:
-            return found
         for segment in self._segments[self._segment_of(from_offset) :]:
             aborted = segment.aborted
             for entry in aborted[bisect_left(aborted, from_offset, key=attrgetter("last_offset")) :]:
@@ -468,6 +471,27 @@ class PartitionLog:
             self._drop(sum(segment.end_offset <= before for segment in self._segments[:-1]))
         return self.log_start_offset
 
+    def truncate(self, offset: int) -> None:
+        """Cuts off the batch that holds `offset` and all behind it, durable or not. No sync may be in progress.
+        Kafka: ProducerStateManager.truncateAndReload."""
+        self._check_online()
+        self._check_range(offset)
+        if offset == self.log_end_offset:
+            return
+        self.flush()
+        start = self.log_start_offset
+        with self._storage_errors("not truncated"):
+            self._files.forget_producers()
+            kept = truncated(self._segments, offset, self._files, self.config.index_interval_bytes)
+        self._segments = [one for one in kept if one.end_offset > start]
+        end = self._segments[-1].end_offset if self._segments else start
+        self._segments.append(self._new_segment(end))
+        self.producers = rebuild(self._segments, None, {})
+        self.producers.replicated(end)
+        self.last_aborted = _last_aborted(self._segments)
+        self.high_watermark = end
+        self._notify()
+
     def enforce_retention(self, now: int) -> int:
         """Deletes segments that are too old or too large together, and forgets idle producers
         (UnifiedLog.deleteOldSegments). Returns the number of deleted segments."""
@@ -551,6 +575,10 @@ class PartitionLog:
             return 0
         compaction.run()
         return self.end_compaction(compaction)
+
+
+def _last_aborted(segments: Sequence[LogSegment]) -> int:
+    return max((segment.aborted[-1].last_offset for segment in segments if segment.aborted), default=-1)
 
 
 def _at_append_time(data: bytearray | memoryview, position: int, header: BatchHeader, now: int) -> BatchHeader:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from equipoise.broker.handlers.leader_hints import LeaderHints
 from equipoise.broker.handlers.transactions import authorize_id
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.topics.validation_queue import QueuedBatch, validation_for
@@ -112,6 +113,8 @@ def handle(server: Server, request: ProduceRequest, call: Call) -> ProduceRespon
     topics = [appending.topic(data) for data in request.topic_data]
     waits: list[ProducePartitionStatus | Admission] = appending.ask()
     response = ProduceResponse(responses=topics)
+    if appending.hints is not None:
+        response.node_endpoints = appending.hints.endpoints
     if request.acks == NONE:
         _end_unanswered(call, topics, appending.statuses)
         return None
@@ -199,6 +202,8 @@ class _Appending:
         self.statuses: list[ProducePartitionStatus] = []
         self.inline = 0  # bytes of records looked into on the loop
         self.denied: KafkaError | None = None  # for every partition
+        self.by_id = call.version >= _FIRST_VERSION_WITH_IDS
+        self.hints: LeaderHints | None = None  # for who has asked the wrong broker
 
     def admit_transactions(self, request: ProduceRequest) -> None:
         """Transactional batches need the transactional id, before any topic is looked at, and one producer.
@@ -227,14 +232,16 @@ class _Appending:
         except KafkaError as error:
             answer = PartitionProduceResponse(index=data.index, error_code=error.code, base_offset=-1)
             _fail(answer, error)
+            if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self.hints = self.hints or LeaderHints(self.server, self.call)
+                answer.current_leader = self.hints.leader_of(topic.topic_id if self.by_id else topic.name, data.index)
             return answer
 
     def find(self, topic: TopicProduceData, index: int) -> Partition:
         if self.denied is not None:
             raise self.denied
-        by_id = self.call.version >= _FIRST_VERSION_WITH_IDS
-        key = topic.topic_id if by_id else topic.name
-        partition = self.server.find_partition(self.call, AclOperation.WRITE, key, index)
+        key = topic.topic_id if self.by_id else topic.name
+        partition = self.server.find_led(self.call, AclOperation.WRITE, key, index)
         if self.acks not in (-1, 0, 1):
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {self.acks}; it must be -1 (all), 0 or 1")
         # Kafka makes an exception for the client id `__admin_client`, which any client can use.
@@ -252,7 +259,7 @@ class _Appending:
         self.check(partition, header, len(records))
         status = ProducePartitionStatus(partition, data.index)
         append = partial(self.append_batch, records, header, status)
-        if header.is_transactional and needs_admission(partition, header):
+        if needs_admission(partition, header):
             self.begin_transaction(header, status, append)
         else:
             append(UNVERIFIED)
@@ -306,6 +313,4 @@ class _Appending:
             raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request must carry exactly one batch per partition")
         if header.is_control:
             raise KafkaError(ErrorCode.INVALID_RECORD, "control batches are written by brokers alone")
-        if header.is_transactional and header.producer_id < 0:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch must have a producer id")
         partition.topic.check_batch(header, self.now)

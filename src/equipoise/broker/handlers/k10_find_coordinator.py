@@ -23,7 +23,7 @@ _FIRST_WITH_SHARE = 6
 
 
 def handle(server: Server, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse | None:
-    """Names this broker for each key (KafkaApis.handleFindCoordinatorRequest)."""
+    """Names the broker of each key (KafkaApis.handleFindCoordinatorRequest)."""
     if call.version >= _FIRST_BATCHED:
         server.turns.encode_each(
             call,
@@ -48,16 +48,19 @@ def _find(server: Server, call: Call, key_type: int, key: str) -> Coordinator:
             server.authorize(call, AclOperation.CLUSTER_ACTION, CLUSTER)
         if key_type == TRANSACTION:
             authorize_id(server, call, AclOperation.DESCRIBE, key)
-            server.transaction_coordinator.shard_of(key)  # creates the shards, if nobody has asked for any before
+            node_id = server.transaction_coordinator.node_of(key)  # creates the shards, if nobody has asked before
         elif key_type == GROUP:
             server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.GROUP, key))
-            server.group_coordinator.shard_of(key)  # the same
+            node_id = server.group_coordinator.node_of(key)  # the same
         else:
             what = f"coordinator type {key_type} is not served; 0 is a group's, 1 a transactional id's"
             raise KafkaError(ErrorCode.INVALID_REQUEST, what)
+        node = server.cluster.nodes.get(node_id)
+        if node is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no broker that could coordinate it is running")
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or error.code.name
         )
-    host, port = server.address_for(call.connection)
-    return Coordinator(key=key, node_id=server.node_id, host=host, port=port, error_code=ErrorCode.NONE)
+    host, port = node.address_for(call.connection)
+    return Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=ErrorCode.NONE)

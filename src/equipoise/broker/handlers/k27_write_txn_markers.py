@@ -3,6 +3,7 @@ sends this to end a transaction that no coordinator knows (`kafka-transactions.s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,11 +31,19 @@ def handle(server: Server, request: WriteTxnMarkersRequest, call: Call) -> Write
     """Answers when all markers are durable, or refused. Rule T.35. Kafka: KafkaApis.handleWriteTxnMarkersRequest."""
     is_allowed = server.is_authorized(call, AclOperation.CLUSTER_ACTION, CLUSTER, quiet=True)
     is_allowed = is_allowed or server.is_authorized(call, AclOperation.ALTER, CLUSTER)
-    writing = _Writing(server, call)
     code = ErrorCode.NONE if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    results = [writing.result(marker, code) for marker in request.markers]
-    writing.wait(WriteTxnMarkersResponse(markers=results))
+    server.turns.run(call, _Writing(server, call).steps(request, code), None)
     return None
+
+
+def _marker(asked: WritableTxnMarker) -> TxnMarker:
+    return TxnMarker(
+        asked.producer_id,
+        asked.producer_epoch,
+        asked.transaction_result,
+        asked.coordinator_epoch,
+        asked.transaction_version,
+    )
 
 
 class _Writing:
@@ -46,20 +55,20 @@ class _Writing:
         self._to_come = 1  # the end of the request counts as one
         self._response: WriteTxnMarkersResponse | None = None
 
-    def result(self, asked: WritableTxnMarker, code: ErrorCode) -> WritableTxnMarkerResult:
-        """Writes a marker to each of its partitions. Their rows are filled in later, if no error is known."""
-        marker = TxnMarker(
-            asked.producer_id,
-            asked.producer_epoch,
-            asked.transaction_result,
-            asked.coordinator_epoch,
-            asked.transaction_version,
-        )
-        topics = []
-        for topic in asked.topics:
-            rows = [self._row(topic.name, index, marker, code) for index in topic.partition_indexes]
-            topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=rows))
-        return WritableTxnMarkerResult(producer_id=asked.producer_id, topics=topics)
+    def steps(self, request: WriteTxnMarkersRequest, code: ErrorCode) -> Iterator[None]:
+        """A marker for a partition in each. Rows are filled in when a marker is settled, if no error is known."""
+        results = []
+        for asked in request.markers:
+            marker, topics = _marker(asked), list[WritableTxnMarkerTopicResult]()
+            results.append(WritableTxnMarkerResult(producer_id=asked.producer_id, topics=topics))
+            for topic in asked.topics:
+                result = WritableTxnMarkerTopicResult(name=topic.name, partitions=[])
+                topics.append(result)
+                for index in topic.partition_indexes:
+                    result.partitions.append(self._row(topic.name, index, marker, code))
+                    yield
+        self._response = WriteTxnMarkersResponse(markers=results)
+        self._one_less()
 
     def _row(self, topic: str, index: int, marker: TxnMarker, code: ErrorCode) -> WritableTxnMarkerPartitionResult:
         row = WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
@@ -78,11 +87,6 @@ class _Writing:
     def _settled(self, row: WritableTxnMarkerPartitionResult, partition: Partition, offset: int) -> None:
         if not partition.is_durable(offset):
             row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        self._one_less()
-
-    def wait(self, response: WriteTxnMarkersResponse) -> None:
-        """All markers are appended."""
-        self._response = response
         self._one_less()
 
     def _one_less(self) -> None:

@@ -156,7 +156,10 @@ class Admission:
 
 
 def needs_admission(partition: Partition, header: BatchHeader) -> bool:
-    """Whether the log does not know the transaction yet. Kafka: UnifiedLog.hasOngoingTransaction."""
+    """Whether the log does not know the transaction yet. Without a producer id there is none, whatever the batch says
+    of itself. Kafka: UnifiedLog.hasOngoingTransaction."""
+    if not header.is_transactional or header.producer_id < 0:
+        return False
     return not partition.log.producers.is_open(header.producer_id, header.producer_epoch)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.broker.clock import Timer
+from equipoise.coordinator.shard import Status
 from equipoise.coordinator.step import Write
 from equipoise.coordinator.transactions.shard import TransactionShard
 from equipoise.coordinator.transactions.step import TransactionStep
@@ -46,24 +47,38 @@ class TransactionShardRunner:
         self.core = TransactionShard(coordinator.config, server.topics.next_producer_id, server.wall_time_of)
         self._server = server
         self._coordinator = coordinator
-        self._partition = partition
+        self.partition = partition
         self._record_version = 1 if coordinator.config.transaction_version >= 1 else 0
         self._gathered: list[Write] = []
+        self._is_retired = False
         self._timer: Timer | None = None
         self._timer_at: int | None = None
 
     # -- life
 
+    @property
+    def node_id(self) -> int:
+        """The broker that leads the partition, and so coordinates the ids."""
+        return self.partition.leader
+
     async def load(self) -> None:
-        """Replays the partition, letting others have their turn; then what was decided is carried out."""
+        """Replays the partition, letting others have their turn. What a broker before us has written is durable
+        first."""
         try:
+            await self._settled_log()
             await self._replay()
         except (KafkaError, ProtocolError, OSError) as error:
-            log.error("%s could not be loaded, its transactions are not served: %s", self._partition.log.name, error)
+            log.error("%s could not be loaded, its transactions are not served: %s", self.partition.log.name, error)
             self.run(self.core.close(self._server.clock.now()))
 
+    async def _settled_log(self) -> None:
+        settled, end = asyncio.Event(), self.partition.log.log_end_offset
+        if end:
+            self.partition.when_settled(end - 1, settled.set)
+            await settled.wait()
+
     async def _replay(self) -> None:
-        source = self._partition.log
+        source = self.partition.log
         offset = source.log_start_offset
         while offset < source.log_end_offset:
             views = source.read(offset, _LOAD_BYTES, source.log_end_offset)
@@ -79,19 +94,28 @@ class TransactionShardRunner:
     def _apply(self, key: bytes, value: bytes | None) -> None:
         record = decode_transaction_record(key, value)
         if record is None:
-            log.warning("%s: a record of a newer version of Kafka is passed over", self._partition.log.name)
+            log.warning("%s: a record of a newer version of Kafka is passed over", self.partition.log.name)
         else:
             self.core.apply(record)
 
     def activate(self) -> None:
-        """Loading is over."""
-        self.run(self.core.activate(self._server.clock.now()))
+        """Loading is over, unless it has failed: what was decided is carried out."""
+        if self.core.status is Status.LOADING and not self._is_retired:
+            self.run(self.core.activate(self._server.clock.now()))
 
     def close(self) -> None:
         """Answers who waits, and accepts no more requests."""
         if self._timer is not None:
             self._timer.cancel()
         self.run(self.core.close(self._server.clock.now()))
+
+    def retire(self) -> None:
+        """Another broker has the shard. Whoever waits is to look for it there; what was only gathered is never written
+        (TransactionStateManager.removeTransactionsForTxnTopicPartition)."""
+        self._is_retired = True
+        self.close()
+        gathered, self._gathered = self._gathered, []
+        self._done(gathered, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # -- steps
 
@@ -132,7 +156,7 @@ class TransactionShardRunner:
 
     def _append(self) -> None:
         writes, self._gathered = self._gathered, []
-        limit = self._partition.topic.settings.message_max_bytes - HEADER_SIZE
+        limit = self.partition.topic.settings.message_max_bytes - HEADER_SIZE
         batch, pairs, size = list[Write](), list[Pair](), 0
         for write in writes:
             more = self._encoded(write)
@@ -160,17 +184,17 @@ class TransactionShardRunner:
         stamp = self._server.clock.wall_time()
         try:
             data = memoryview(build_pairs(pairs, stamp))
-            if len(data) > self._partition.topic.settings.message_max_bytes:
+            if len(data) > self.partition.topic.settings.message_max_bytes:
                 raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a record of {len(data)} bytes")
-            info = self._server.append(self._partition, data, [(0, read_header(data))], stamp, keyed=True)
+            info = self._server.append(self.partition, data, [(0, read_header(data))], stamp, keyed=True)
         except KafkaError as error:
             self._done(writes, error.code)
             return
         last_offset = info.last_offset
-        self._partition.when_settled(last_offset, lambda: self._settled(writes, last_offset))
+        self.partition.when_settled(last_offset, lambda: self._settled(writes, last_offset))
 
     def _settled(self, writes: Sequence[Write], last_offset: int) -> None:
-        is_durable = self._partition.is_durable(last_offset)
+        is_durable = self.partition.is_durable(last_offset)
         self._done(writes, ErrorCode.NONE if is_durable else ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _done(self, writes: Sequence[Write], error: ErrorCode) -> None:
