@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 from equipoise import Admin, Consumer, Producer, TopicPartition
+from proving.brokers import BrokerProcess
 from tests.client.transactions.stage import new_topic, read
 from tests.client.writing import Reachable
 
@@ -53,8 +55,23 @@ class Copies:
 
 def copies_are_killed(broker: Reachable, kills: int, seed: int = 19) -> None:
     """Orders are written all the while. In the end each has one bill, and the group's offsets are behind all orders."""
-    orders, bills = new_topic(broker, _PARTITIONS), new_topic(broker, 2)
-    chance, written = random.Random(seed), 0
+    _account(broker, kills, lambda copies, chance: copies.kill_one(chance), random.Random(seed))
+
+
+def the_broker_is_killed(broker: BrokerProcess, kills: int, seed: int = 19) -> None:
+    """The same while the broker is killed and comes back: what it has promised stands, and what is open is decided."""
+
+    def kill(copies: Copies, chance: random.Random) -> None:
+        broker.kill()
+        broker.start()
+
+    _account(broker, kills, kill, random.Random(seed))
+
+
+def _account(
+    broker: Reachable, kills: int, kill: Callable[[Copies, random.Random], None], chance: random.Random
+) -> None:
+    orders, bills, written = new_topic(broker, _PARTITIONS), new_topic(broker, 2), 0
     with ExitStack() as stack:
         writer = stack.enter_context(Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}))
         copies = Copies(broker, orders, bills)
@@ -66,8 +83,12 @@ def copies_are_killed(broker: Reachable, kills: int, seed: int = 19) -> None:
                 written += 1
             writer.flush()
             _until_more_bills(broker, bills, billed, copies)
+            for _ in range(40):
+                writer.send(orders, f"{written}", partition=written % _PARTITIONS)
+                written += 1
             time.sleep(chance.uniform(0, 0.1))  # at another moment of its work each time
-            copies.kill_one(chance)
+            kill(copies, chance)
+        writer.flush()
         _until_all_is_read(broker, orders, written, copies)
     found = Counter(record.value for record in read(broker, bills))
     assert found == Counter(f"bill for {number}".encode() for number in range(written))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from proving.brokers import KafkaBroker
-from tests.client.transactions.killing import copies_are_killed
+from tests.client.transactions.killing import copies_are_killed, the_broker_is_killed
 from tests.client.transactions.scenarios import SCENARIOS, Scenario
 from tests.proving.needed import needed
 
@@ -43,3 +43,14 @@ def test_the_scenario(scenario: Scenario, versioned_kafka: KafkaBroker) -> None:
 
 def test_killed_copies_bill_each_order_once(versioned_kafka: KafkaBroker) -> None:
     copies_are_killed(versioned_kafka, kills=3)
+
+
+def test_a_killed_broker_bills_each_order_once() -> None:
+    with needed(lambda: KafkaOfVersion(2)) as broker:
+        the_broker_is_killed(broker, kills=2)
+
+
+@pytest.mark.soak
+def test_a_broker_killed_many_times_bills_each_order_once() -> None:
+    with needed(lambda: KafkaOfVersion(2)) as broker:
+        the_broker_is_killed(broker, kills=500)
