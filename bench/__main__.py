@@ -10,7 +10,7 @@ import click
 from equipoise.console.edge import run_app
 from equipoise.console.options import Whole, file_option
 
-_MODULES = {name: f"bench.{name}" for name in ("consumer", "handover", "history", "producer")} | {
+_MODULES = {name: f"bench.{name}" for name in ("consumer", "handover", "history", "producer", "transactions")} | {
     "versus-kafka": "bench.versus.run",
     "large-group": "bench.large.run",
 }
@@ -103,6 +103,12 @@ _add(
     "Records stored a second, beside other clients.",
     "Records stored per second by our producer, beside confluent-kafka and kafka-python.",
     _quick("Fewer records and rounds, some seconds."),
+)
+_add(
+    "transactions",
+    "Transactions a second; exactly-once in Spark.",
+    "Transactions per second beside confluent-kafka and Apache Kafka, and the cost of exactly-once in the Spark sink.",
+    _quick("Fewer transactions and rounds, some two minutes."),
 )
 _add(
     "spark",
