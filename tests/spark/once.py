@@ -14,6 +14,7 @@ from equipoise import Admin, Consumer, Producer, TopicPartition
 from tests.client.transactions.stage import read
 from tests.client.writing import Reachable
 from tests.spark import faulty_sink
+from tests.spark.applications import Application
 from tests.spark.conftest import create
 from tests.spark.starting import Query
 
@@ -68,6 +69,21 @@ class OnceJob:
         }
         writer = frame.select("value").writeStream.format("equipoise-faulty").options(**sink | self._options)
         return Query(writer.trigger(availableNow=True).start)
+
+    def application(self, home: Path) -> Application:
+        """The same query, without faults, in a process of its own; not started yet."""
+        options = {"subscribe": self.input, "startingOffsets": "earliest", "group__id": self.group}
+        return Application(home, self.broker.bootstrap_servers, **options)
+
+    @property
+    def sink(self) -> dict[str, str]:
+        """The options of its sink."""
+        return {
+            "kafka.bootstrap.servers": self.broker.bootstrap_servers,
+            "topic": self.output,
+            "delivery": "exactly-once",
+            "kafka.transactional.id": self.name,
+        }
 
     def run(self) -> None:
         """To the end of what is there."""

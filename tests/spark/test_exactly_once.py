@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,44 @@ def test_the_broker_may_be_killed_at_every_step(spark: Any, tmp_path: Path) -> N
             job.write(40)
             the_broker_is_killed_at(step, job, broker)
         job.check()
+
+
+def drivers_are_killed(spark: Any, broker: Reachable, home: Path, kills: int) -> None:
+    """Whole applications: Python, the JVM and all workers at once, at a moment that nobody chooses."""
+    job, chance = OnceJob(spark, broker, home, "drivers"), random.Random(19)
+    application = job.application(home / "application")
+    for _ in range(kills):
+        application.start(sink=job.sink)
+        seen = len(read(broker, job.output))
+        job.write(200)
+        until("rows come", lambda seen=seen: len(read(broker, job.output)) > seen)  # type: ignore[misc]
+        job.write(200)
+        time.sleep(chance.uniform(0, 2))
+        application.kill()
+    application.start(sink=job.sink)
+    until("all rows have come", lambda: len(read(broker, job.output)) >= job.written)
+    application.stop()
+    found = Counter(record.value for record in read(broker, job.output))
+    assert found == Counter(f"{number}".encode() for number in range(job.written))
+
+
+def test_a_killed_driver_writes_each_row_once(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    drivers_are_killed(spark, broker, tmp_path, kills=1)
+
+
+@pytest.mark.soak
+def test_many_killed_drivers_write_each_row_once(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    drivers_are_killed(spark, broker, tmp_path, kills=30)
+
+
+@pytest.mark.soak
+def test_a_hundred_kills(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    job, chance = OnceJob(spark, broker, tmp_path, "hundred"), random.Random(19)
+    for _ in range(100):
+        job.write(40)
+        job.fail_at(chance.choice(STEPS))
+    job.run()
+    job.check()
 
 
 def test_a_transaction_that_times_out_before_the_decision_is_repeated(
