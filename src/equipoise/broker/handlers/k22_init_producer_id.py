@@ -37,7 +37,7 @@ def handle(server: Server, request: InitProducerIdRequest, call: Call) -> InitPr
             request.transactional_id, request.transaction_timeout_ms, request.producer_id, request.producer_epoch
         )
         token = AnswerToken(call, lambda answer: _response(answer, call))
-        server.transaction_coordinator.ask(asked, token, call.version)
+        server.transaction_coordinator.serve(call, asked, token)
     except KafkaError as error:
         return _response(Answer(error.code), call)
     return None

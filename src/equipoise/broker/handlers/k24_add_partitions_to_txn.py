@@ -54,7 +54,7 @@ def handle(server: Server, request: AddPartitionsToTxnRequest, call: Call) -> Ad
     if errors := _errors(server, call, topics):
         others = dict.fromkeys(asked.partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
         return _of_client(others | errors)
-    server.transaction_coordinator.ask(asked, AnswerToken(call, partial(_answered, call, asked)), call.version)
+    server.transaction_coordinator.serve(call, asked, AnswerToken(call, partial(_answered, call, asked)))
     return None
 
 

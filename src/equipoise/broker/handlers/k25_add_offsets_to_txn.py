@@ -38,5 +38,5 @@ def handle(server: Server, request: AddOffsetsToTxnRequest, call: Call) -> AddOf
     def make(answer: Answer) -> AddOffsetsToTxnResponse:
         return AddOffsetsToTxnResponse(error_code=known_error(answer.error_code, call.version, _FIRST_WITH_FENCED))
 
-    server.transaction_coordinator.ask(asked, AnswerToken(call, make), call.version)
+    server.transaction_coordinator.serve(call, asked, AnswerToken(call, make))
     return None

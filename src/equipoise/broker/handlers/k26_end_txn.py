@@ -35,5 +35,5 @@ def handle(server: Server, request: EndTxnRequest, call: Call) -> EndTxnResponse
         error = known_error(answer.error_code, call.version, _FIRST_WITH_FENCED)
         return EndTxnResponse(error_code=error, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
 
-    server.transaction_coordinator.ask(asked, AnswerToken(call, make), call.version)
+    server.transaction_coordinator.serve(call, asked, AnswerToken(call, make))
     return None

@@ -12,7 +12,7 @@ from equipoise.wire.apis.k65_describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from equipoise.wire.errors import KafkaError
+from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
@@ -35,6 +35,8 @@ def _describe(server: Server, call: Call, transactional_id: str) -> DescribedTra
 
     try:
         authorize_id(server, call, AclOperation.DESCRIBE, transactional_id)
+        if server.transaction_coordinator.is_elsewhere(call, transactional_id):
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
         core = server.transaction_coordinator.shard_of(transactional_id).core
     except KafkaError as error:
         return DescribedTransaction(error_code=error.code, transactional_id=transactional_id)

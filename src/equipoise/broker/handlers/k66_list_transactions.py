@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.consumer.regex import compile_regex
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 def handle(server: Server, request: ListTransactionsRequest, call: Call) -> ListTransactionsResponse | None:
     """Lists, unless a shard is still loaded (KafkaApis.handleListTransactionsRequest)."""
-    if any(core.status is Status.LOADING for core in server.transaction_coordinator.opened):
+    cores = server.transaction_coordinator.shards_of(call)
+    if any(core.status is Status.LOADING for core in cores):
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     try:
         wanted = ListFilter(
@@ -37,7 +38,7 @@ def handle(server: Server, request: ListTransactionsRequest, call: Call) -> List
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in STATE_NAMES]
     server.turns.encode_each(
         call,
-        _all(server, wanted, call.now),
+        (row for core in cores for row in list_transactions(core, wanted, call.now)),
         lambda row: row if _is_visible(server, call, row) else None,
         lambda rows: ListTransactionsResponse(
             error_code=ErrorCode.NONE, unknown_state_filters=unknown, transaction_states=rows
@@ -49,11 +50,6 @@ def handle(server: Server, request: ListTransactionsRequest, call: Call) -> List
 def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
     """The whole id must match. Raises INVALID_REGULAR_EXPRESSION."""
     return compile_regex(pattern).matches if pattern else None
-
-
-def _all(server: Server, wanted: ListFilter, now: int) -> Iterator[ListedTransaction]:
-    for core in server.transaction_coordinator.opened:
-        yield from list_transactions(core, wanted, now)
 
 
 def _is_visible(server: Server, call: Call, row: ListedTransaction) -> bool:

@@ -24,13 +24,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-COORDINATOR_EPOCH = 0  # the leader epoch of every partition of `__transaction_state`
 
-
-def marker_of(markers: Markers) -> TxnMarker:
-    """What a log writes."""
+def marker_of(markers: Markers, coordinator_epoch: int) -> TxnMarker:
+    """What a log writes. The epoch of the coordinator is the leader epoch of its partition. Rule T.36."""
     return TxnMarker(
-        markers.producer_id, markers.producer_epoch, markers.commit, COORDINATOR_EPOCH, markers.transaction_version
+        markers.producer_id, markers.producer_epoch, markers.commit, coordinator_epoch, markers.transaction_version
     )
 
 
@@ -56,7 +54,8 @@ class MarkerWriter:
     def _append(self, shard: TransactionShardRunner, markers: Markers, target: Partition) -> None:
         name = target.topic.name, target.index
         try:
-            offset = self._server.append_marker(target, marker_of(markers)).last_offset
+            marker = marker_of(markers, shard.partition.leader_epoch)
+            offset = self._server.append_marker(target, marker).last_offset
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._missing(markers, target, str(error))

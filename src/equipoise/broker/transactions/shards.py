@@ -11,12 +11,13 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from equipoise.broker.clock import Timer
+from equipoise.broker.shard_life import DeadlineTimer, batches_of
+from equipoise.coordinator.shard import Status
 from equipoise.coordinator.step import Write
 from equipoise.coordinator.transactions.shard import TransactionShard
 from equipoise.coordinator.transactions.step import TransactionStep
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
-from equipoise.wire.records.batch import HEADER_SIZE, iter_headers, read_header
+from equipoise.wire.records.batch import HEADER_SIZE, read_header
 from equipoise.wire.records.build import build_pairs
 from equipoise.wire.records.read import read_pairs
 from equipoise.wire.transaction_records import (
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Pair = tuple[bytes, bytes | None]
-_LOAD_BYTES = 1 << 18  # between two turns for the other clients, while a shard is loaded
 _RECORD_OVERHEAD = 21  # lengths, deltas and attributes of a record, at most (DefaultRecord.MAX_RECORD_OVERHEAD)
 
 
@@ -46,52 +46,57 @@ class TransactionShardRunner:
         self.core = TransactionShard(coordinator.config, server.topics.next_producer_id, server.wall_time_of)
         self._server = server
         self._coordinator = coordinator
-        self._partition = partition
+        self.partition = partition
         self._record_version = 1 if coordinator.config.transaction_version >= 1 else 0
         self._gathered: list[Write] = []
-        self._timer: Timer | None = None
-        self._timer_at: int | None = None
+        self._is_retired = False
+        self._timer = DeadlineTimer(server.clock, self.core.next_deadline, self._tick)
 
     # -- life
 
+    @property
+    def node_id(self) -> int:
+        """The broker that leads the partition, and so coordinates the ids."""
+        return self.partition.leader
+
     async def load(self) -> None:
-        """Replays the partition, letting others have their turn; then what was decided is carried out."""
+        """Replays the partition, letting others have their turn. What a broker before us has written is durable
+        first."""
         try:
             await self._replay()
         except (KafkaError, ProtocolError, OSError) as error:
-            log.error("%s could not be loaded, its transactions are not served: %s", self._partition.log.name, error)
+            log.error("%s could not be loaded, its transactions are not served: %s", self.partition.log.name, error)
             self.run(self.core.close(self._server.clock.now()))
 
     async def _replay(self) -> None:
-        source = self._partition.log
-        offset = source.log_start_offset
-        while offset < source.log_end_offset:
-            views = source.read(offset, _LOAD_BYTES, source.log_end_offset)
-            if not views:
-                return
-            for view in views:
-                for pos, header in iter_headers(view):
-                    for key, value in read_pairs(view, pos, header):
-                        self._apply(key or b"", value)
-                    offset = header.last_offset + 1
-            await asyncio.sleep(0)
+        async for view, pos, header in batches_of(self.partition):
+            for key, value in read_pairs(view, pos, header):
+                self._apply(key or b"", value)
 
     def _apply(self, key: bytes, value: bytes | None) -> None:
         record = decode_transaction_record(key, value)
         if record is None:
-            log.warning("%s: a record of a newer version of Kafka is passed over", self._partition.log.name)
+            log.warning("%s: a record of a newer version of Kafka is passed over", self.partition.log.name)
         else:
             self.core.apply(record)
 
     def activate(self) -> None:
-        """Loading is over."""
-        self.run(self.core.activate(self._server.clock.now()))
+        """Loading is over, unless it has failed: what was decided is carried out."""
+        if self.core.status is Status.LOADING and not self._is_retired:
+            self.run(self.core.activate(self._server.clock.now()))
 
     def close(self) -> None:
         """Answers who waits, and accepts no more requests."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         self.run(self.core.close(self._server.clock.now()))
+
+    def retire(self) -> None:
+        """Another broker has the shard. Whoever waits is to look for it there; what was only gathered is never written
+        (TransactionStateManager.removeTransactionsForTxnTopicPartition)."""
+        self._is_retired = True
+        self.close()
+        gathered, self._gathered = self._gathered, []
+        self._done(gathered, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # -- steps
 
@@ -107,19 +112,9 @@ class TransactionShardRunner:
             self._coordinator.markers.send(self, markers)
         for event in step.events:
             self._coordinator.note(event)
-        self._arm()
-
-    def _arm(self) -> None:
-        deadline = self.core.next_deadline()
-        if deadline is None or (self._timer_at is not None and self._timer_at <= deadline):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = self._server.clock.call_later(max(deadline - self._server.clock.now(), 0), self._tick)
+        self._timer.arm()
 
     def _tick(self) -> None:
-        self._timer = self._timer_at = None
         self.run(self.core.tick(self._server.clock.now()))
 
     # -- writes
@@ -132,7 +127,7 @@ class TransactionShardRunner:
 
     def _append(self) -> None:
         writes, self._gathered = self._gathered, []
-        limit = self._partition.topic.settings.message_max_bytes - HEADER_SIZE
+        limit = self.partition.topic.settings.message_max_bytes - HEADER_SIZE
         batch, pairs, size = list[Write](), list[Pair](), 0
         for write in writes:
             more = self._encoded(write)
@@ -160,17 +155,17 @@ class TransactionShardRunner:
         stamp = self._server.clock.wall_time()
         try:
             data = memoryview(build_pairs(pairs, stamp))
-            if len(data) > self._partition.topic.settings.message_max_bytes:
+            if len(data) > self.partition.topic.settings.message_max_bytes:
                 raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a record of {len(data)} bytes")
-            info = self._server.append(self._partition, data, [(0, read_header(data))], stamp, keyed=True)
+            info = self._server.append(self.partition, data, [(0, read_header(data))], stamp, keyed=True)
         except KafkaError as error:
             self._done(writes, error.code)
             return
         last_offset = info.last_offset
-        self._partition.when_settled(last_offset, lambda: self._settled(writes, last_offset))
+        self.partition.when_settled(last_offset, lambda: self._settled(writes, last_offset))
 
     def _settled(self, writes: Sequence[Write], last_offset: int) -> None:
-        is_durable = self._partition.is_durable(last_offset)
+        is_durable = self.partition.is_durable(last_offset)
         self._done(writes, ErrorCode.NONE if is_durable else ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _done(self, writes: Sequence[Write], error: ErrorCode) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from equipoise.broker.transactions.markers import COORDINATOR_EPOCH
 from equipoise.coordinator.shard import Status
 from equipoise.log.producer_state import TxnMarker
 from equipoise.wire.errors import KafkaError
@@ -50,6 +49,7 @@ def _sweep(server: Server, partition: Partition, known: set[Open]) -> None:
             continue
         log.warning("%s: an open transaction of producer %d is unknown: aborted", partition.log.name, producer_id)
         try:
-            server.append_marker(partition, TxnMarker(producer_id, entry.epoch, False, COORDINATOR_EPOCH))
+            epoch = max(entry.coordinator_epoch, 0)
+            server.append_marker(partition, TxnMarker(producer_id, entry.epoch, False, epoch))
         except KafkaError as error:
             log.error("%s: no marker for producer %d: %s", partition.log.name, producer_id, error)
