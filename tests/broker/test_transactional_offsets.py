@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
+from equipoise.security.acls import Resource, ResourceType
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -139,6 +140,28 @@ def test_t71_a_deleted_topic_too(client: RawClient, producer: RawProducer) -> No
     eventually(lambda: committed(client, "g") == (NONE, -1), "the offsets of the topic are gone")
     producer.end(commit=True)
     assert settled(client, "g") == -1
+
+
+@pytest.mark.parametrize(
+    ("denied", "error"),
+    [
+        (Resource(ResourceType.TRANSACTIONAL_ID, "tx"), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (Resource(ResourceType.GROUP, "g"), ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        (Resource(ResourceType.TOPIC, "t"), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ],
+    ids=["id", "group", "topic"],
+)
+def test_it_needs_the_id_the_group_and_the_topic(
+    start: Start, connect: Connect, denied: Resource, error: ErrorCode
+) -> None:
+    refused: set[Resource] = set()
+    client = connect(start(authorizer=lambda session, operation, resource: resource not in refused))
+    create_topic(client)
+    producer = RawProducer(client)
+    refused.add(denied)
+    assert producer.commit_offset("g", 7) == error
+    refused.clear()
+    assert producer.commit_offset("g", 7) == NONE
 
 
 @pytest.mark.parametrize("ending", ["commit", "abort", None])

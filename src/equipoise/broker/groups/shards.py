@@ -30,6 +30,7 @@ from equipoise.broker.groups.loader import CoordinatorLoader
 from equipoise.broker.groups.preparation import Preparation
 from equipoise.broker.groups.regexes import TopicRegexResolver
 from equipoise.broker.groups.targets import TargetThread
+from equipoise.broker.shard_life import DeadlineTimer, batches_of
 from equipoise.broker.topics.config import stored
 from equipoise.broker.topics.topics import Partition
 from equipoise.coordinator.changes import is_void
@@ -44,7 +45,7 @@ from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
 from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.offsets_records import GroupMetadataValue, encode_key, encode_value
-from equipoise.wire.records.batch import HEADER_SIZE, iter_headers, read_header
+from equipoise.wire.records.batch import HEADER_SIZE, read_header
 from equipoise.wire.records.build import build_pairs
 from equipoise.wire.schema import Message
 
@@ -62,7 +63,6 @@ _PORTION = 50  # replies in one turn of the loop: their clients come back at onc
 _MOST_WRITES = 250  # in one batch: what follows takes milliseconds, in one turn of the loop
 _ENCODING_S = 0.003  # records become bytes for so long in one turn of the loop
 _RECORD_OVERHEAD = 21  # lengths, deltas and attributes of a record, at most (DefaultRecord.MAX_RECORD_OVERHEAD)
-_LOAD_BYTES = 1 << 18  # some 10 ms of work between two turns for the other clients, while a shard is loaded
 
 
 class GroupShard:
@@ -78,8 +78,7 @@ class GroupShard:
         self._server = server
         self._journal = journal
         self.partition = partition
-        self._timer: Timer | None = None
-        self._timer_at: int | None = None
+        self._timer = DeadlineTimer(server.clock, self.core.next_deadline, self._tick)
         self._replies: deque[tuple[Caller, Message]] = deque()  # of a crowd, that leave in portions
         self._gathered: _Batch | None = None  # writes not yet appended
         self._appended: dict[_Batch, None] = {}  # not yet durable
@@ -98,7 +97,6 @@ class GroupShard:
         """Replays the partition, letting others have their turn; then members' sessions begin. What a broker before us
         has written is durable first."""
         try:
-            await self._settled_log()
             await self._replay()
         except (KafkaError, ProtocolError, OSError) as error:
             log.error("%s could not be loaded, its groups are not served: %s", self.partition.log.name, error)
@@ -110,29 +108,16 @@ class GroupShard:
             self._server.group_coordinator.preparation.begin()
         self.run(self.core.activate(self._server.clock.now()))
 
-    async def _settled_log(self) -> None:
-        settled, end = asyncio.Event(), self.partition.log.log_end_offset
-        if end:
-            self.partition.when_settled(end - 1, settled.set)
-            await settled.wait()
-
     async def _replay(self) -> None:
-        source = self.partition.log
-        offset, loader = source.log_start_offset, CoordinatorLoader(self.core, self._server.clock.now())
-        while offset < source.log_end_offset and not self._is_retired:
-            views = source.read(offset, _LOAD_BYTES, source.log_end_offset)
-            if not views:
+        loader = CoordinatorLoader(self.core, self._server.clock.now())
+        async for view, pos, header in batches_of(self.partition):
+            if self._is_retired:
                 return
-            for view in views:
-                for pos, header in iter_headers(view):
-                    loader.take_batch(view, pos, header)
-                    offset = header.last_offset + 1
-            await asyncio.sleep(0)
+            loader.take_batch(view, pos, header)
 
     def close(self) -> None:
         """Answers what is parked, and accepts no more requests."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         self.run(self.core.close(self._server.clock.now()))
         while self._replies:
             self._reply()
@@ -151,7 +136,7 @@ class GroupShard:
     def run(self, step: Step) -> None:
         """Does what the shard has decided: sends replies, writes records, notes events."""
         self._take(step)
-        self._arm()
+        self._timer.arm()
 
     def _take(self, step: Step, *, is_of_crowd: bool = False) -> None:
         if len(step.replies) <= _PORTION and not is_of_crowd:
@@ -187,17 +172,7 @@ class GroupShard:
         else:
             self._after_writes.append((self._begun, callback))
 
-    def _arm(self) -> None:
-        deadline = self.core.next_deadline()
-        if deadline is None or (self._timer_at is not None and self._timer_at <= deadline):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = self._server.clock.call_later(max(deadline - self._server.clock.now(), 0), self._tick)
-
     def _tick(self) -> None:
-        self._timer = self._timer_at = None
         if self.core.status is Status.ACTIVE:
             now, began = self._server.clock.now(), monotonic()
             with _collecting_later():
@@ -356,7 +331,7 @@ class GroupShard:
         for write in writes:
             self._ended += 1
             self._take(self.core.written(write, error, now, is_lost=is_lost), is_of_crowd=is_of_crowd)
-        self._arm()
+        self._timer.arm()
         self._call_back()
         if is_of_crowd:
             self._server.turns.spend(monotonic() - began)

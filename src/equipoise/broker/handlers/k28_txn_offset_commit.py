@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from equipoise.broker.groups.shards import OFFSETS_TOPIC, GroupShard
+from equipoise.broker.handlers.committed_topics import sort_out
 from equipoise.broker.handlers.groups import authorize_group, caller_of
 from equipoise.broker.handlers.transactions import authorize_id
 from equipoise.coordinator.offsets.commit import txn_commit_response
@@ -55,7 +56,9 @@ def handle(server: Server, request: TxnOffsetCommitRequest, call: Call) -> TxnOf
         authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return txn_commit_response(request, error.code)
-    refused, topic_ids = _sort_out(server, request, call)
+    request.topics, refused, topic_ids = sort_out(
+        server, call, request.topics, key_of=lambda topic: topic.name, refuse=_refuse
+    )
     if not request.topics:
         return TxnOffsetCommitResponse(topics=refused)
     _Committing(server, request, call, refused, topic_ids=topic_ids).begin()
@@ -176,29 +179,6 @@ class _OffsetsToken:
     def reply(self, response: TxnOffsetCommitResponse) -> None:
         """The group's answer."""
         self._committing.offsets_written(response)
-
-
-def _sort_out(
-    server: Server, request: TxnOffsetCommitRequest, call: Call
-) -> tuple[list[TxnOffsetCommitResponseTopic], dict[str, bytes]]:
-    """Leaves in the request what exists; returns the rest with its errors, and the topics' ids."""
-    refused, kept, topic_ids = [], [], {}
-    for topic in request.topics:
-        try:
-            known = server.find_topic(call, AclOperation.READ, topic.name)
-        except KafkaError as error:
-            refused.append(_refuse(topic, topic.partitions, error.code))
-            continue
-        topic_ids[known.name] = known.topic_id
-        count = len(known.partitions)
-        wrong = [row for row in topic.partitions if not 0 <= row.partition_index < count]
-        if wrong:
-            refused.append(_refuse(topic, wrong, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < count]
-        if topic.partitions:
-            kept.append(topic)
-    request.topics = kept
-    return refused, topic_ids
 
 
 def _refuse(

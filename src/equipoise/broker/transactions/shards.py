@@ -11,13 +11,13 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from equipoise.broker.clock import Timer
+from equipoise.broker.shard_life import DeadlineTimer, batches_of
 from equipoise.coordinator.shard import Status
 from equipoise.coordinator.step import Write
 from equipoise.coordinator.transactions.shard import TransactionShard
 from equipoise.coordinator.transactions.step import TransactionStep
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
-from equipoise.wire.records.batch import HEADER_SIZE, iter_headers, read_header
+from equipoise.wire.records.batch import HEADER_SIZE, read_header
 from equipoise.wire.records.build import build_pairs
 from equipoise.wire.records.read import read_pairs
 from equipoise.wire.transaction_records import (
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Pair = tuple[bytes, bytes | None]
-_LOAD_BYTES = 1 << 18  # between two turns for the other clients, while a shard is loaded
 _RECORD_OVERHEAD = 21  # lengths, deltas and attributes of a record, at most (DefaultRecord.MAX_RECORD_OVERHEAD)
 
 
@@ -51,8 +50,7 @@ class TransactionShardRunner:
         self._record_version = 1 if coordinator.config.transaction_version >= 1 else 0
         self._gathered: list[Write] = []
         self._is_retired = False
-        self._timer: Timer | None = None
-        self._timer_at: int | None = None
+        self._timer = DeadlineTimer(server.clock, self.core.next_deadline, self._tick)
 
     # -- life
 
@@ -65,31 +63,15 @@ class TransactionShardRunner:
         """Replays the partition, letting others have their turn. What a broker before us has written is durable
         first."""
         try:
-            await self._settled_log()
             await self._replay()
         except (KafkaError, ProtocolError, OSError) as error:
             log.error("%s could not be loaded, its transactions are not served: %s", self.partition.log.name, error)
             self.run(self.core.close(self._server.clock.now()))
 
-    async def _settled_log(self) -> None:
-        settled, end = asyncio.Event(), self.partition.log.log_end_offset
-        if end:
-            self.partition.when_settled(end - 1, settled.set)
-            await settled.wait()
-
     async def _replay(self) -> None:
-        source = self.partition.log
-        offset = source.log_start_offset
-        while offset < source.log_end_offset:
-            views = source.read(offset, _LOAD_BYTES, source.log_end_offset)
-            if not views:
-                return
-            for view in views:
-                for pos, header in iter_headers(view):
-                    for key, value in read_pairs(view, pos, header):
-                        self._apply(key or b"", value)
-                    offset = header.last_offset + 1
-            await asyncio.sleep(0)
+        async for view, pos, header in batches_of(self.partition):
+            for key, value in read_pairs(view, pos, header):
+                self._apply(key or b"", value)
 
     def _apply(self, key: bytes, value: bytes | None) -> None:
         record = decode_transaction_record(key, value)
@@ -105,8 +87,7 @@ class TransactionShardRunner:
 
     def close(self) -> None:
         """Answers who waits, and accepts no more requests."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         self.run(self.core.close(self._server.clock.now()))
 
     def retire(self) -> None:
@@ -131,19 +112,9 @@ class TransactionShardRunner:
             self._coordinator.markers.send(self, markers)
         for event in step.events:
             self._coordinator.note(event)
-        self._arm()
-
-    def _arm(self) -> None:
-        deadline = self.core.next_deadline()
-        if deadline is None or (self._timer_at is not None and self._timer_at <= deadline):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = self._server.clock.call_later(max(deadline - self._server.clock.now(), 0), self._tick)
+        self._timer.arm()
 
     def _tick(self) -> None:
-        self._timer = self._timer_at = None
         self.run(self.core.tick(self._server.clock.now()))
 
     # -- writes
