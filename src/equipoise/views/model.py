@@ -130,17 +130,16 @@ class RebalanceView:
         return self.ended if self.ended is not None else self.started or Ms(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionLag:
+class PartitionLag(NamedTuple):
     """A group on one partition. `lag` is end − committed, never below 0, whatever the group's state."""
 
     topic: str
     partition: int
     committed: int | None
-    metadata: str | None = None
-    log_start: int | None = None
     log_end: int | None
     lag: int | None
+    metadata: str | None = None
+    log_start: int | None = None
     behind_ms: int | None = None  # the age of the oldest record that is not read
     member_id: str | None = None
     is_subscribed: bool = True  # False: no member asks for the topic any more; not in the sum
