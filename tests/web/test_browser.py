@@ -87,6 +87,32 @@ def test_lanes_have_the_colours_of_their_owners(watched: Watched, console: FedCo
     watched.check()
 
 
+_INKED = """() => {
+  const canvas = document.querySelector("[data-part=lanes]");
+  const ink = getComputedStyle(canvas).getPropertyValue("--ink").trim();
+  const all = canvas.getContext("2d").getImageData(150, 0, 900, canvas.height).data;
+  let found = 0;
+  for (let i = 0; i < all.length; i += 4) {
+    const hex = ((1 << 24) | (all[i] << 16) | (all[i + 1] << 8) | all[i + 2]).toString(16).slice(1);
+    if (`#${hex}` === ink) found++;
+  }
+  return found / (all.length / 4);
+}"""
+
+
+@pytest.mark.parametrize("asked", [{"forced_colors": "active"}, {"contrast": "more"}])
+def test_with_high_contrast_owners_are_told_apart_by_patterns(
+    watched: Watched, console: FedConsole, asked: dict[str, Any]
+) -> None:
+    page = watched.opened(address(console))
+    assert page.evaluate(_INKED) < 0.01
+    drawn = page.get_attribute("#timeline", "data-drawn")
+    page.emulate_media(**asked)
+    until(page, f"document.getElementById('timeline').dataset.drawn !== '{drawn}'")
+    assert page.evaluate(_INKED) > 0.05
+    assert page.evaluate("window.violations") == []
+
+
 def test_a_phone_needs_no_sideways_scroll(chromium: Browser, console: FedConsole) -> None:
     context = chromium.new_context(viewport={"width": 360, "height": 740}, device_scale_factor=2, is_mobile=True)
     seen = watch(context)
