@@ -85,6 +85,17 @@ def group_view(found: Findings) -> GroupView:
     )
 
 
+def aged(view: GroupView, ends: Mapping[TopicPartition, int | Problem], now: Ms) -> GroupView | None:
+    """A view of a group whose members and commits are still the same, at a later time. None: it is to be made anew,
+    because records have come, some wait, or a rebalance is more than an hour ago by now."""
+    recent = view.rebalances_last_hour
+    if view.lag.lag or (recent is not None and len(last_hour(view.rebalances, now)) != recent):
+        return None
+    if any(ends.get((one.topic, one.partition)) != one.log_end for one in view.partitions):
+        return None
+    return replace(view, as_of=now)
+
+
 def _generation(found: Findings, rebalances: Sequence[RebalanceView]) -> int | None:
     """DescribeGroups tells none: the last rebalance does."""
     if found.generation is not None:

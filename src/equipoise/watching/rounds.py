@@ -17,9 +17,10 @@ from equipoise.views.model import ClusterView, GroupView, Ms
 from equipoise.watching.watcher import Watcher
 from equipoise.wire.errors import EquipoiseError
 
-SHARE = 0.014  # of a core, for questions and views of groups that nobody looks at
+SHARE = 0.012  # of a core, for questions and views of groups that nobody looks at
 LISTED_MS = 15_000  # between two lists of all groups, where they are many
 ENDS_MS = 15_000  # the age of an end that will do where groups are many, and nobody looks at this one
+TURN_MS = 45_000  # between two turns of a group where groups are many: all have had theirs within a minute
 STARTS_MS = 300_000
 ASKED_MS = 300_000  # the age of members and commits that will do where the source would tell of others
 _MANY = 100  # groups: fewer are listed in every round
@@ -163,11 +164,13 @@ class Rounds:
         wanted = self._heard | set(self._looked_at())
         self._heard.clear()
         await self._ask([name for name in self._store.group_ids if name in wanted], _NO_AGE)
+        are_many = len(self._views) > _MANY
+        before = began - (TURN_MS if are_many else round(interval * 500))
         while not self._purse.is_empty:
-            batch = self._turns.next(before=began - round(interval * 500), most=_TOGETHER)
+            batch = self._turns.next(before=before, most=_TOGETHER)
             if not batch:
                 break
-            await self._ask(batch, ENDS_MS if len(self._views) > _MANY else _NO_AGE, self._rests(batch, began))
+            await self._ask(batch, ENDS_MS if are_many else _NO_AGE, self._rests(batch, began))
         self._is_new = False
         await self._watcher.all_answered()
 
@@ -211,14 +214,17 @@ class Rounds:
         await watcher.refresh_offsets(due, EARLIEST, names)
         self._starts_at |= dict.fromkeys(due, now)
         self._turns.asked(names, now)
-        self._make(names)
+        self._make(names, rests)
         self._purse.pay()
 
-    def _make(self, names: Collection[str]) -> None:
-        """Views of groups that were asked about, while the purse pays for them."""
+    def _make(self, names: Collection[str], rests: Collection[str]) -> None:
+        """Views of groups that had their turn, while the purse pays for them."""
+        store, now = self._store, self._watcher.now()
+        if store is not self._watcher.store:
+            return
         for name in names:
-            if self._store is self._watcher.store:
-                self._views[name] = self._store.view(name, self._watcher.now())
+            before = self._views.get(name) if name in rests and name not in self._stale else None
+            self._views[name] = (before and store.aged(before, now)) or store.view(name, now)
         self._stale.difference_update(names)
 
 

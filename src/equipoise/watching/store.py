@@ -16,7 +16,7 @@ from equipoise.client.admin import TopicDescription
 from equipoise.client.admin_groups import CLASSIC, CONSUMER, GroupDescription, GroupListing, MemberDescription
 from equipoise.views.consumer_entries import ConsumerGroupRecords, consumer_record, kafka_uuid, with_names
 from equipoise.views.entries import Entry, group_entry
-from equipoise.views.groups import Findings, group_view
+from equipoise.views.groups import Findings, aged, group_view
 from equipoise.views.lag import Behind, CommitPace, EndRing, LagRing
 from equipoise.views.model import Dark, GroupType, GroupView, MemberView, Move, Ms, Problem, Source
 from equipoise.views.rebalances import from_records
@@ -274,6 +274,10 @@ class Store:
     def view(self, group_id: str, now: Ms) -> GroupView:
         """The group as it is known now."""
         return group_view(self._findings(self._group(group_id), now))
+
+    def aged(self, view: GroupView, now: Ms) -> GroupView | None:
+        """The same view at a later time, if nothing in it is different."""
+        return aged(view, self._ends, now) if self.rests(view.group_id) else None
 
     def entries(self, group_id: str) -> tuple[list[Entry], list[Entry]]:
         """Rows of the journal and records of generations, as `views.timeline.tell` takes them."""

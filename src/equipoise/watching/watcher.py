@@ -62,6 +62,7 @@ class Watcher:
         self.answered: Ms | None = None  # when all questions were last answered
         self.is_answering = False  # whether those of the last round were
         self.poll_seconds: dict[str, float] = {}  # how long the last questions took, by API
+        self.read_back: float | None = None  # the share of the past that was read, while it is read
         self._sized: Ms | None = None
         self._questions = Questions(access)
         self._topics: dict[str, TopicDescription] = {}
@@ -88,6 +89,7 @@ class Watcher:
         await self._ask_cluster()
         if self.watched.since is not None:
             await self._read_past(self.watched.since)
+            self.read_back = None
         await self.refresh()
 
     async def glance(self) -> ClusterView:
@@ -288,9 +290,12 @@ class Watcher:
                     first.append(Ms(record.timestamp))
                 take(record)
 
-            await read_back(consumer, starts, ends, noting)
+            await read_back(consumer, starts, ends, noting, self._has_read)
         store.seen_since = first[0] if is_cut and first else since
         self._source_ends = ends
+
+    def _has_read(self, share: float) -> None:
+        self.read_back = share
 
     async def _read_commits_too(self, store: Store, since: Ms) -> None:
         """The journal has no commits; how often a group commits, and its members' timeouts, are in the other topic."""

@@ -67,6 +67,9 @@ async def _first_look(watcher: Watcher, live: Live, since: Ms) -> None:
                     found = await quick.glance()
                     if not looking.done():
                         live.update(found, reading_since=since)
+        while not looking.done():
+            live.reads_back(watcher.read_back)
+            await asyncio.wait({looking}, timeout=_SOON_S)
         await looking
     finally:
         looking.cancel()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
 import htpy as h
 
+from equipoise.console import words
 from equipoise.console.web.owners import Owners
 from equipoise.console.web.pages.layout import Node, head, name, number, table
 from equipoise.console.web.timeline import group_address
-from equipoise.views.model import ClusterView, GroupView, ReplicatedPartition, TopicView
+from equipoise.views.model import ClusterView, GroupView, Problem, ReplicatedPartition, TopicView
+from equipoise.views.plain import iso
+from equipoise.views.records import LONGEST, Shown
+from equipoise.watching.topic_details import RecordView, TopicDetails
 
 _STREAM = "/api/groups/stream"
 _LISTED = 1_000
@@ -122,6 +126,56 @@ def topic(cluster: ClusterView, topics: Sequence[TopicView], wanted: str) -> Nod
         return None
     nobody = h.p(".quiet")["No group reads it."]
     return [found and _partitions(found), [_of_group(one, wanted) for one in groups] or nobody]
+
+
+def details(found: TopicDetails | None) -> Node:
+    """Configs that differ from the defaults, and the last records if the console may show them."""
+    if found is None:
+        return None
+    return [_configs(found.configs), _records(found.records)]
+
+
+def _configs(found: Mapping[str, str] | Problem | None) -> Node:
+    if found is None:
+        return None
+    if isinstance(found, Problem):
+        return [h.h2["Configs"], h.p(".quiet")[words.problem(found)]]
+    if not found:
+        return [h.h2["Configs"], h.p(".quiet")["All have the broker's defaults."]]
+    rows_of_configs = [h.tr[h.td[name(key)], h.td[name(value)]] for key, value in sorted(found.items())]
+    return table("Configs that differ from the broker's defaults", [head("config"), head("value")], rows_of_configs)
+
+
+def _records(found: Sequence[RecordView] | Problem | None) -> Node:
+    if found is None:
+        return None
+    if isinstance(found, Problem):
+        return [h.h2["Last records"], h.p(".quiet")[words.problem(found)]]
+    heads = [
+        head("partition", is_number=True),
+        head("offset", is_number=True),
+        head("time", is_optional=True),
+        head("key"),
+        head("value"),
+    ]
+    return table(f"Last records, {len(found)}", heads, [_record(one) for one in found])
+
+
+def _record(one: RecordView) -> Node:
+    return h.tr[
+        number(one.partition),
+        number(one.offset),
+        h.td(".optional")[iso(one.at)],
+        h.td(".payload")[_payload(one.key)],
+        h.td(".payload")[_payload(one.value)],
+    ]
+
+
+def _payload(one: Shown) -> Node:
+    if one.kind == "null":
+        return h.span(".quiet")["null"]
+    is_plain = one.kind == "text" and one.size < LONGEST
+    return [h.code[one.text], not is_plain and h.small(".quiet")[f" {one.kind}, {size(one.size)}"]]
 
 
 def _partitions(found: TopicView) -> Node:
