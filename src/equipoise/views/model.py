@@ -195,7 +195,7 @@ class Health:
     for_ms: int | None = None
     count: int | None = None  # of rebalances in the last hour
     culprit: Who | None = None
-    culprit_count: int | None = None
+    culprit_count: int | None = None  # how often it did what most of its rebalances were for
     trigger: str | None = None  # of most of the culprit's rebalances
     dark_share: float | None = None  # of partition time in the last hour
     problem: Problem | None = None
@@ -227,6 +227,8 @@ class Episode:
     ended: Ms
     rebalances: tuple[str, ...]
     members: int  # that came, went or were lost
+    came: int = 0
+    went: int = 0  # the lost ones too
     who: Who | None = None
     host: str | None = None
 
@@ -275,6 +277,7 @@ class ReplicatedPartition:
     isr_nodes: tuple[int, ...]
     log_start: int | None = None
     log_end: int | None = None
+    size_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,8 +101,18 @@ class Rounds:
         self._purse = purse or Purse()
         self._last: ClusterView | None = None
         self._forget(is_new=False)
-        self._asked_at |= dict.fromkeys(self._store.group_ids, watcher.now())
+        self._begin_with_what_is_known()
         watcher.store.take_heard()  # what the past tells was looked at already
+
+    def _begin_with_what_is_known(self) -> None:
+        """The watcher has asked all questions when rounds begin."""
+        names, places, now = self._store.group_ids, self._store.partitions(), self._watcher.now()
+        self._turns.keep(names)
+        self._turns.asked(names, now)
+        self._asked_at |= dict.fromkeys(names, now)
+        self._ends_at |= dict.fromkeys(places, now)
+        if self._watcher.watched.starts:
+            self._starts_at |= dict.fromkeys(places, now)
 
     def _forget(self, *, is_new: bool) -> None:
         """There is another store, or none was looked at yet. Of a new one nothing is shown before a round is over:

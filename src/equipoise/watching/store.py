@@ -69,7 +69,7 @@ class Store:
         self._ends: dict[Place, int | Problem] = {}
         self._starts: dict[Place, int | Problem] = {}
         self._rings: dict[Place, EndRing] = {}
-        self._sizes: dict[str, int] = {}
+        self._sizes: dict[Place, int] = {}
         self._names: dict[str, str] = {}  # of topics, by id
         self._heard: set[str] = set()
         self._unasked: set[str] = set()  # groups whose commits are others than the known ones
@@ -209,9 +209,7 @@ class Store:
 
     def take_sizes(self, found: Mapping[TopicPartition, int]) -> None:
         """The bytes of partitions on disk."""
-        self._sizes = {}
-        for (topic, _), size in found.items():
-            self._sizes[topic] = self._sizes.get(topic, 0) + size
+        self._sizes = {self._shared(place): size for place, size in found.items()}
 
     def take_ages(self, group_id: str, found: Mapping[TopicPartition, Ms], now: Ms) -> None:
         """The times of the oldest records that a group has not read."""
@@ -307,9 +305,16 @@ class Store:
         """The ends that are known."""
         return {place: end for place, end in self._ends.items() if isinstance(end, int)}
 
+    def size(self, place: Place) -> int | None:
+        """The bytes of a partition, if they are known."""
+        return self._sizes.get(place)
+
     def sizes(self) -> Mapping[str, int]:
         """The bytes of topics, as far as they are known."""
-        return self._sizes
+        found: dict[str, int] = {}
+        for (topic, _), size in self._sizes.items():
+            found[topic] = found.get(topic, 0) + size
+        return found
 
     def _shared(self, place: Place) -> Place:
         """The one object for a partition: a hundred thousand commits name ten thousand of them."""

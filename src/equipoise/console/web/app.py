@@ -142,10 +142,10 @@ class Pages:
         """One topic, or only its tables."""
         found = self._live.cluster
         wanted = _named(request, "topic")
-        rows = None if found is None else topics_page.topic(found, self._live.topics(), wanted)
+        told = self._live.topic_details(wanted)
+        rows = None if found is None else topics_page.topic(found, self._live.topics(), wanted, told)
         if rows is None:
             return self._missing(f"No topic {name(wanted)} was seen on this cluster.")
-        rows = [rows, topics_page.details(self._live.topic_details(wanted))]
         if request.query_params.get("part") == "list":
             return _fragment(rows)
         return self._page(name(wanted), topics_page.page_of(wanted, rows), current="/topics")

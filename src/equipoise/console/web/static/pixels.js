@@ -16,6 +16,7 @@ const THREAD = 3; // pixels: narrower gaps turn their column red
 const HATCH = 4; // pixels from one line of the hatching to the next
 const DIMMED = 0.16; // what is left of a bar while another owner is brought out
 
+const EDGED = 6; // pixels: a narrower span has no edge, a crowd of them would be all edges
 const HATCHED = 1;
 const EDGE = 2;
 
@@ -61,7 +62,7 @@ export function fillRows(rows, lane, range, colours, broughtOut) {
       bar.fill(colour, Math.max(Math.floor(start), 0), Math.ceil(end));
       thread.fill(colour, Math.max(Math.floor(start), 0), Math.ceil(end));
       if (colours.hatched[owner]) marks.fill(HATCHED, Math.max(Math.floor(start), 0), Math.ceil(end));
-      if (start >= 0) marks[Math.floor(start)] = EDGE;
+      if (start >= 0 && end - start >= EDGED) marks[Math.floor(start)] = EDGE;
     } else if (owner === NO_OWNER) {
       isDark = true;
       if (end - start >= THREAD) marks.fill(0, Math.max(Math.round(start), 0), Math.round(end));
@@ -102,6 +103,7 @@ function redden(rows, red) {
     const low = Math.max(x - NEIGHBOURS, 0);
     const high = Math.min(x + NEIGHBOURS + 1, width);
     const crowd = (touched[high] ?? 0) - (touched[low] ?? 0);
+    rows.marks[x] = 0; // red is seen before anything else
     const part = Math.min(Math.max(share, LEAST_RED / Math.sqrt(Math.max(crowd - 1, 1))), 1); // a pair is no crowd
     bar[x] = mix(bar[x] ?? 0, red, part);
     thread[x] = mix(thread[x] ?? 0, red, part);
