@@ -16,10 +16,11 @@ import uvicorn
 
 from equipoise.console.web.app import make_app, new_live
 from equipoise.console.web.broker_figures import BrokerFiguresReader
-from equipoise.console.web.guard import App, is_loopback, new_token
+from equipoise.console.web.guard import App, new_token
 from equipoise.console.web.live import Live
 from equipoise.console.web.source import until_one_ends, watch_cluster
 from equipoise.console.web.wanted import Wanted
+from equipoise.http_server import is_loopback
 from equipoise.watching.access import Access, Questions
 from equipoise.watching.topic_details import topic_details
 from equipoise.wire.errors import UsageError
