@@ -12,12 +12,17 @@ from playwright.sync_api import Browser, Page, expect
 
 from bench.console import story as tale
 from bench.console.running import FedConsole, fed_console, until
+from equipoise.console.web.broker_figures import ApiFigures, BrokerFigures
+from equipoise.console.web.live import Live
 from equipoise.views.model import GroupView, Ms, Source
+from equipoise.views.records import shown
+from equipoise.watching.topic_details import RecordView, TopicDetails
 from tests.web.conftest import Watched, watch
 from tests.web.views import T0, cluster, group, member, partition, rebalance
 
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'&"
 WHOLE = tale.told()
+AXE = "(rules) => axe.run(document, {resultTypes: ['violations'], ...rules})"
 # Nothing but colours differs between the schemes.
 AXE_RULES: dict[str, Any] = {"light": {}, "dark": {"runOnly": {"type": "rule", "values": ["color-contrast"]}}}
 PAGES = ("/groups", f"/groups/{tale.GROUP}", f"/groups/{tale.GROUP}/table", "/topics", "/topics/orders", "/cluster")
@@ -29,7 +34,15 @@ def console() -> Iterator[FedConsole]:
     with fed_console(lambda: tale.END) as running:
         running.update(tale.cluster(tale.view(WHOLE)))
         running.do(lambda live: _with_lag(live.feed(tale.GROUP)))
+        running.do(_with_details)
         yield running
+
+
+def _with_details(live: Live) -> None:
+    """What only the pages of a topic and of the cluster show."""
+    record = RecordView(0, 7, Ms(tale.END), shown(None), shown(b'{"id": 7}'))
+    live.topic_details = lambda _topic: TopicDetails({"retention.ms": "1000"}, (record,))
+    live.broker_figures = lambda: BrokerFigures(3, 52_428_800, 99, 1.5, (ApiFigures("Fetch", 100, 5.0, 0.5),))
 
 
 def _with_lag(feed: Any) -> None:
@@ -57,7 +70,7 @@ def test_no_page_complains_and_axe_finds_nothing_serious(chromium: Browser, cons
     for place in (*PAGES, f"/groups/{tale.GROUP}/rebalances/{WHOLE.rebalances[-1].key}", "/groups/none"):
         page = seen.opened(console.address + place)
         page.evaluate(axe)
-        found = page.evaluate("(rules) => axe.run(document, {resultTypes: ['violations'], ...rules})", AXE_RULES[scheme])
+        found = page.evaluate(AXE, AXE_RULES[scheme])
         bad = [
             (one["id"], one["impact"], [node["html"] for node in one["nodes"][:3]])
             for one in found["violations"]

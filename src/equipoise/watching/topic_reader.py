@@ -33,6 +33,7 @@ async def read_back(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     take: Take,
+    *,
     progress: Callable[[float], None] = lambda _share: None,
 ) -> None:
     """Reads until every partition's position has reached its end. Positions are compared, not offsets of records: the

@@ -290,7 +290,7 @@ class Watcher:
                     first.append(Ms(record.timestamp))
                 take(record)
 
-            await read_back(consumer, starts, ends, noting, self._has_read)
+            await read_back(consumer, starts, ends, noting, progress=self._has_read)
         store.seen_since = first[0] if is_cut and first else since
         self._source_ends = ends
 
