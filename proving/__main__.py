@@ -38,6 +38,19 @@ def conformance(seed: str | None, steps: int, only: str, protocol: str) -> None:
     sys.exit(not summary.is_good)
 
 
+@app.command(short_help="Transactions, every answer compared with Apache Kafka's.")
+@click.option("--seed", envvar="EQUIPOISE_SEED", help="Of the random scripts; a new one each time.")
+@click.option("--steps", metavar="N", type=Whole(0), default=2000, show_default=True, help="Random steps at least.")
+@click.option("--only", default="", help="The scripts with this in their name.")
+def transactions(seed: str | None, steps: int, only: str) -> None:
+    """Requests of transactional producers, step by step, with everything that can be seen after each."""
+    from proving.conformance.transactions.run import run as compare
+
+    summary = compare(seed, steps, only)
+    print(summary.text())
+    sys.exit(not summary.is_good)
+
+
 @app.command(short_help="What a restricted principal may do, on both brokers.")
 def access() -> None:
     """Every request of a principal under sets of ACLs, every answer compared."""
