@@ -46,6 +46,8 @@ class Cluster:
     def _adopt(self) -> None:
         """Partitions whose leader is gone since the last start have another; those that were never placed are."""
         placements, nodes, moves = self._server.topics.placements, list(self.nodes), Moves()
+        if not self.is_many and placements.is_empty:
+            return
         for partition in self._partitions():
             placement, end = partition.placement, partition.log.log_end_offset
             if self.is_many and not placements.is_placed(partition.topic.topic_id, partition.index):
