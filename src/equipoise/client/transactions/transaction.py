@@ -76,7 +76,7 @@ class Transaction:
         self._move(_S.IN_TRANSACTION)
 
     def check_send(self) -> None:
-        """Raises unless records and offsets may be sent."""
+        """Raises unless records and offsets may be sent (rule P1.2)."""
         if self.state is not _S.IN_TRANSACTION:
             self._check_alive()
             self._check_committable()
@@ -96,7 +96,7 @@ class Transaction:
         self._move(_S.COMMITTING_TRANSACTION)
 
     def abort_begins(self) -> None:
-        """UsageError: there is none, or its commit is under way."""
+        """UsageError: there is none, or its commit is under way (rule P1.3)."""
         self._check_alive()
         if self.state is _S.ABORTING_TRANSACTION:
             return
@@ -133,12 +133,12 @@ class Transaction:
 
     @property
     def must_end(self) -> bool:
-        """Whether the coordinator knows of the transaction, or may: EndTxn of nothing is an error in version 1
+        """Whether the coordinator knows of the transaction, or may (rule P1.4): EndTxn of nothing is an error in version 1
         (TransactionManager.beginCompletingTransaction)."""
         return bool(self._added or self._groups)
 
     def may_send_to(self, partition: TopicPartition) -> bool:
-        """Whether a batch may go to the partition. In version 1 it must have been added before."""
+        """Whether a batch may go to the partition. In version 1 it must have been added before (rule P2.1)."""
         if self.is_implicit:
             self._added.add(partition)
         return partition in self._added
@@ -158,7 +158,7 @@ class Transaction:
     # -- what became of it
 
     def ended(self, producer_id: int, producer_epoch: int) -> None:
-        """EndTxn is answered. Version 2 tells the epoch of the next transaction; else the same one goes on."""
+        """EndTxn is answered. Version 2 tells the epoch of the next transaction (rule P2.2); else the same one goes on."""
         needs_bump = self.needs_bump and not self.is_implicit
         if self.is_implicit and producer_id != NO_PRODUCER:
             self._renew(producer_id, producer_epoch)
@@ -184,7 +184,8 @@ class Transaction:
         return error
 
     def lose_batch(self, error: EquipoiseError, *, is_numbered: bool) -> None:
-        """A batch is given up (Sender.failBatch). If it had a number, those behind it have a gap before them."""
+        """A batch is given up (rule P3.2, Sender.failBatch). If it had a number, those behind it have a gap before them
+        (rule P2.4)."""
         self.needs_bump = self.needs_bump or is_numbered
         code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
         if code in PRODUCE_FATAL:
