@@ -133,8 +133,8 @@ class Transaction:
 
     @property
     def must_end(self) -> bool:
-        """Whether the coordinator knows of the transaction, or may (rule P1.4): EndTxn of nothing is an error in version 1
-        (TransactionManager.beginCompletingTransaction)."""
+        """Whether the coordinator knows of the transaction, or may (rule P1.4): EndTxn of nothing is an error in
+        version 1 (TransactionManager.beginCompletingTransaction)."""
         return bool(self._added or self._groups)
 
     def may_send_to(self, partition: TopicPartition) -> bool:
@@ -158,7 +158,7 @@ class Transaction:
     # -- what became of it
 
     def ended(self, producer_id: int, producer_epoch: int) -> None:
-        """EndTxn is answered. Version 2 tells the epoch of the next transaction (rule P2.2); else the same one goes on."""
+        """EndTxn is answered. Version 2 tells the epoch of the next transaction (rule P2.2); else the same goes on."""
         needs_bump = self.needs_bump and not self.is_implicit
         if self.is_implicit and producer_id != NO_PRODUCER:
             self._renew(producer_id, producer_epoch)

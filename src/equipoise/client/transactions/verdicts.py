@@ -92,6 +92,6 @@ FENCED = {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
 
 
 def verdict_on(code: int, table: Mapping[ErrorCode, TransactionVerdict]) -> TransactionVerdict:
-    """What a table says of an error (rule P3.1). What it does not name is fatal: nobody can say what became of the transaction
-    (TransactionManager.TxnRequestHandler)."""
+    """What a table says of an error (rule P3.1). What it does not name is fatal: nobody can say what
+    became of the transaction (TransactionManager.TxnRequestHandler)."""
     return table.get(error_of(code), _V.FATAL)
