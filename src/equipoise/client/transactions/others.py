@@ -112,7 +112,7 @@ async def ongoing(coordinators: Coordinators, prefix: str) -> set[str]:
 
 
 async def fence(coordinators: Coordinators, transactional_id: str, timeout_ms: int) -> None:
-    """Whoever has the id cannot go on, and its open transaction is aborted (FenceProducersHandler)."""
+    """Whoever has the id cannot go on, and its open transaction is aborted."""
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
     table = verdicts.INIT_PRODUCER_ID
     await coordinators.ask(_key(transactional_id), request, InitProducerIdResponse, table, newest=NEWEST_INIT)

@@ -65,7 +65,7 @@ TXN_OFFSET_COMMIT = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: _V.ABORTABLE,
     ErrorCode.OFFSET_METADATA_TOO_LARGE: _V.ABORTABLE,
     ErrorCode.INVALID_GROUP_ID: _V.ABORTABLE,
-    # The consumer has lost its partitions: CommitFailedException, FencedInstanceIdException.
+    # The consumer has lost its partitions.
     ErrorCode.ILLEGAL_GENERATION: _V.ABORTABLE,
     ErrorCode.UNKNOWN_MEMBER_ID: _V.ABORTABLE,
     ErrorCode.REBALANCE_IN_PROGRESS: _V.ABORTABLE,

@@ -60,7 +60,7 @@ def _offsets(text: str) -> Iterator[SourceOffset]:
 
 
 def _found(value: Any) -> Iterator[SourceOffset]:
-    """Spark 4.1 may keep offsets by the name of the source (OffsetMap)."""
+    """Spark 4.1 may keep offsets by the name of the source."""
     if isinstance(value, dict) and "v" in value and "query" in value:
         yield SourceOffset.parse(value)
     elif isinstance(value, dict):
