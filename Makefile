@@ -57,6 +57,7 @@ bench: $(STAMP)
 	$(BIN)/python -m bench assignors
 	$(BIN)/python -m bench consumer
 	$(BIN)/python -m bench producer
+	$(BIN)/python -m bench transactions
 	$(BIN)/python -m bench handover
 	$(BIN)/python -m bench generations
 	$(BIN)/python -m bench history
