@@ -13,6 +13,7 @@ from equipoise.console.options import Whole, file_option
 _MODULES = {name: f"bench.{name}" for name in ("consumer", "handover", "history", "producer")} | {
     "versus-kafka": "bench.versus.run",
     "large-group": "bench.large.run",
+    "first-batch": "bench.first_batch.run",
 }
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 
@@ -109,6 +110,13 @@ _add(
     "Rows a second, beside Spark's own connector.",
     "Rows per second through our source and sink, and what a batch costs, beside Spark's own connector.",
     _quick("Fewer records and rounds, some two minutes."),
+)
+_add(
+    "first-batch",
+    "The first rows of a query, beside Spark's own.",
+    "From load() to the end of the first batch of a streaming query, beside Spark's own connector.",
+    _quick("One round, some two minutes."),
+    file_option("--picture", help="Draw the timelines of the last round as PNG too."),
 )
 _add(
     "joins",

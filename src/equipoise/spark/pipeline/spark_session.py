@@ -49,12 +49,14 @@ _GLANCE_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkApplication:
-    """What a session is started with. `log` is the file for Spark's own log."""
+    """What a session is started with. `log` is the file for Spark's own log. `warms_up`: Spark's Python processes are
+    started with the session, in the background."""
 
     name: str
     master: str
     settings: Mapping[str, str]
     log: Path | None = None
+    warms_up: bool = True
 
 
 @contextmanager
@@ -63,6 +65,8 @@ def spark_session(application: SparkApplication, tell: Tell, stopping: threading
     try:
         from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
+
+        from equipoise.spark.warming import warm_up
     except ImportError:
         raise PipelineError("Spark is not installed here: pip install 'equipoise[spark]'") from None
     os.environ["JAVA_HOME"] = str(java_home(tell))
@@ -78,6 +82,8 @@ def spark_session(application: SparkApplication, tell: Tell, stopping: threading
             session = _started(SparkSession.builder.config(map=chosen), chosen, stopping or threading.Event())
             if not is_one_machine(master):
                 _register(session)
+            elif application.warms_up:
+                warm_up(session)
         try:
             yield session
         finally:
