@@ -12,6 +12,7 @@ from equipoise.client.fetch.records import Batch, ConsumerRecord, Undecodable, U
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.arrow import SCHEMA as RECORD_SCHEMA
 from equipoise.wire.records.arrow import as_column, decode_batches, decode_slices
+from equipoise.wire.records.rows import Arena
 
 # Behind the module above, which says what is missing where these are.
 import numpy as np  # isort: skip
@@ -75,6 +76,7 @@ class Columns:
     def __init__(self, fetch_buffer: FetchBuffer, check_crcs: bool) -> None:
         self._fetch_buffer = fetch_buffer
         self._check_crcs = check_crcs
+        self._arena = Arena()  # where compressed records are expanded
         self._topics: list[str] = []  # of all tables, so that the dictionaries of one table are alike
         self._topic_index: dict[str, int] = {}
 
@@ -136,7 +138,7 @@ class Columns:
         for turn, (mine, _), begin in zip(turns, chosen, sorted(begins), strict=True):
             batches += [(begin + pos, header) for pos, header in mine]
             first += [turn.position] * len(mine)
-        columns, counts = decode_batches(data, batches, first)
+        columns, counts = decode_batches(data, batches, first, self._arena)
         owners = [index for index, (mine, _) in enumerate(chosen) for _ in mine]
         rows = np.bincount(owners, weights=counts, minlength=len(turns)).astype(np.int64)
         columns = self._with_partitions(columns, turns, rows)

@@ -18,7 +18,17 @@ try:
     from numpy.typing import NDArray
 
     from equipoise.wire.records.lanes import Bytes, field_starts, lengths
-    from equipoise.wire.records.rows import Batches, Flags, Rows, Spans, cut, read_at_once, read_rows, read_slices
+    from equipoise.wire.records.rows import (
+        Arena,
+        Batches,
+        Flags,
+        Rows,
+        Spans,
+        cut,
+        read_at_once,
+        read_rows,
+        read_slices,
+    )
 except ImportError as error:
     raise UsageError(f"Arrow columns need numpy and pyarrow ({error}): pip install 'equipoise[arrow]'") from None
 
@@ -62,13 +72,15 @@ def decode(
     return _columns(data, rows, headers)
 
 
-def decode_batches(buf: Buffer, batches: Batches, first: Sequence[int]) -> tuple[pa.RecordBatch, list[int]]:
+def decode_batches(
+    buf: Buffer, batches: Batches, first: Sequence[int], arena: Arena | None = None
+) -> tuple[pa.RecordBatch, list[int]]:
     """Returns the records of these batches, of each from its `first` offset on, and the number of records of each.
 
     The caller has checked CRCs, control batches and transactions. Raises TooMuchError if this is more than is decoded
-    at once; `decode_slices` decodes it in several steps.
+    at once; `decode_slices` decodes it in several steps. `arena`: for compressed records, as their columns are copies.
     """
-    data, rows, counts = read_at_once(buf, batches, first)
+    data, rows, counts = read_at_once(buf, batches, first, arena)
     return _columns(data, rows, headers=True), counts.tolist()
 
 
