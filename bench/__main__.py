@@ -119,6 +119,13 @@ _add(
     file_option("--picture", help="Draw the timelines of the last round as PNG too."),
 )
 _add(
+    "scale",
+    "Costs as there is more of everything.",
+    "What a record, a commit and a member cost as partitions, sizes, groups and members grow.",
+    _quick("Smaller sizes, some seconds."),
+    file_option("--picture", help="Draw the costs as PNG too."),
+)
+_add(
     "joins",
     "The same join in four ways, with a picture.",
     "A member joins a group: eager, cooperative, incremental, and with group.protocol=consumer.",

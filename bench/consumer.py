@@ -176,10 +176,15 @@ def run_bench(as_json: bool, quick: bool, listener: str | None) -> None:
 
 
 def fill(broker: BrokerProcess, topic: str, size: int, count: int) -> None:
-    from confluent_kafka import Producer
-
     with Admin(broker.bootstrap_servers) as admin:
         admin.create_topic(topic, PARTITIONS)
+    produce(broker, topic, size, count)
+
+
+def produce(broker: BrokerProcess, topic: str, size: int, count: int, partitions: int = PARTITIONS) -> None:
+    """Records to all partitions in turn."""
+    from confluent_kafka import Producer
+
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "queue.buffering.max.messages": 1_000_000, "linger.ms": 20}
     )
@@ -187,7 +192,7 @@ def fill(broker: BrokerProcess, topic: str, size: int, count: int) -> None:
     for number in range(count):
         while True:
             try:
-                producer.produce(topic, value, partition=number % PARTITIONS)
+                producer.produce(topic, value, partition=number % partitions)
                 break
             except BufferError:
                 producer.poll(0.05)

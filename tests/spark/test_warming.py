@@ -79,3 +79,18 @@ def test_a_session_that_has_ended_is_no_matter(caplog: pytest.LogCaptureFixture)
     caplog.set_level("DEBUG", "equipoise.spark.warming")
     warm_up(None).join()
     assert "could not be started in advance" in caplog.text
+
+
+SHORT = """
+import logging
+from equipoise.spark.pipeline.spark_session import SparkApplication, spark_session
+logging.basicConfig(level="WARNING")
+with spark_session(SparkApplication(name="short", master="local[1]", settings={}), print) as spark:
+    print(spark.range(3).count())
+"""
+
+
+def test_a_session_may_end_before_it_is_warm() -> None:
+    ended = subprocess.run([sys.executable, "-c", SHORT], capture_output=True, text=True, check=True)
+    assert "3" in ended.stdout.splitlines()
+    assert ended.stderr == ""
