@@ -31,7 +31,7 @@ class Records(NamedTuple):
     topic: str
     partitions: int
     size: int
-    count: int
+    total: int
 
 
 @contextmanager
@@ -45,14 +45,14 @@ def _cpu_of(broker: BrokerProcess, spent: Costs) -> Iterator[None]:
 def read_records(broker: BrokerProcess, records: Records) -> Costs:
     """What a record costs: the consumer by poll_arrow(), the source in one task, and the broker for the consumer."""
     create_topic(broker, records.topic, records.partitions)
-    produce(broker, records.topic, records.size, records.count, records.partitions)
+    produce(broker, records.topic, records.size, records.total, records.partitions)
     by_consumer: Costs = {}
     by_source: Costs = {}
     with _cpu_of(broker, by_consumer):
         _consume(broker, records)
     with _cpu_of(broker, by_source):
         _read(broker, records)
-    each = _MICRO / records.count
+    each = _MICRO / records.total
     return {
         "broker": by_consumer["broker"] * each,
         "consumer": by_consumer["own"] * each,
@@ -65,13 +65,14 @@ def _consume(broker: BrokerProcess, records: Records) -> None:
         consumer.assign([TopicPartition(records.topic, number) for number in range(records.partitions)])
         consumer.seek_to_beginning()
         found, deadline = 0, time.monotonic() + _PATIENCE_S
-        while found < records.count:
+        while found < records.total:
             table = consumer.poll_arrow()
             found += 0 if table is None else table.num_rows
-            _check(deadline, f"{found} of {records.count} records")
+            _check(deadline, f"{found} of {records.total} records")
 
 
 def _read(broker: BrokerProcess, records: Records) -> None:
+    from equipoise.spark.executor.leaders import forget_all
     from equipoise.spark.executor.reading import read
     from equipoise.spark.options import SourceOptions
     from equipoise.spark.schema import spark_schema
@@ -81,8 +82,9 @@ def _read(broker: BrokerProcess, records: Records) -> None:
     columns = tuple(spark_schema(include_headers=False).names)
     tasks = BatchReader(SourceOptions.parse(options, streaming=False), columns).partitions()
     found = sum(batch.num_rows for task in tasks for batch in read(task))
-    if found != records.count:
-        raise EquipoiseError(f"the source has read {found} of {records.count} records")
+    forget_all()
+    if found != records.total:
+        raise EquipoiseError(f"the source has read {found} of {records.total} records")
 
 
 def commit(broker: BrokerProcess, groups: int, commits: int) -> Costs:

@@ -17,7 +17,8 @@ def draw(found: Sequence[Series], path: Path) -> None:
     mpl.use("agg")
     from matplotlib import pyplot
 
-    figure, panels = pyplot.subplots(2, 2, figsize=(11, 8), layout="constrained")
+    rows = -(-len(found) // 2)
+    figure, panels = pyplot.subplots(rows, 2, figsize=(11, 3.6 * rows), layout="constrained")
     for axes, series in zip(panels.flat, found, strict=True):
         doubles = dict(series.doublings())
         for part, costs in series.costs.items():

@@ -79,9 +79,14 @@ def measure(size: Size, advance: Advance) -> list[Series]:
         read_records(broker, Records("warm", 4, 100, 1000))  # what is imported and compiled at its first use
         create_topic(broker, _SHARED, _SHARED_PARTITIONS)
         join(broker, 1, _SHARED, _SHARED_PARTITIONS)
+        over = _series(_OVER_PARTITIONS, size.partitions, advance, lambda count: _over(broker, count, size))
+        of = _series(_OF_A_SIZE, size.sizes, advance, lambda each: _of(broker, each, size))
+        each_has = [size.records / count for count in size.partitions]
         return [
-            _series(_OVER_PARTITIONS, size.partitions, advance, lambda count: _over(broker, count, size)),
-            _series(_OF_A_SIZE, size.sizes, advance, lambda each: _of(broker, each, size)),
+            over,
+            over.per("each_partition", f"{size.records:,} records over partitions", "partition", each_has),
+            of,
+            of.per("each_megabyte", "Records of a size, by their bytes", "MB", [1e6 / each for each in size.sizes]),
             _series(_OF_GROUPS, size.groups, advance, lambda count: commit(broker, count, size.commits)),
             _series(_JOINING, size.members, advance, lambda count: join(broker, count, _SHARED, _SHARED_PARTITIONS)),
         ]

@@ -18,6 +18,11 @@ class Series(NamedTuple):
     sizes: Sequence[int]
     costs: Mapping[str, list[float]]
 
+    def per(self, key: str, title: str, unit: str, units: Sequence[float]) -> Series:
+        """The same costs for another unit: `units` of those here make one, at each size."""
+        costs = {part: [one * n for one, n in zip(mine, units, strict=True)] for part, mine in self.costs.items()}
+        return self._replace(key=key, title=title, unit=unit, costs=costs)
+
     def doublings(self) -> Iterator[tuple[str, int | None]]:
         """For each part the first size at which a unit costs twice as much as at the cheapest smaller size."""
         for part, costs in self.costs.items():

@@ -61,7 +61,13 @@ def test_a_member_costs_both_sides(broker: BrokerProcess) -> None:
     assert all(cost > 0 for cost in costs.values())
 
 
-def test_it_draws_four_panels(tmp_path: Path) -> None:
+def test_the_same_costs_for_another_unit() -> None:
+    series = Series("sizes", "Records", "bytes", "record", (10, 100), {"broker": [1.0, 5.0]})
+    each = series.per("bytes", "Bytes", "100 bytes", [10, 1])
+    assert each == ("bytes", "Bytes", "bytes", "100 bytes", (10, 100), {"broker": [10.0, 5.0]})
+
+
+def test_it_draws_a_panel_for_each(tmp_path: Path) -> None:
     series = Series("groups", "Commits", "groups", "commit", SIZES, {"broker": [1.0, 1.0, 3.0, 4.0]})
     assert dict(series.doublings()) == {"broker": 100}
     draw([series] * 4, tmp_path / "scale.png")

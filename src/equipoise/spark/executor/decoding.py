@@ -39,6 +39,7 @@ class FetchedRange(NamedTuple):
 
     @property
     def size(self) -> int:
+        """Of the data, in bytes."""
         return len(self.data)
 
 
