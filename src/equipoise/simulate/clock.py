@@ -20,6 +20,45 @@ class Timed(Protocol):
         """Does the work that is due now."""
 
 
+class Time(Protocol):
+    """What a process sees of time: its own clock."""
+
+    @property
+    def now(self) -> int:
+        """Milliseconds, by this clock."""
+
+    def at(self, when: int, action: Callable[[], None]) -> None:
+        """Plans an action for a time of this clock."""
+
+    def after(self, ms: int, action: Callable[[], None]) -> None:
+        """Plans an action for so many milliseconds of this clock from now."""
+
+
+class Drifting:
+    """The clock of a process that is `ahead_ms` and runs `rate` times as fast as the true one."""
+
+    def __init__(self, clock: Clock, *, rate: float = 1.0, ahead_ms: int = 0) -> None:
+        self._clock = clock
+        self._rate = rate
+        self._ahead_ms = ahead_ms
+
+    @property
+    def now(self) -> int:
+        """Never less than before."""
+        return int(self._clock.now * self._rate) + self._ahead_ms
+
+    def at(self, when: int, action: Callable[[], None]) -> None:
+        """At the first true millisecond in which this clock has got there."""
+        true = int((when - self._ahead_ms) / self._rate)
+        while int(true * self._rate) + self._ahead_ms < when:
+            true += 1
+        self._clock.at(true, action)
+
+    def after(self, ms: int, action: Callable[[], None]) -> None:
+        """For so many milliseconds of this clock from now."""
+        self.at(self.now + ms, action)
+
+
 class Clock:
     """Milliseconds, from `now` on. Same actions, same order: nothing here depends on the machine's time.
 
@@ -37,6 +76,10 @@ class Clock:
     def follow(self, machine: Timed) -> None:
         """From here on `advance` ticks this machine at its deadlines."""
         self._machines.append(machine)
+
+    def forget(self, machine: Timed) -> None:
+        """The machine is gone."""
+        self._machines = [one for one in self._machines if one is not machine]
 
     def at(self, when: int, action: Callable[[], None]) -> None:
         """Plans an action; a time in the past is now."""

@@ -1,0 +1,6 @@
+"""`equipoise simulate`: groups under virtual time, without a broker."""
+
+from equipoise.console.commands.simulate.check import check
+from equipoise.console.commands.simulate.play import play
+
+COMMANDS = (check, play)
