@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 NEVER = 2**63 - 1
+MOST_AT_ONCE = 100_000  # actions in one millisecond: more are a circle
 
 
 class Timed(Protocol):
@@ -97,8 +98,10 @@ class Clock:
 
     def advance(self, ms: int) -> None:
         """Time goes on, and everything that is due happens at its own time."""
-        end = self.now + ms
+        end, at_once = self.now + ms, 0
         while (due := self.next_event()) <= end:
+            at_once = at_once + 1 if due == self.now else 0
+            assert at_once < MOST_AT_ONCE, f"time stands still at {due}: somebody is never done"
             self.now = due
             if self._actions and self._actions[0][0] <= self.now:
                 heapq.heappop(self._actions)[2]()

@@ -124,6 +124,7 @@ class _Drawing:
         return [
             *(self._die, self._freeze, self._be_late, self._skew, self._cut, self._partition, self._stall, self._lose),
             *(self._crash, self._move, self._depose, self._pause, self._slow_disk, self._fail_writes),
+            self._late_commit,
         ]
 
     def _any(self) -> str:
@@ -241,5 +242,17 @@ class _Drawing:
     def _slow_disk(self) -> str:
         return f"disk takes={self.random.choice([0, 5, 40, 300])}ms"
 
+    def _late_commit(self) -> str:
+        """A rebalance ends while one member does not hear of it, and goes on with its work."""
+        slow = self._any()
+        self.lines += [f"rebalance {self._any()}", f"advance {self.random.randint(1, 2 * INTERVAL)}ms"]
+        self.lines += [f"stall {slow} 1500ms", f"advance {self.random.randint(1, 1_000)}ms"]
+        return f"read {slow} 2"
+
     def _fail_writes(self) -> str:
-        return "fail-writes NOT_ENOUGH_REPLICAS"
+        """While something is being written."""
+        self.lines.append("disk takes=300ms")
+        what = self.random.choice([self._subscribe, self._read, self._ask, self._leave, self._join])()
+        self.lines += [what, f"advance {self.random.randint(1, 400)}ms"] if what else ["advance 250ms"]
+        self.lines += ["fail-writes NOT_ENOUGH_REPLICAS", "advance 1ms"]
+        return f"disk takes={self.random.choice([0, 0, 5])}ms"

@@ -72,7 +72,8 @@ def owned_by(consumer: Consumer) -> Owned:
         return member.assignment
     running = 1 if consumer.is_in_callback else 0
     untold = [one.partitions for one in list(member.callbacks)[running:] if one.kind is CallbackKind.ASSIGNED]
-    return member.assignment.difference(*untold)
+    held = [one.partitions for one in member.callbacks if one.kind is CallbackKind.REVOKED]
+    return member.assignment.difference(*untold).union(*held)
 
 
 class ToldDeltas(Observer):

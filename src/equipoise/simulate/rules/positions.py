@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from equipoise.coordinator.shard import Status
+from equipoise.coordinator.shard import Shard, Status
 from equipoise.coordinator.step import Write
 from equipoise.member import Callback, CallbackKind, TopicPartition
 from equipoise.simulate.calls import Call
@@ -26,6 +26,7 @@ class Positions(Observer):
         self._positions: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
         self._processed: dict[TopicPartition, int] = {}  # all records below were processed, by anybody
         self._committed: dict[TopicPartition, int] = {}  # and durable
+        self._foreign: dict[Call, dict[tuple[str, int], str]] = {}  # commits, and who else has their partitions
 
     # -- applications
 
@@ -94,12 +95,18 @@ class Positions(Observer):
             offset = asked[name, partition].committed_offset
             durable = self._committed.get(TopicPartition(name, partition), 0)
             assert durable >= offset, f"{name}:{partition}={offset} of {call.client_id} is acknowledged and not durable"
-        self._check_owner(request, accepted)
+        foreign = self._foreign.pop(call, {})
+        for one in accepted:
+            assert one not in foreign, f"{request.member_id} commits what {foreign[one]} has"
 
-    def _check_owner(self, request: OffsetCommitRequest, accepted: list[tuple[str, int]]) -> None:
-        group = self._world.shard.consumer_groups.get(GROUP)
-        named = {(topic_id(name), partition) for name, partition in accepted}
-        for member in () if group is None or not named else group.members.values():
-            theirs = {*member.assigned, *member.revoking} & named
-            is_mine = member.member_id == request.member_id or not theirs
-            assert is_mine, f"{request.member_id} commits what {member.member_id} has"
+    def arrived(self, call: Call, shard: Shard) -> None:
+        """Who else has the partitions of a commit at this moment. Until it is durable they may change hands."""
+        request = call.request
+        group = shard.consumer_groups.get(GROUP)
+        if not isinstance(request, OffsetCommitRequest) or group is None:
+            return
+        named = {(topic.name, row.partition_index) for topic in request.topics for row in topic.partitions}
+        owners = {one: group.owners.get((topic_id(one[0]), one[1]), request.member_id) for one in named}
+        foreign = {one: owner for one, owner in owners.items() if owner != request.member_id}
+        if foreign:
+            self._foreign[call] = foreign

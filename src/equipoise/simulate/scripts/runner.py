@@ -11,11 +11,12 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
-from equipoise.simulate.scripts import coordinator_commands, member_commands
+from equipoise.simulate.scripts import coordinator_commands, member_commands, zookeeper_commands
 from equipoise.simulate.scripts.arguments import Arguments
 from equipoise.simulate.scripts.coordinator_stage import Stage
 from equipoise.simulate.scripts.member_stage import MemberStage
 from equipoise.simulate.scripts.words import Words
+from equipoise.simulate.scripts.zookeeper_commands import ZooKeeperStage
 from equipoise.wire.errors import UsageError
 
 _COMMAND = re.compile(r"^>\s*(\S+)", re.MULTILINE)
@@ -45,7 +46,11 @@ class Vocabulary(NamedTuple):
 
 def vocabularies() -> list[Vocabulary]:
     """Of a coordinator whose clients do what they are told; of members; of consumers on ZooKeeper."""
-    return [Vocabulary(Stage, coordinator_commands.COMMANDS), Vocabulary(MemberStage, member_commands.COMMANDS)]
+    return [
+        Vocabulary(Stage, coordinator_commands.COMMANDS),
+        Vocabulary(MemberStage, member_commands.COMMANDS),
+        Vocabulary(ZooKeeperStage, zookeeper_commands.COMMANDS),
+    ]
 
 
 def vocabulary_of(script: str) -> Vocabulary:
