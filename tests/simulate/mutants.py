@@ -18,10 +18,12 @@ from equipoise.coordinator.classic import sync
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.classic.join import Joining
 from equipoise.coordinator.classic.rebalance import Rebalancer
+from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.consumer import heartbeat as consumer_heartbeat
 from equipoise.coordinator.consumer.assignment import reconcile
+from equipoise.coordinator.consumer.states import MemberStep
 from equipoise.coordinator.offsets import commit
-from equipoise.coordinator.parked import Why
+from equipoise.coordinator.parked import ANSWERED, Why
 from equipoise.coordinator.timers import TimerKind
 from equipoise.member.classic import join
 from equipoise.member.classic.states import MemberState
@@ -149,10 +151,10 @@ def accept_an_old_assignment(patch: Patch) -> None:
         if group is not None and error is ErrorCode.NONE and group.generation_id > 0:
             group.apply(write.records[0].value, step.now)
             self._answer_joins(group, [group.members[one] for one in group.parked.joins], step)
-            if group.state is not classic_group.State.STABLE:
-                self._transition(group, classic_group.State.STABLE, step)
+            if group.state is not State.STABLE:
+                self._transition(group, State.STABLE, step)
             for member in group.members.values():
-                self.release_sync(group, member, shard.ANSWERED, step)
+                self.release_sync(group, member, ANSWERED, step)
 
     patch.setattr(Rebalancer, "assignment_written", assignment_written)
 
@@ -195,7 +197,7 @@ def assign_before_revoke(patch: Patch) -> None:
     def next_(member: Any, situation: Any) -> Any:
         return original(member, situation._replace(owners={}))
 
-    patch.setitem(reconcile._STEPS, reconcile.MemberStep.NEXT, next_)
+    patch.setitem(reconcile._STEPS, MemberStep.NEXT, next_)
 
 
 def answer_before_the_write(patch: Patch) -> None:

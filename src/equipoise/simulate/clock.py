@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 NEVER = 2**63 - 1
-MOST_AT_ONCE = 100_000  # actions in one millisecond: more are a circle
+MOST_AT_ONCE = 20_000  # actions in one millisecond: more are a circle
 
 
 class Timed(Protocol):

@@ -58,8 +58,9 @@ class PlannedGroup:
         return beats
 
     def beat_from(self, at: float) -> None:
-        """All heartbeats begin anew, as after a rebalance."""
-        self.phases[:] = at
+        """All heartbeats begin anew, as after a rebalance, unless each client has a beat of its own."""
+        if not self.settings.spread:
+            self.phases[:] = at
 
     def count_beats(self, until: float) -> None:
         """Those of the members that speak."""

@@ -36,9 +36,9 @@ class Scenario(NamedTuple):
 
 
 def rolling_restart(settings: PlanSettings) -> Scenario:
-    """One after another is closed, and is back; the next one waits until it is."""
+    """One after another is closed, and is back; the next one waits until it is. All members, or those affected."""
     found = []
-    for number in range(settings.members):
+    for number in range(min(settings.affected or settings.members, settings.members)):
         at = number * (settings.restart_ms + _pause_between(settings))
         found.append(Happening(at, What.CLOSE, number))
         found.append(Happening(at + settings.restart_ms, What.START, number))

@@ -24,6 +24,7 @@ class PlanSettings:
     window_ms: int = 60_000  # in which all restart, in deploy-storm, or new ones come, in scale-out
     affected: int = 0  # members that crash, pause or come; 0: one in a hundred, in scale-out one in four
     held: bool = False  # the broker holds heartbeats, and answers them when there is news, as Equipoise does
+    spread: bool = False  # members keep heartbeats of their own after a rebalance, as librdkafka's do
     seed: int = 0
 
     @property

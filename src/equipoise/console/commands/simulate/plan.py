@@ -46,6 +46,7 @@ def _time(name: str, default: str, what: str) -> Any:
 @_time("--window", "60s", "In which all restart, in deploy-storm, or new ones come, in scale-out.")
 @_time("--callback", "0s", "How long a listener takes to give partitions back.")
 @click.option("--affected", metavar="NUMBER", type=Whole(1, _MOST), help="Members that crash, pause or come.")
+@click.option("--spread", is_flag=True, help="Members keep a heartbeat of their own, as librdkafka's do.")
 @click.option("--held", is_flag=True, help="The broker holds heartbeats and answers at news, as Equipoise does.")
 @click.option(
     "--seed", metavar="NUMBER", type=Whole(0), default=0, show_default=True, help="Of the heartbeats' phases."
@@ -81,6 +82,7 @@ def _settings(given: dict[str, Any]) -> PlanSettings:
         callback_ms=given["callback"],
         affected=given["affected"] or 0,
         held=given["held"],
+        spread=given["spread"],
         seed=given["seed"],
     )
 
