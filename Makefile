@@ -11,6 +11,8 @@ PURE := tests/assignors tests/consumer_groups tests/member tests/property tests/
   tests/spec tests/transcripts tests/wire tests/zookeeper/protocol tests/test_documents.py tests/test_rules.py \
   tests/test_style.py
 .DEFAULT_GOAL := run
+# Compiled files are kept: otherwise each worker and each child of a test compiles tests and product anew.
+export PYTHONDONTWRITEBYTECODE :=
 .PHONY: run test check prove lint format bench soak lock java kafka clean setup
 
 setup: $(STAMP)

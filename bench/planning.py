@@ -26,7 +26,7 @@ class Studied(NamedTuple):
 def study(sizes: Sequence[int] = SIZES) -> Iterator[Studied]:
     for scenario in SCENARIOS:
         for members in sizes:
-            settings = PlanSettings(members=members, partitions=PARTITIONS * members)
+            settings = PlanSettings(members=members, partitions=PARTITIONS * members, spread=True)
             yield Studied(scenario, members, list(plan(scenario, STRATEGIES, settings)))
 
 

@@ -9,30 +9,19 @@ with KafkaCluster() as cluster:
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
-from equipoise.client import Admin
-from equipoise.client.admin import PartitionDescription
 from equipoise.client.net.blocking import Connection
-from equipoise.coordinator.placement import partition_for
 from equipoise.server_process import HOST, free_port
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataResponse
 from equipoise.wire.errors import EquipoiseError
 from proving.brokers import STORAGE_TOOL, KafkaBroker, Settings, class_data, kafka_version
-from proving.members.events import Place
-from proving.members.view import committed
+from proving.cluster import ASK_S, BROKER_IDS, OFFSETS_PARTITIONS, REPLICAS, Cluster
 from proving.tools import Tools
 
 CONTROLLER_ID = 100
-BROKER_IDS = (1, 2, 3)
-REPLICAS = len(BROKER_IDS)
-OFFSETS_PARTITIONS = 6
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xss512k")
-_PATIENCE_S = 120.0
-_LOOK_AGAIN_S = 0.05
-_ASK_S = 10.0
 
 _CLUSTER: Settings = {
     # The controller takes a silent broker for dead after this while. Shorter, and a busy machine would do what a trial
@@ -91,7 +80,7 @@ class ClusterNode(KafkaBroker):
     def is_ready(self) -> bool:
         """A broker is when it finds itself among those that the controller has let in."""
         try:
-            with Connection(HOST, self.port, timeout=_ASK_S) as connection:
+            with Connection(HOST, self.port, timeout=ASK_S) as connection:
                 if self.is_controller:
                     return True
                 answer = connection.send(MetadataRequest(topics=[]), MetadataResponse)
@@ -100,7 +89,7 @@ class ClusterNode(KafkaBroker):
             return False
 
 
-class KafkaCluster:
+class KafkaCluster(Cluster):
     """Brokers are named by their ids, 1 to 3. One controller beside them: whichever brokers die, the quorum lives."""
 
     name = "kafka cluster"
@@ -120,21 +109,16 @@ class KafkaCluster:
         return [self.controller, *self.brokers.values()]
 
     @property
-    def bootstrap_servers(self) -> str:
-        """All brokers, whether they live or not, as an application has them."""
-        return ",".join(broker.address for broker in self.brokers.values())
+    def addresses(self) -> Mapping[int, str]:
+        return {node_id: broker.address for node_id, broker in self.brokers.items()}
 
     @property
     def live(self) -> list[ClusterNode]:
         return [broker for broker in self.brokers.values() if broker.is_running and not broker.is_hung]
 
-    def admin(self) -> Admin:
-        """Through a broker that answers."""
-        return Admin(self._live_servers.bootstrap_servers, timeout=_ASK_S)
-
     @property
-    def _live_servers(self) -> Servers:
-        return Servers(",".join(broker.address for broker in self.live))
+    def live_ids(self) -> Sequence[int]:
+        return [broker.node_id for broker in self.live]
 
     # -- what happens to brokers
 
@@ -171,53 +155,7 @@ class KafkaCluster:
             broker.await_ready()
         self.wait_in_sync()
 
-    # -- topics, leaders, replicas
-
-    def create_topic(
-        self, name: str, partitions: int = 1, *, replicas: int = REPLICAS, configs: Mapping[str, str] | None = None
-    ) -> None:
-        """Returns when all live brokers know it."""
-        with self.admin() as admin:
-            admin.create_topic(name, partitions, configs, replication_factor=replicas)
-        self._wait(f"all brokers know {name}", lambda: all(_knows(one, name, partitions) for one in self.live))
-
-    def delete_topic(self, name: str) -> None:
-        with self.admin() as admin:
-            admin.delete_topic(name)
-
-    def partition(self, topic: str, partition: int = 0) -> PartitionDescription:
-        with self.admin() as admin:
-            return admin.topic(topic).partitions[partition]
-
-    def leader_of(self, topic: str, partition: int = 0) -> int:
-        """The id of its leader. Waits until it has one that answers: after a kill that is a new one."""
-        alive = {broker.node_id for broker in self.live}
-        found = -1
-
-        def has_one() -> bool:
-            nonlocal found
-            found = self.partition(topic, partition).leader_id
-            return found in alive
-
-        self._wait(f"partition {partition} of {topic} has a leader among {sorted(alive)}", has_one)
-        return found
-
-    def coordinator_of(self, group: str) -> int:
-        """The broker that leads the group's partition of __consumer_offsets."""
-        return self.leader_of("__consumer_offsets", partition_for(group, OFFSETS_PARTITIONS))
-
-    def committed(self, group: str) -> dict[Place, int]:
-        return committed(self.brokers[self.coordinator_of(group)].address, group)
-
-    def wait_in_sync(self, *topics: str) -> None:
-        """Every replica of these topics, or of all, is in sync."""
-
-        def are_in_sync() -> bool:
-            with self.admin() as admin:
-                found = [topic for topic in admin.topics() if not topics or topic.name in topics]
-            return all(set(one.isr_nodes) == set(one.replica_nodes) for topic in found for one in topic.partitions)
-
-        self._wait(f"all replicas of {', '.join(topics) or 'all topics'} are in sync", are_in_sync)
+    # -- leaders, replicas
 
     def elect(self, topic: str, *partitions: int, unclean: bool = False) -> None:
         """The preferred replicas lead; or, `unclean`, any that live, whatever they have not got. Partition 0 if none
@@ -250,21 +188,13 @@ class KafkaCluster:
                 found = admin.topic(topic).partitions
             return all(found[partition].replica_nodes == list(nodes) for partition, nodes in replicas.items())
 
-        self._wait(f"the partitions of {topic} have moved", is_done)
+        self.wait(f"the partitions of {topic} have moved", is_done)
 
     def _tool(self, name: str, *arguments: str) -> str:
-        ended = self.tools.run(name, *arguments, broker=self._live_servers)
+        ended = self.tools.run(name, *arguments, broker=Servers(self.live_servers))
         if ended.status != 0:
             raise EquipoiseError(f"{name} {' '.join(arguments)} has failed: {ended.stdout}{ended.stderr}")
         return ended.stdout
-
-    def _wait(self, what: str, is_so: Callable[[], bool]) -> None:
-        """What goes wrong with a broker that was just killed is no answer yet."""
-        end = time.monotonic() + _PATIENCE_S
-        while not _holds(is_so):
-            if time.monotonic() > end:
-                raise EquipoiseError(f"not so within {_PATIENCE_S:.0f} s: {what}")
-            time.sleep(_LOOK_AGAIN_S)
 
     # -- its life
 
@@ -289,16 +219,3 @@ class KafkaCluster:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _knows(broker: ClusterNode, topic: str, partitions: int) -> bool:
-    with Admin(broker.address, timeout=_ASK_S) as admin:
-        found = admin.topic(topic).partitions
-    return sum(one.leader_id >= 0 for one in found) == partitions
-
-
-def _holds(is_so: Callable[[], bool]) -> bool:
-    try:
-        return is_so()
-    except (OSError, EquipoiseError):
-        return False

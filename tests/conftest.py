@@ -22,11 +22,22 @@ settings.register_profile(
 )
 settings.load_profile("untimed")
 
-# Folders and files whose tests take longest. They come first, so that short ones fill the gaps at the end of a run.
+# Files and folders whose tests take longest. They come first, so that short ones fill the gaps at the end of a run.
 _LONGEST_FIRST = (
     "proving/test_spark_clusters.py",
     "proving/test_clusters.py",
+    "web/test_browser.py",
+    "test_wheel.py",
+    "spark/test_secrets.py",
+    "spark/test_sharing.py",
+    "interop/test_groups_lost_connections.py",
+    "spark/test_settings.py",
     "spark",
+    "web",
+    "console/test_run.py",
+    "incremental/test_hunts.py",
+    "property/test_records_property.py",
+    "test_testing_page.py",
     "console",
     "bench",
     "crash",
@@ -34,11 +45,16 @@ _LONGEST_FIRST = (
     "zookeeper",
     "interop",
     "attack",
+    "regex",
+    "assignors",
+    "consumer_groups",
     "broker",
     "client",
-    "wire",
-    "member",
     "property",
+    "member",
+    "incremental",
+    "simulate",
+    "wire",
     "security",
 )
 

@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from equipoise.coordinator.placement import partition_for
-from proving.kafka_cluster import OFFSETS_PARTITIONS, KafkaCluster
+from proving.cluster import OFFSETS_PARTITIONS
+from proving.kafka_cluster import KafkaCluster
 from proving.members.fleet import Fleet, Members, places_of
 from proving.members.hosts import Membership
 from proving.trials.accounts import Account, Read
@@ -75,7 +76,7 @@ def consumers_through_faults(
             for name in ("first", "second"):
                 group.members.join(name, group.name)
         stage = Stage(cluster, Writer(cluster.bootstrap_servers, topic, PARTITIONS), groups, tell)
-        stage.until("all partitions have owners", lambda: all(_is_shared(group, topic) for group in groups))
+        stage.until("all partitions have owners", lambda: all(is_shared(group, topic) for group in groups))
         with stage.writer:
             stage.until_all_go_on()
             for _ in range(rounds):
@@ -83,7 +84,8 @@ def consumers_through_faults(
             return stage.finish()
 
 
-def _is_shared(group: Group, topic: str) -> bool:
+def is_shared(group: Group, topic: str) -> bool:
+    """Whether its members own all partitions."""
     owned = [group.members.owned(name) for name in group.members.names]
     return all(owned) and set().union(*owned) == places_of(topic, PARTITIONS)
 

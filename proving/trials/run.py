@@ -9,10 +9,12 @@ from pathlib import Path
 
 import click
 
+from proving.equipoise_cluster import EquipoiseCluster
 from proving.kafka_cluster import KafkaCluster
 from proving.spark_cluster import SparkCluster
 from proving.trials.accounts import Account, table
 from proving.trials.consumers import OURS, consumers_through_faults
+from proving.trials.failovers import groups_through_failovers
 from proving.trials.spark import EXACT, SINK, spark_through_faults
 from proving.trials.truncation import readers_of_a_log_that_is_cut
 
@@ -31,6 +33,22 @@ def run(rounds: int = 1, trials: Sequence[str] = TRIALS) -> bool:
             accounts = _play(trial, cluster, home, rounds)
             click.echo(f"\n{trial}\n\n{table(accounts)}\n")
             good = good and all(map(is_kept, accounts))
+    return good
+
+
+def failovers(count: int, clients: Sequence[str], *, with_kafka: bool = True) -> bool:
+    """On our cluster, and beside it on Apache Kafka's. Whether nothing was lost."""
+    good = True
+    for make in (EquipoiseCluster, KafkaCluster) if with_kafka else (EquipoiseCluster,):
+        with tempfile.TemporaryDirectory(prefix="equipoise-trials-") as home, make() as cluster:
+            found = groups_through_failovers(
+                cluster, Path(home) / "members.log", clients=clients, failovers=count, tell=_tell
+            )
+        click.echo(f"\n{cluster.name}\n\n{table(found.accounts)}\n")
+        for pauses in found.pauses:
+            click.echo(f"- {pauses}")
+        click.echo(f"- {found.commits:,} acknowledged commits were found again, after the failovers behind them")
+        good = good and found.lost == 0
     return good
 
 

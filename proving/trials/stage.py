@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from equipoise.wire.errors import EquipoiseError
-from proving.kafka_cluster import BROKER_IDS, KafkaCluster
+from proving.cluster import BROKER_IDS, Cluster
+from proving.kafka_cluster import KafkaCluster
 from proving.trials.accounts import Account, Read, Spot, longest_stall, numbers, settle
 from proving.trials.writing import Writer, read_log
 
@@ -64,7 +65,7 @@ def until(what: str, is_so: Callable[[], bool], patience_s: float = _PATIENCE_S)
 class Stage:
     """A trial: `writer` writes, `readers` read, and each fault is over when the readers have got over it."""
 
-    def __init__(self, cluster: KafkaCluster, writer: Writer, readers: Iterable[Reader], tell: Tell) -> None:
+    def __init__(self, cluster: Cluster, writer: Writer, readers: Iterable[Reader], tell: Tell) -> None:
         self.cluster, self.writer, self.readers = cluster, writer, list(readers)
         self.topic = writer.topic
         self.happenings: list[str] = []
@@ -127,6 +128,7 @@ class Stage:
 
     def hang(self, node_id: int, wait: Callable[[], object]) -> None:
         """Until it has been waited for what has to go on without it."""
+        assert isinstance(self.cluster, KafkaCluster), "only a process of its own can hang"
         self.note(f"broker {node_id} hangs")
         self.cluster.hang(node_id)
         wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -43,7 +43,7 @@ class Page(NamedTuple):
     content_type: str = "text/plain; charset=utf-8"
 
 
-Respond = Callable[[Request], Page]
+Respond = Callable[[Request], Page | Awaitable[Page]]
 
 
 def is_loopback(host: str) -> bool:
@@ -104,7 +104,8 @@ async def _answer(head: bytes, reader: asyncio.StreamReader, respond: Respond) -
     if not size.isdecimal() or int(size) > _MOST_BYTES:
         return Page(413, b"that is more than a request may be\n")
     body = await reader.readexactly(int(size))
-    return respond(Request(words[0], words[1].partition("?")[0], headers, body))
+    page = respond(Request(words[0], words[1].partition("?")[0], headers, body))
+    return page if isinstance(page, Page) else await page
 
 
 def _encode(page: Page, *, is_head: bool) -> bytes:

@@ -84,6 +84,10 @@ class Town:
     def advance(self, by: int) -> None:
         advance(self.broker, self.clock, by)
 
+    def end_initial_delay(self) -> None:
+        self.until_parked(1)
+        self.advance(0)
+
     def until_parked(self, count: int) -> None:
         eventually(lambda: waiting_calls(self.broker) == count, f"{count} requests wait")
 
@@ -188,8 +192,7 @@ class Classic:
         """The first generation is a classic one, in which it leads and takes everything."""
         self.ask_for_id()
         self.send_join()
-        self.town.until_parked(1)
-        self.town.advance(0)
+        self.town.end_initial_delay()
         assert self.joined().leader == self.member_id
         self.send_sync({self: range(PARTITIONS)})
         assert len(self.synced()) == PARTITIONS

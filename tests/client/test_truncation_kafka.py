@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
-from equipoise.client import Consumer, ConsumerRecord, TopicPartition
+from equipoise.client import TopicPartition
 from equipoise.client.fetch.subscription_state import LogTruncationError
 from equipoise.wire.errors import ErrorCode, KafkaError
 from proving.kafka_cluster import KafkaCluster, Servers
+from tests.client.truncated import COMMON, LOST, PATIENCE_S, read, reading
 from tests.client.writing import produce
 
 pytestmark = pytest.mark.kafka
 
-COMMON, LOST = 100, 100
-PATIENCE_S = 120.0
 FIRST, SECOND = 1, 2  # the brokers with replicas; the first leads
 
 
@@ -65,28 +63,6 @@ def wait(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.05)
-
-
-def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
-    taken: list[ConsumerRecord] = []
-    end = time.monotonic() + PATIENCE_S
-    while len(taken) < count:
-        assert time.monotonic() < end, f"{len(taken)} of {count} came"
-        taken += consumer.poll(0.5)
-    return taken
-
-
-@contextmanager
-def reading(cluster: KafkaCluster, topic: str, **settings: object) -> Iterator[Consumer]:
-    with Consumer(
-        bootstrap_servers=cluster.bootstrap_servers,
-        group_id=f"group-{topic}",
-        session_timeout_ms=30_000,
-        enable_auto_commit=False,
-        **settings,
-    ) as consumer:
-        consumer.assign([(topic, 0)])
-        yield consumer
 
 
 @pytest.mark.parametrize("new", [50, 250])

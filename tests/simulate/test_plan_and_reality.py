@@ -1,7 +1,8 @@
 """A plan beside real clients on our broker, in real time: the stated error of docs/planning.md.
 
-Rebalances and requests must be those of the plan. The time without an owner may differ by half of it, and by what a busy
-machine takes: for each rebalance and partition a hundred milliseconds.
+Rebalances and requests must be those of the plan. The time without an owner lies between the plan for heartbeats that
+begin together and the plan for those that are spread; by half may it differ, and by what a busy machine takes: for each
+rebalance and partition a hundred milliseconds.
 """
 
 from __future__ import annotations

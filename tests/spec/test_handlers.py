@@ -462,7 +462,7 @@ def test_5_3_a_shard_that_cannot_be_loaded_answers_16_and_the_others_serve(
         """A group's record in a version nobody knows."""
         shard = server.group_coordinator.shard_of("g")
         batch = memoryview(build_batch([Record(0, 0, b"\x00\x02\x00\x01g", b"\x00\x63", ())]))
-        server.append(shard._partition, batch, [(0, read_header(batch))], server.clock.now())
+        server.append(shard.partition, batch, [(0, read_header(batch))], server.clock.now())
 
     broker.call(spoil)
     broker.stop()

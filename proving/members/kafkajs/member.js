@@ -19,7 +19,7 @@ const given = settings => Object.fromEntries(Object.entries(settings).filter(([,
 
 // KafkaJS has no names of Kafka's for TLS and SASL: these are Node.js's and its own.
 const secured = security => {
-  if (security === null) return { brokers: [process.argv[2]] }
+  if (security === null) return { brokers: process.argv[2].split(',') }
   const { bootstrap_servers, ca_file, certificate, mechanism, user, password } = security
   const ssl = { ca: [fs.readFileSync(ca_file)] }
   if (certificate !== null) ssl.cert = ssl.key = fs.readFileSync(certificate)
@@ -29,7 +29,7 @@ const secured = security => {
       : { mechanism: mechanism?.toLowerCase(), username: user, password }
   // By default it authenticates anew ten seconds before a session ends: with each request, if the session is shorter.
   const login = { sasl, reauthenticationThreshold: 500 }
-  return { brokers: [bootstrap_servers], ssl, ...(mechanism === null ? {} : login) }
+  return { brokers: bootstrap_servers.split(','), ssl, ...(mechanism === null ? {} : login) }
 }
 
 // Without a signature.

@@ -32,9 +32,13 @@ class BrokerConfig:
     """Every setting of a broker, checked. `parse` reads it from Kafka's names."""
 
     node_id: int = setting(1, "This broker's id in Metadata.", 0, INT_MAX)
-    broker_rack: str = setting("", "Rack of this broker in Metadata; empty: none.")
+    broker_rack: str = setting(
+        "", "Rack of this broker in Metadata; empty: none. Of several `brokers` one for each, with commas between."
+    )
     num_partitions: int = setting(1, "Partitions of a topic created without a count.", 1, INT_MAX)
-    default_replication_factor: int = setting(1, "Replicas of a topic created without a factor.", 1, 1)
+    default_replication_factor: int = setting(
+        1, "Replicas of a topic created without a factor; if it is not set, as many as there are `brokers`.", 1, 100
+    )
     auto_create_topics_enable: bool = setting(True, "Whether Metadata creates the topics it names.")
     delete_topic_enable: bool = setting(True, "Whether DeleteTopics is allowed.")
     message_max_bytes: int = setting(1_048_588, "Largest record batch accepted.", 0, INT_MAX, topic="max.message.bytes")
@@ -104,13 +108,15 @@ class BrokerConfig:
     log_message_timestamp_before_max_ms: int = setting(
         LONG_MAX, "Largest distance of a timestamp into the past.", 0, topic="message.timestamp.before.max.ms"
     )
-    min_insync_replicas: int = setting(1, "With one broker, always 1.", 1, 1, topic="min.insync.replicas")
+    min_insync_replicas: int = setting(
+        1, "Always 1: brokers have one log, and do not replicate.", 1, 1, topic="min.insync.replicas"
+    )
     producer_id_expiration_ms: int = setting(
         DAY_MS, "Idle time after which the broker forgets a producer id.", 1, INT_MAX
     )
     offsets_topic_num_partitions: int = setting(50, "Partitions of __consumer_offsets.", 1, INT_MAX)
     offsets_topic_segment_bytes: int = setting(104_857_600, "Segment size of __consumer_offsets.", 1, INT_MAX)
-    offsets_topic_replication_factor: int = setting(3, "Without effect: there is one broker.", 1, 32767)
+    offsets_topic_replication_factor: int = setting(3, "Without effect: all `brokers` may coordinate.", 1, 32767)
     offsets_topic_compression_codec: int = setting(0, "Without effect: never compressed.", 0, 4)
     offsets_load_buffer_size: int = setting(5_242_880, "Without effect.", 1, INT_MAX)
     offsets_commit_timeout_ms: int = setting(5_000, "Time limit of a write of the coordinator.", 1, INT_MAX)
@@ -202,8 +208,8 @@ class BrokerConfig:
         100, "Time by which a failed authentication is answered, and its connection closed, later.", 0, INT_MAX
     )
     sasl_users_file: str = setting("", "File of users, for PLAIN and SCRAM; it is read again when it changes.")
-    inter_broker_listener_name: str = setting("", "Without effect: there is one broker.")
-    security_inter_broker_protocol: str = setting("PLAINTEXT", "Without effect: there is one broker.")
+    inter_broker_listener_name: str = setting("", "Without effect: `brokers` are in one process.")
+    security_inter_broker_protocol: str = setting("PLAINTEXT", "Without effect: `brokers` are in one process.")
     controller_listener_names: str = setting("", "Without effect: there is no controller apart.")
     authorizer_class_name: str = setting(
         "",
@@ -265,6 +271,9 @@ class BrokerConfig:
     group_heartbeat_hold_max_ms: int = setting(
         5_000, "Longest hold of a heartbeat, for clients that can bear it; 0: the broker holds none.", 0, INT_MAX
     )
+    brokers: int = setting(
+        1, "Brokers in this process, for tests of failover: each has a node id and listeners of its own.", 1, 100
+    )
     max_partitions: int = setting(
         100_000, "Most partitions of all topics; each takes some kilobytes of memory.", 1, INT_MAX
     )
@@ -286,9 +295,37 @@ class BrokerConfig:
         config = cls(**values)
         if config.strict:
             config = dataclasses.replace(config, **_STRICT)
+        if "default_replication_factor" not in values:
+            config = dataclasses.replace(config, default_replication_factor=config.brokers)
         _check_limits(config)
+        _check_brokers(config)
         texts = ListenerTexts(config.listeners, config.advertised_listeners, config.listener_security_protocol_map)
         return dataclasses.replace(config, configured_listeners=parse_listeners(texts, of_listeners, rows(), DOCUMENT))
+
+    @property
+    def node_ids(self) -> range:
+        """The ids of the brokers in this process."""
+        return range(self.node_id, self.node_id + self.brokers)
+
+    @property
+    def racks(self) -> list[str | None]:
+        """The rack of each of them."""
+        named = self.broker_rack.split(",") if self.brokers > 1 else [self.broker_rack]
+        return [name.strip() or None for name in named] if len(named) > 1 else [named[0] or None] * self.brokers
+
+
+def _check_brokers(config: BrokerConfig) -> None:
+    if config.default_replication_factor > config.brokers:
+        raise UsageError(
+            f"default.replication.factor={config.default_replication_factor}: must be between 1 and {config.brokers}, "
+            "the number of brokers"
+        )
+    if len(config.racks) != config.brokers:
+        raise UsageError(
+            f"broker.rack={config.broker_rack}: name one rack, or one for each of the {config.brokers} brokers"
+        )
+    if config.node_ids[-1] > INT_MAX:
+        raise UsageError(f"node.id={config.node_id}: too large for {config.brokers} brokers")
 
 
 # What Kafka does not do: off in `strict`.

@@ -3,6 +3,9 @@
     POST /faults     {"do": "delay", "apis": ["OffsetCommit"], "ms": 500, "group": "billing", "times": 3}
     GET /faults      those in force
     DELETE /faults   ends them all; DELETE /faults/3 the one of that number
+    GET /brokers     the brokers of the process, and what each leads
+
+Brokers are killed and moved to by POST, too: {"do": "kill-broker", "broker": 2}.
 
 A page in a browser must not reach it: the host must be this machine's, and no request with an Origin is served.
 """
@@ -10,19 +13,21 @@ A page in a browser must not reach it: the host must be this machine's, and no r
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from equipoise.broker import group_actions
+from equipoise.broker.cluster import actions
 from equipoise.broker.control import Cut, Delay, Fail, Fault, Lose, Standing, Unheard
 from equipoise.http_server import Page, Request, is_loopback, parse_listen
-from equipoise.wire.errors import ErrorCode, UsageError
+from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 if TYPE_CHECKING:
+    from equipoise.broker.cluster.node import Node
     from equipoise.broker.server import Server
 
-PATH = "/faults"
+PATH, BROKERS_PATH = "/faults", "/brokers"
 _FAULTS: dict[str, type[Fault]] = {"delay": Delay, "lose": Lose, "fail": Fail, "cut-client": Cut, "unheard": Unheard}
 _AT_ONCE: dict[str, Callable[[Server, str, str], None]] = {"kick": group_actions.kick, "expire": group_actions.expire}
 _ON_MEMBERS: dict[str, Callable[[Server, str, str], Fault]] = {
@@ -30,7 +35,18 @@ _ON_MEMBERS: dict[str, Callable[[Server, str, str], Fault]] = {
     "fence": group_actions.fence,
     "cut": group_actions.cut,
 }
-DEEDS = (*_AT_ONCE, "rebalance", *_ON_MEMBERS, *_FAULTS)
+_ON_BROKERS: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
+    "kill-broker": actions.kill,
+    "stop-broker": actions.stop,
+    "start-broker": actions.start,
+    "cut-broker": actions.cut,
+    "heal-broker": actions.heal,
+    "move-leader": actions.move_leader,
+    "move-coordinator": actions.move_coordinator,
+    "elect-leaders": actions.elect_preferred,
+    "elect-unclean": actions.elect_unclean,
+}
+DEEDS = (*_AT_ONCE, "rebalance", *_ON_MEMBERS, *_FAULTS, *_ON_BROKERS)
 
 
 def check_address(listen: str) -> tuple[str, int]:
@@ -47,14 +63,16 @@ class Faults:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    def respond(self, request: Request) -> Page:
+    async def respond(self, request: Request) -> Page:
         """The answer to one request; what was wrong with it is a sentence."""
         host = request.headers.get("host", "").rpartition(":")[0].strip("[]")
         if not is_loopback(host) or "origin" in request.headers:
             return Page(403, b"faults are not for browsers\n")
         path, _, number = request.path[1:].partition("/")
+        if request.path == BROKERS_PATH and request.method == "GET":
+            return _page([_broker_row(self._server, one) for one in self._server.cluster.nodes.values()])
         if path != PATH[1:]:
-            return Page(404, b"there is /faults\n")
+            return Page(404, b"there is /faults, and /brokers\n")
         try:
             match request.method:
                 case "GET":
@@ -62,13 +80,18 @@ class Faults:
                 case "DELETE":
                     return _page({"ended": self._end(number)})
                 case "POST":
-                    return _page(self._do(_decoded(request.body)))
+                    return _page(await self._do(_decoded(request.body)))
         except UsageError as error:
             return Page(400, f"{error}\n".encode())
+        except KafkaError as error:  # the disk has refused what the brokers are to remember
+            return Page(503, f"{error}\n".encode())
         return Page(405, b"only GET, POST and DELETE\n")
 
-    def _do(self, wanted: dict[str, Any]) -> dict[str, Any]:
+    async def _do(self, wanted: dict[str, Any]) -> dict[str, Any]:
         deed = str(wanted.pop("do", None))
+        if deed in _ON_BROKERS:
+            found = await _ON_BROKERS[deed](self._server, **_named(_ON_BROKERS[deed], wanted))
+            return {"done": deed} if found is None else {"done": deed, "end_offset": found}
         if deed in _AT_ONCE or deed == "rebalance":
             named = _strings(wanted, ("group",) if deed == "rebalance" else ("group", "who"))
             act: Callable[..., None] = _AT_ONCE.get(deed, group_actions.rebalance)
@@ -110,6 +133,30 @@ def _strings(wanted: Mapping[str, Any], names: tuple[str, ...]) -> list[str]:
     if set(wanted) != set(names) or not all(isinstance(wanted[name], str) for name in names):
         raise UsageError(f"give {' and '.join(names)} as strings, and nothing else")
     return [wanted[name] for name in names]
+
+
+def _named(action: Callable[..., object], wanted: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Just what it needs, of the right kinds: they come from outside."""
+    needed = {name: kind for name, kind in action.__annotations__.items() if name not in ("server", "return")}
+    kinds = {"int": int, "str": str}
+    if set(wanted) != set(needed):
+        raise UsageError(f"give {', '.join(needed) or 'nothing else'}" + (", and nothing else" if needed else ""))
+    for name, kind in needed.items():
+        if not isinstance(wanted[name], kinds[kind]) or isinstance(wanted[name], bool):
+            raise UsageError(f"{name} is no {kind}: {wanted[name]!r}")
+    return wanted
+
+
+def _broker_row(server: Server, node: Node) -> dict[str, Any]:
+    partitions = [one for topic in server.topics for one in topic.partitions if one.leader == node.node_id]
+    return {
+        "broker": node.node_id,
+        "address": node.address,
+        "rack": node.rack,
+        "state": "cut off" if node.is_cut and node.is_up else "running" if node.is_up else "not running",
+        "leads": [f"{one.topic.name}-{one.index}" for one in partitions if not one.topic.is_internal],
+        "shards": sum(one.topic.is_internal for one in partitions),
+    }
 
 
 def _make(kind: type[Fault], wanted: dict[str, Any]) -> Fault:

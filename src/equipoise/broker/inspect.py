@@ -14,6 +14,7 @@ from equipoise.coordinator.classic.group import ClassicGroupMember, Group
 from equipoise.coordinator.consumer.group import ConsumerGroup, Presence
 from equipoise.coordinator.incremental.eligibility import offered_by, selected_protocol
 from equipoise.coordinator.journal import Rebalance
+from equipoise.coordinator.shard import Status
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from equipoise.wire.errors import ProtocolError
 
@@ -117,7 +118,13 @@ def _find(server: Server, group_id: str) -> Group | ConsumerGroup:
 
 
 def _is_settled(server: Server, group_id: str) -> bool:
-    return not _find(server, group_id).journal.has_unsettled
+    """Whether its last rebalance is told to the end. After a failover the group is there when its shard is loaded."""
+    try:
+        return not _find(server, group_id).journal.has_unsettled
+    except KeyError:
+        if any(shard.status is Status.LOADING for shard in server.group_coordinator.opened):
+            return False
+        raise
 
 
 def _describe(server: Server, group: Group | ConsumerGroup) -> GroupSnapshot:

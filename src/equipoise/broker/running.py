@@ -7,11 +7,13 @@ import contextlib
 import gc
 import signal
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from equipoise.broker.clock import Clock, LoopClock, VirtualClock
+from equipoise.broker.cluster import actions
+from equipoise.broker.cluster.live_broker import LiveBrokers
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.first_users import FirstUser, parse_first_users
 from equipoise.broker.inspect import LiveGroups, TopicSnapshots
@@ -119,7 +121,7 @@ def reloading(ready: Callable[[Server], None]) -> Callable[[Server], None]:
 
     def ready_with_signal(server: Server) -> None:
         with contextlib.suppress(NotImplementedError, AttributeError):  # Windows has no such signal
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: server.listeners.reload(always=True))
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, server.cluster.reload)
         ready(server)
 
     return ready_with_signal
@@ -148,6 +150,7 @@ class Broker:
     passwords for SASL. `client_settings` gives what a client needs to connect. With `acls` these rules decide, and
     whatever they do not allow is denied; `super.users` of the settings may do everything. `strict`: groups
     have Kafka's answers and timing to the letter, without our additions. `clock`: a VirtualClock that a test moves on.
+    `brokers`: so many, with node ids from 1 on, in this one process and with one log: for tests of failover.
     """
 
     def __init__(
@@ -162,10 +165,12 @@ class Broker:
         acls: Iterable[Acl] | None = None,
         strict: bool = False,
         clock: VirtualClock | None = None,
+        brokers: int = 1,
     ) -> None:
         self._security = Security.in_scratch(security, users or {}, data)
         authorizer = {} if acls is None else {"authorizer.class.name": "acl"}
-        wanted = {**authorizer, **(settings or {}), **({"strict": True} if strict else {})}
+        many = {"brokers": brokers} if brokers != 1 else {}
+        wanted = {**authorizer, **(settings or {}), **({"strict": True} if strict else {}), **many}
         self._config = BrokerConfig.parse(self._security.settings(wanted, listen))
         self._acls = _checked(acls or ())
         self._clock = clock
@@ -181,8 +186,8 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """HOST:PORT for a client's `bootstrap.servers`."""
-        return self.server.address
+        """HOST:PORT for a client's `bootstrap.servers`; of several brokers all."""
+        return self.server.addresses
 
     @property
     def ca_file(self) -> Path:
@@ -209,6 +214,33 @@ class Broker:
     def topics(self) -> TopicSnapshots:
         """Every topic by its name."""
         return TopicSnapshots(self)
+
+    @property
+    def brokers(self) -> LiveBrokers:
+        """Every broker of this process by its node id: `broker.brokers[2].kill()`."""
+        return LiveBrokers(self)
+
+    def coordinator_of(self, group_id: str) -> int:
+        """The node id of the broker that coordinates the group; -1: none is running that could."""
+        return self.call(lambda server: server.group_coordinator.node_of(group_id))
+
+    def move_coordinator(self, group_id: str, to: int) -> None:
+        """This broker coordinates the group now, and those beside it in its partition of `__consumer_offsets`. They are
+        loaded from the log."""
+        self.call_async(lambda server: actions.move_coordinator(server, group_id, to))
+
+    def move_leader(self, topic: str, partition: int, to: int) -> None:
+        """This broker leads the partition now, in a new epoch."""
+        self.call_async(lambda server: actions.move_leader(server, topic, partition, to))
+
+    def elect_leaders(self) -> None:
+        """The preferred leader of every partition leads it again, if it is running."""
+        self.call_async(actions.elect_preferred)
+
+    def elect_unclean(self, topic: str, partition: int, *, to: int, lose: int) -> int:
+        """A broker leads that lacks the last records: whole batches are cut off, with `lose` records at least, though
+        they were acknowledged. Returns the end of the log, where the new epoch begins."""
+        return self.call_async(lambda server: actions.elect_unclean(server, topic, partition, to=to, lose=lose))
 
     def start(self) -> Self:
         """Returns when the broker accepts connections. Raises what keeps it from that."""
@@ -241,6 +273,11 @@ class Broker:
 
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+
+    def call_async(self, function: Callable[[Server], Coroutine[Any, Any, Result]]) -> Result:
+        """The same for a coroutine."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(function(self.server), self._loop).result()
 
     def control(self, fault: Fault) -> Standing:
         """Sets a fault (`equipoise.testing`: Delay, Lose, Fail, Cut, Unheard), until it is spent or ended."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.broker.background_tasks import BackgroundTasks
+from equipoise.broker.cluster.cluster import Cluster
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.groups.shards import GroupCoordinator
 from equipoise.broker.handlers import Route, find_route
@@ -23,7 +24,6 @@ from equipoise.broker.net.authorizer import (
 )
 from equipoise.broker.net.client_warnings import ClientWarnings
 from equipoise.broker.net.connection import Call, Connection
-from equipoise.broker.net.listeners import Listeners
 from equipoise.broker.net.memory_pool import MemoryPool
 from equipoise.broker.net.purgatory import Completion
 from equipoise.broker.net.throttling import Throttling
@@ -31,7 +31,7 @@ from equipoise.broker.net.turns import Turns
 from equipoise.broker.security_store import SecurityStore
 from equipoise.broker.topics.batch_thread import BatchThread
 from equipoise.broker.topics.fetch_sessions import FetchSessionCache
-from equipoise.broker.topics.topics import LEADER_EPOCH, Partition, Topic, Topics
+from equipoise.broker.topics.topics import Partition, Topic, Topics
 from equipoise.broker.topics.validation_queue import ValidationQueue
 from equipoise.coordinator.step import WallTime
 from equipoise.log.storage.flusher import Flusher
@@ -93,7 +93,8 @@ class Server:
         self._routes: dict[tuple[int, int], Route] = {}
         self.metrics: BrokerMetrics | None = None  # who measures it
         self.control: Control | None = None  # what is done to its clients
-        self.listeners = Listeners(self)
+        self.cluster = Cluster(self)
+        self.listeners = self.cluster.nodes[config.node_id].listeners  # those of the first broker
         self.expired_connections_killed = 0  # because nobody authenticated again (KIP-368)
         self.lookups = BatchThread("lookups")
         self.validation_queue = ValidationQueue(self)
@@ -121,7 +122,7 @@ class Server:
 
     @property
     def node_id(self) -> int:
-        """This broker's id in Metadata."""
+        """The id of the first broker, mostly the only one."""
         return self.config.node_id
 
     @property
@@ -135,13 +136,18 @@ class Server:
 
     @property
     def rack(self) -> str | None:
-        """This broker's rack in Metadata; None: it has none."""
-        return self.config.broker_rack or None
+        """The rack of the first broker; None: it has none."""
+        return self.config.racks[0]
 
     @property
     def address(self) -> str:
         """HOST:PORT of the first listener."""
         return self.listeners.all[0].address
+
+    @property
+    def addresses(self) -> str:
+        """The same of each broker, with commas between."""
+        return ",".join(node.address for node in self.cluster.nodes.values())
 
     @property
     def host(self) -> str:
@@ -152,11 +158,6 @@ class Server:
     def port(self) -> int:
         """Of the first listener."""
         return self.listeners.all[0].port
-
-    def address_for(self, connection: Connection) -> tuple[str, int]:
-        """Where a client should connect to, by the listener it has come by: as configured, or the address that it has
-        reached us at (RequestContext)."""
-        return connection.listener.advertised or (connection.local_host, connection.listener.port)
 
     def is_authorized(self, call: Call, operation: AclOperation, resource: Resource, *, quiet: bool = False) -> bool:
         """Whether the authorizer allows it to the session of the caller's connection. A denial is logged, except of
@@ -202,6 +203,14 @@ class Server:
         self.find_topic(call, operation, topic)
         return self.topics.partition(topic, index)
 
+    def find_led(self, call: Call, operation: AclOperation, topic: str | bytes, index: int) -> Partition:
+        """The same, if the broker leads it that the caller has asked (ReplicaManager.getPartitionOrException)."""
+        self.find_topic(call, operation, topic)
+        partition = self.topics.partition(topic, index)
+        if self.cluster.is_many:
+            self.cluster.check_leader(call, partition)
+        return partition
+
     def find_topic(self, call: Call, operation: AclOperation, key: str | bytes) -> Topic:
         """An unauthorized client does not learn whether the topic exists, unless it knows the id."""
         if not self.allows_all:
@@ -246,7 +255,7 @@ class Server:
         keyed: bool = False,
     ) -> LogAppendInfo:
         """Appends. Watchers of the partition are woken when the records can be read."""
-        appended = partition.log.append(data, batches, wall_time, LEADER_EPOCH, keyed=keyed)
+        appended = partition.log.append(data, batches, wall_time, partition.leader_epoch, keyed=keyed)
         if partition.log.unsynced:
             self.flusher.dirty(partition.log)
         return appended
@@ -317,9 +326,7 @@ class Server:
             self.flusher.start()
         await self.security.add_users(self.first_users)
         await self.security.add_acls(self.first_acls)
-        if not self.config.listeners:
-            self.listeners.all[0].host, self.listeners.all[0].port = host, port
-        await self.listeners.open()
+        await self.cluster.open(host, port)
         self.lookups.start()
         self.validation_queue.thread.start()
         self._background_tasks.start()
@@ -328,7 +335,7 @@ class Server:
     async def stop(self) -> None:
         """What is written is flushed, delayed operations are completed, connections are closed."""
         self._background_tasks.stop()
-        self.listeners.close()
+        self.cluster.close()
         await asyncio.sleep(0)  # who was accepted at the last moment is known, and closed with the others
         await self.group_coordinator.close()
         await self.lookups.close()
@@ -344,7 +351,7 @@ class Server:
 
     async def _abandon_tls(self) -> None:
         """A client that does not answer the end of TLS would keep the loop from closing."""
-        await self.listeners.end_handshakes()
+        await self.cluster.end_handshakes()
         for connection in list(self.connections):
             if connection.listener.tls is not None:
                 connection.abort()

@@ -55,7 +55,9 @@ app.add_command(
     )
 )
 app.add_command(
-    LaterGroup("faults", "equipoise.console.commands.faults", help="Disturb members of a broker under test, on demand.")
+    LaterGroup(
+        "faults", "equipoise.console.commands.faults", help="Disturb members, and brokers, of a broker under test."
+    )
 )
 app.add_later(
     {name: f"equipoise.console.commands.{name}" for name in ("cluster", "consume", "metrics", "produce")},
@@ -76,6 +78,11 @@ app.add_later(
 @click.option("--memory", is_flag=True, help="Keep everything in memory; leave nothing behind.")
 @click.option(
     "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A broker setting by Kafka's name; repeatable."
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, 100),
+    help="For tests of failover: so many brokers, in one process, with one log.",
 )
 @click.option("--strict", is_flag=True, help="Kafka's answers and timing to the letter, without our additions.")
 @click.option("--tls", is_flag=True, help="Speak TLS, with a certificate authority of its own: tls/ca.pem in --data.")
@@ -98,7 +105,7 @@ app.add_later(
     metavar="[HOST:PORT]",
     is_flag=False,
     flag_value=FAULTS_AT,
-    help=f"For tests: let `equipoise faults` disturb members, by {FAULTS_AT} or there.",
+    help=f"For tests: let `equipoise faults` disturb members and brokers, by {FAULTS_AT} or there.",
 )
 @click.option("--zookeeper", metavar="HOST:PORT", help="Register the broker and its topics in this ZooKeeper.")
 @click.option(
@@ -114,6 +121,7 @@ def serve(
     data: Path | None,
     memory: bool,
     settings: tuple[str, ...],
+    brokers: int | None,
     strict: bool,
     tls: bool,
     users: Path | None,
@@ -129,6 +137,8 @@ def serve(
 
     if (data is None) != memory:
         raise UsageError("say where records go: --data DIR keeps them, --memory forgets them when the broker ends")
+    if zookeeper is not None and (brokers or 1) > 1:
+        raise UsageError("--zookeeper registers one broker: leave --brokers out")
     log_warnings()
     security = Security.from_command(data, tls=tls, users=users)
     is_open = not tls and users is None and not add_scram
@@ -143,10 +153,11 @@ def serve(
             register(server)
             measure(server)
             disturb(server)
-            print(f"equipoise ready on {server.address}{security.described}", flush=True)
-            show(str(server.address))
+            print(f"equipoise ready on {server.addresses}{security.described}", flush=True)
+            show(server.addresses)
 
         wanted = {**parse_pairs("--set", settings), **({"strict": "true"} if strict else {})}
+        wanted |= {} if brokers is None else {"brokers": str(brokers)}
         run_broker(listen, data, wanted, ready, security=security, add_scram=add_scram)
 
 

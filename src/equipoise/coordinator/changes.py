@@ -70,11 +70,14 @@ class Changes:
 
     def put(self, *records: CoordinatorRecord) -> None:
         """The records take effect. The tombstone of the group itself takes the group away."""
+        group = self._shard.consumer_groups.get(self.group_id)  # of thousands of records, asked for once
         for record in records:
             if isinstance(record.key, ConsumerGroupMetadataKey) and record.value is None:
                 self.install(None)
+                group = None
             else:
-                self._undo.append(apply(self.group, record))
+                group = group or self.group
+                self._undo.append(apply(group, record))
         self.records += records
 
     def note(self, records: Iterable[CoordinatorRecord]) -> None:

@@ -21,6 +21,7 @@ from equipoise.log.segment import LogSegment
 from equipoise.log.storage.faults import ShortageError, remedy
 from equipoise.log.storage.medium import Checkpoint, Files, SyncTask, TailNotCutError, UnsyncedSegments
 from equipoise.log.timestamp_lookup import TimestampLookup
+from equipoise.log.truncation import producers_of, truncated
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader, crc_of, stamp, write_header
 
@@ -381,6 +382,24 @@ class PartitionLog:
             self._save(self._checkpoint._replace(log_start_offset=before))
             self._drop(sum(segment.end_offset <= before for segment in self._segments[:-1]))
         return self.log_start_offset
+
+    def truncate(self, offset: int) -> None:
+        """Cuts off the batch that holds `offset` and all behind it, durable or not. No sync may be in progress."""
+        self._check_online()
+        self._check_range(offset)
+        if offset == self.log_end_offset:
+            return
+        self.flush()
+        start = self.log_start_offset
+        with self._storage_errors("not truncated"):
+            self._files.forget_producers()
+            kept = truncated(self._segments, offset, self._files, self.config.index_interval_bytes)
+        self._segments = [one for one in kept if one.end_offset > start]
+        end = self._segments[-1].end_offset if self._segments else start
+        self._segments.append(self._new_segment(end))
+        self.producers = producers_of(self._segments)
+        self.high_watermark = end
+        self._notify()
 
     def enforce_retention(self, now: int) -> int:
         """Deletes segments that are too old or too large together, and forgets idle producers

@@ -20,6 +20,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from equipoise.broker.clock import Timer
+from equipoise.broker.cluster.placement import NOBODY
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.groups.carriers import Carriers
 from equipoise.broker.groups.configs import GroupConfigs
@@ -47,6 +48,7 @@ from equipoise.wire.records.read import read_pairs
 from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
+    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
 log = logging.getLogger(__name__)
@@ -73,32 +75,49 @@ class GroupShard:
         self.core.computes_beside = True
         self._server = server
         self._journal = journal
-        self._partition = partition
+        self.partition = partition
         self._timer: Timer | None = None
         self._timer_at: int | None = None
         self._replies: deque[tuple[Caller, Message]] = deque()  # of a crowd, that leave in portions
         self._gathered: _Batch | None = None  # writes not yet appended
+        self._appended: dict[_Batch, None] = {}  # not yet durable
+        self._is_retired = False
         self._begun = self._ended = 0  # writes
         self._after_writes: deque[tuple[int, Callable[[], None]]] = deque()
 
     # -- life
 
+    @property
+    def node_id(self) -> int:
+        """The broker that leads the partition, and so coordinates the groups."""
+        return self.partition.leader
+
     async def load(self) -> None:
-        """Replays the partition, letting others have their turn; then members' sessions begin."""
+        """Replays the partition, letting others have their turn; then members' sessions begin. What a broker before us
+        has written is durable first."""
         try:
+            await self._settled_log()
             await self._replay()
         except (KafkaError, ProtocolError, OSError) as error:
-            log.error("%s could not be loaded, its groups are not served: %s", self._partition.log.name, error)
+            log.error("%s could not be loaded, its groups are not served: %s", self.partition.log.name, error)
             self.run(self.core.close(self._server.clock.now()))
+            return
+        if self._is_retired:
             return
         if self.core.consumer_groups:
             self._server.group_coordinator.preparation.begin()
         self.run(self.core.activate(self._server.clock.now()))
 
+    async def _settled_log(self) -> None:
+        settled, end = asyncio.Event(), self.partition.log.log_end_offset
+        if end:
+            self.partition.when_settled(end - 1, settled.set)
+            await settled.wait()
+
     async def _replay(self) -> None:
-        source = self._partition.log
+        source = self.partition.log
         offset, loader = source.log_start_offset, CoordinatorLoader(self.core, self._server.clock.now())
-        while offset < source.log_end_offset:
+        while offset < source.log_end_offset and not self._is_retired:
             views = source.read(offset, _LOAD_BYTES, source.log_end_offset)
             if not views:
                 return
@@ -115,6 +134,15 @@ class GroupShard:
         self.run(self.core.close(self._server.clock.now()))
         while self._replies:
             self._reply()
+
+    def retire(self) -> None:
+        """Another broker has the shard. Whoever waits is to look for it there, also those whose records are in the log
+        but not yet durable; what was only gathered is never written (CoordinatorRuntime.scheduleUnloadOperation)."""
+        self._is_retired = True
+        self.close()
+        gathered, self._gathered = self._gathered, None
+        for batch in (*self._appended, *([gathered] if gathered is not None else ())):
+            self._done(batch, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # -- steps
 
@@ -183,7 +211,9 @@ class GroupShard:
     def _write(self, write: Write) -> None:
         """Gathers. While the disk is busy with a round of syncs the batch grows: it would not be durable earlier."""
         self._begun += 1
-        if self._gathered is None:
+        if self._is_retired:
+            self._tell([write], ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif self._gathered is None:
             self._gather(deque((write,)))
         else:
             self._gathered.writes.append(write)
@@ -213,16 +243,17 @@ class GroupShard:
             if pairs is None:
                 return
             batch.is_appended = True
-            last_offset = self._append_pairs(pairs, stamp) if pairs else self._partition.log.log_end_offset - 1
+            self._appended[batch] = None
+            last_offset = self._append_pairs(pairs, stamp) if pairs else self.partition.log.log_end_offset - 1
         except KafkaError as error:
             batch.is_appended = False
             self._done(batch, error.code)
             return
-        self._partition.when_settled(last_offset, lambda: self._settled(batch, last_offset))
+        self.partition.when_settled(last_offset, lambda: self._settled(batch, last_offset))
 
     def _append_pairs(self, pairs: list[Pair], stamp: int) -> int:
         data = memoryview(build_pairs(pairs, stamp))
-        return self._server.append(self._partition, data, [(0, read_header(data))], stamp, keyed=True).last_offset
+        return self._server.append(self.partition, data, [(0, read_header(data))], stamp, keyed=True).last_offset
 
     def _drop_void(self, batch: _Batch) -> None:
         """What has built on a write that failed is not written."""
@@ -239,7 +270,7 @@ class GroupShard:
         Those of one write stay together, or are refused before any is written: no reader could be sure to get them, and
         the loop would stand still for as long as they take (CoordinatorRuntime.CoordinatorContext.append).
         """
-        limit = self._partition.topic.settings.message_max_bytes - HEADER_SIZE
+        limit = self.partition.topic.settings.message_max_bytes - HEADER_SIZE
         pairs, count, ends = list[Pair](), 0, monotonic() + _ENCODING_S
         for write in batch.writes:
             is_whole = batch.encode(write, ends)
@@ -268,7 +299,7 @@ class GroupShard:
             self._gathered.encoded, self._gathered.encoded_size = batch.encoded, batch.encoded_size
 
     def _settled(self, batch: _Batch, last_offset: int) -> None:
-        durable = self._partition.is_durable(last_offset)
+        durable = self.partition.is_durable(last_offset)
         self._done(batch, ErrorCode.NONE if durable else ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _time_out(self, batch: _Batch) -> None:
@@ -280,8 +311,9 @@ class GroupShard:
         """Tells the outcome, once: after a time-out what the disk says is no longer asked for."""
         if batch.timer is not None:
             batch.timer.cancel()
+        self._appended.pop(batch, None)
         writes, batch.writes = batch.writes, deque()
-        is_late = batch.is_appended and error is ErrorCode.REQUEST_TIMED_OUT
+        is_late = batch.is_appended and error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._tell(writes, error, is_lost=not is_late)
 
     def _tell(self, writes: Iterable[Write], error: ErrorCode, *, is_lost: bool = True) -> None:
@@ -373,6 +405,8 @@ class GroupCoordinator:
         self.regexes = TopicRegexResolver(server)
         self.preparation = Preparation(self._prepared)
         self.targets = TargetThread(server)
+        self._elsewhere: GroupShard | None = None  # what a broker sees of a shard of another
+        self._to_load: deque[GroupShard] = deque()
         self._loading: asyncio.Task[None] | None = None
 
     def open(self) -> None:
@@ -383,11 +417,29 @@ class GroupCoordinator:
         topic = self._server.topics.get(OFFSETS_TOPIC)
         if topic is not None and not self._shards:
             self._shards = [GroupShard(self._server, self._journal, one) for one in topic.partitions]
-            self._loading = asyncio.get_running_loop().create_task(self._load())
+            self._load(*(one for one in self._shards if one.node_id != NOBODY))
+        self._server.cluster.coordinators[OFFSETS_TOPIC] = self._moved
 
-    async def _load(self) -> None:
-        for shard in self._shards:
-            await shard.load()
+    def _load(self, *shards: GroupShard) -> None:
+        self._to_load.extend(shards)
+        if self._loading is None or self._loading.done():
+            self._loading = asyncio.get_running_loop().create_task(self._load_on())
+
+    async def _load_on(self) -> None:
+        while self._to_load:
+            await self._to_load.popleft().load()
+
+    def _moved(self, index: int) -> None:
+        """Another broker coordinates the groups of this shard: it has what is in the log, and nothing else. Rule 5.3.
+        Kafka: GroupCoordinatorService.onElection, GroupCoordinatorService.onResignation."""
+        if index < len(self._shards):
+            old = self._shards[index]
+            shard = self._shards[index] = GroupShard(self._server, self._journal, old.partition)
+            old.retire()
+            if shard.node_id == NOBODY:
+                shard.retire()
+            else:
+                self._load(shard)
 
     @property
     def shards(self) -> list[GroupShard]:
@@ -415,6 +467,30 @@ class GroupCoordinator:
         shards = self.shards
         return shards[partition_for(group_id, len(shards))]
 
+    def shard_for(self, call: Call, group_id: str) -> GroupShard:
+        """The same for a request of a client. A broker that does not lead the shard has none of its groups, and answers
+        NOT_COORDINATOR."""
+        shards = self.shards
+        shard = shards[partition_for(group_id, len(shards))]
+        if self._server.cluster.is_many and shard.node_id != call.connection.listener.node_id:
+            return self._closed_shard(shard)
+        return shard
+
+    def _closed_shard(self, like: GroupShard) -> GroupShard:
+        if self._elsewhere is None:
+            self._elsewhere = GroupShard(self._server, self._journal, like.partition)
+            self._elsewhere.retire()
+        return self._elsewhere
+
+    def shards_of(self, call: Call) -> list[GroupShard]:
+        """Those of the broker that the caller has asked."""
+        node_id = call.connection.listener.node_id
+        return [shard for shard in self.shards if shard.node_id == node_id]
+
+    def node_of(self, group_id: str) -> int:
+        """The broker that coordinates the group; NOBODY: none does."""
+        return self.shard_of(group_id).node_id
+
     def _prepared(self) -> None:
         for shard in self._shards:
             shard.core.is_prepared = True
@@ -430,12 +506,9 @@ class GroupCoordinator:
     def _update_image(self) -> None:
         """Rule A13.2. Kafka: GroupCoordinatorService.onMetadataUpdate."""
         changed, self._changed_topics = self._changed_topics, {}
-        rack = self._server.rack
-        racks = (frozenset() if rack is None else frozenset({rack}),)
         found = [topic for name in changed if (topic := self._server.topics.get(name)) is not None]
         put = [
-            TopicImage(one.topic_id, one.name, len(one.partitions), racks * len(one.partitions) if rack else ())
-            for one in found
+            TopicImage(one.topic_id, one.name, len(one.partitions), self._server.cluster.racks_of(one)) for one in found
         ]
         self.image = self.image.with_changes(put, changed.keys() - {one.name for one in found})
         self.image.prepare(changed)

@@ -30,7 +30,7 @@ def authorize_group(server: Server, call: Call, group_id: str) -> None:
 def loaded_shard(server: Server, call: Call, operation: AclOperation, group_id: str) -> GroupShard:
     """The shard of a group that the caller may ask about. KafkaError: it may not, or the shard is still loaded."""
     server.authorize(call, operation, Resource(ResourceType.GROUP, group_id))
-    shard = server.group_coordinator.shard_of(group_id)
+    shard = server.group_coordinator.shard_for(call, group_id)
     if shard.core.unavailable is not ErrorCode.NONE:
         raise KafkaError(shard.core.unavailable)
     return shard

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from equipoise.broker.handlers.leader_hints import LeaderHints
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.topics.validation_queue import QueuedBatch, validation_for
 from equipoise.log.batch_validation import BatchValidation, RecordValidationError
@@ -99,6 +100,8 @@ def handle(server: Server, request: ProduceRequest, call: Call) -> ProduceRespon
         appending.authorize_transactions(request)
     topics = [appending.topic(data) for data in request.topic_data]
     response = ProduceResponse(responses=topics)
+    if appending.hints is not None:
+        response.node_endpoints = appending.hints.endpoints
     if request.acks == NONE:
         _end_unanswered(call, topics, appending.statuses)
         return None
@@ -179,6 +182,8 @@ class _Appending:
         self.statuses: list[ProducePartitionStatus] = []
         self.inline = 0  # bytes of records looked into on the loop
         self.denied: KafkaError | None = None  # for every partition
+        self.by_id = call.version >= _FIRST_VERSION_WITH_IDS
+        self.hints: LeaderHints | None = None  # for who has asked the wrong broker
 
     def authorize_transactions(self, request: ProduceRequest) -> None:
         """Transactional batches need the transactional id, before any topic is looked at (handleProduceRequest)."""
@@ -202,14 +207,16 @@ class _Appending:
         except KafkaError as error:
             answer = PartitionProduceResponse(index=data.index, error_code=error.code, base_offset=-1)
             _fail(answer, error)
+            if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self.hints = self.hints or LeaderHints(self.server, self.call)
+                answer.current_leader = self.hints.leader_of(topic.topic_id if self.by_id else topic.name, data.index)
             return answer
 
     def find(self, topic: TopicProduceData, index: int) -> Partition:
         if self.denied is not None:
             raise self.denied
-        by_id = self.call.version >= _FIRST_VERSION_WITH_IDS
-        key = topic.topic_id if by_id else topic.name
-        partition = self.server.find_partition(self.call, AclOperation.WRITE, key, index)
+        key = topic.topic_id if self.by_id else topic.name
+        partition = self.server.find_led(self.call, AclOperation.WRITE, key, index)
         if self.acks not in (-1, 0, 1):
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {self.acks}; it must be -1 (all), 0 or 1")
         # Kafka makes an exception for the client id `__admin_client`, which any client can use.

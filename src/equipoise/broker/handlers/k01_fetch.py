@@ -9,11 +9,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from equipoise.broker.handlers.leader_hints import LeaderHints
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.topics.fetch_sessions import CachedPartition, FetchContext, FetchData, FetchMetadata
-from equipoise.broker.topics.topics import check_leader_epoch
 from equipoise.security.acls import CLUSTER, AclOperation
-from equipoise.wire.apis.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from equipoise.wire.apis.k01_fetch import (
+    DivergingEpoch,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -23,7 +29,10 @@ if TYPE_CHECKING:
 
 NAMES_PARTITIONS = True
 _FIRST_VERSION_WITH_IDS = 13
+_FIRST_WITH_HINTS = 16
+_NOT_TOLD = -1  # an epoch
 _READ_COMMITTED = 1
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(server: Server, request: FetchRequest, call: Call) -> FetchResponse | None:
@@ -87,7 +96,7 @@ class DelayedFetch:
 
     def is_satisfied_by(self, results: list[LogReadResult]) -> bool:
         """Whether there are `min_bytes`, or an error to tell."""
-        errors = any(one.data.error_code for one in results)
+        errors = any(one.data.error_code or one.data.diverging_epoch for one in results)
         size = sum(one.size for one in results)
         return errors or not results or size >= self._min_bytes or (size > 0 and self._has_min_bytes())
 
@@ -148,11 +157,21 @@ class DelayedFetch:
             if throttle_ms:
                 return self._throttled_response(throttle_ms)
         topics: dict[str | bytes, FetchableTopicResponse] = {}
+        hints = LeaderHints(self._server, self._call) if self._has_moved(results) else None
         for cached, data, size in results:
+            if hints is not None and data.error_code in _MOVED:
+                data.current_leader = hints.leader_of(cached.topic, cached.index)
             if not self._context.incremental or cached.must_respond(data):
                 _topic_of(topics, cached.topic).partitions.append(data)
                 self._note(cached, data, size)
-        return FetchResponse(session_id=self._context.session_id, responses=list(topics.values()))
+        response = FetchResponse(session_id=self._context.session_id, responses=list(topics.values()))
+        if hints is not None:
+            response.node_endpoints = hints.endpoints
+        return response
+
+    def _has_moved(self, results: list[LogReadResult]) -> bool:
+        """Whether the client must be told of another leader."""
+        return self._call.version >= _FIRST_WITH_HINTS and any(one.data.error_code in _MOVED for one in results)
 
     def _throttled_response(self, throttle_ms: int) -> FetchResponse:
         """Nothing, for a client above its quota. It comes back with the same offsets, and a full fetch has made no
@@ -167,6 +186,9 @@ class DelayedFetch:
         try:
             partition = self._find(cached)
             log = partition.log
+            is_of_earlier_leader = cached.last_fetched_epoch not in (_NOT_TOLD, partition.leader_epoch)
+            if is_of_earlier_leader and (diverging := _diverging(partition, cached)) is not None:
+                return diverging
             records = partition.read(cached.fetch_offset, min(cached.max_bytes, left), at_least_one=is_first)
         except KafkaError as error:
             return _failed(cached, error.code)
@@ -184,8 +206,8 @@ class DelayedFetch:
         if self._is_follower:
             partition = self._find_for_follower(cached)
         else:
-            partition = self._server.find_partition(self._call, AclOperation.READ, cached.topic, cached.index)
-        check_leader_epoch(cached.leader_epoch)
+            partition = self._server.find_led(self._call, AclOperation.READ, cached.topic, cached.index)
+        partition.check_leader_epoch(cached.leader_epoch)
         return partition
 
     def _find_for_follower(self, cached: CachedPartition) -> Partition:
@@ -214,6 +236,20 @@ def _topic_of(topics: dict[str | bytes, FetchableTopicResponse], key: str | byte
             found.topic = key
         else:
             found.topic_id = key
+    return found
+
+
+def _diverging(partition: Partition, cached: CachedPartition) -> PartitionData | None:
+    """Where the log of the client and this one part, if they do (Partition.readRecords, KIP-595)."""
+    epoch, end_offset = partition.epoch_end(cached.last_fetched_epoch)
+    if epoch < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {cached.last_fetched_epoch} is not known here")
+    if epoch == cached.last_fetched_epoch and end_offset >= cached.fetch_offset:
+        return None
+    found = _failed(cached, ErrorCode.NONE)
+    found.high_watermark = found.last_stable_offset = partition.log.high_watermark
+    found.log_start_offset = partition.log.log_start_offset
+    found.diverging_epoch = DivergingEpoch(epoch=epoch, end_offset=end_offset)
     return found
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.topics.batch_thread import WorkStopped
-from equipoise.broker.topics.topics import LEADER_EPOCH, Partition, check_leader_epoch
+from equipoise.broker.topics.topics import Partition
 from equipoise.log.timestamp_lookup import LookupBudget, TimestampLookup
 from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k02_list_offsets import (
@@ -88,8 +88,8 @@ class _Answering:
         try:
             if (topic, index) in self.twice:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic}-{index} is asked for more than once")
-            partition = self.server.find_partition(self.call, AclOperation.DESCRIBE, topic, index)
-            check_leader_epoch(asked.current_leader_epoch)
+            partition = self.server.find_led(self.call, AclOperation.DESCRIBE, topic, index)
+            partition.check_leader_epoch(asked.current_leader_epoch)
             if asked.timestamp < 0 and self.call.version < _SINCE.get(asked.timestamp, _NEVER):
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} has no meaning here")
         except KafkaError as error:
@@ -99,7 +99,7 @@ class _Answering:
             row.error_code = ErrorCode.LEADER_NOT_AVAILABLE  # should the broker stop before it is found
             self.searches.append(_Search(row, partition, asked.timestamp if asked.timestamp >= 0 else None))
         else:
-            _fill(row, -1, _known_offset(partition, asked.timestamp))
+            _fill(row, partition, -1, _known_offset(partition, asked.timestamp))
         return row
 
     def wait(self, response: ListOffsetsResponse) -> None:
@@ -133,7 +133,7 @@ class _Answering:
             return
         row.error_code = ErrorCode.NONE
         if lookup.found is not None and lookup.found[1] < partition.log.high_watermark:
-            _fill(row, *lookup.found)
+            _fill(row, partition, *lookup.found)
 
 
 def _known_offset(partition: Partition, timestamp: int) -> int:
@@ -142,6 +142,6 @@ def _known_offset(partition: Partition, timestamp: int) -> int:
     return partition.log.log_start_offset if timestamp in (EARLIEST, EARLIEST_LOCAL) else -1
 
 
-def _fill(row: ListOffsetsPartitionResponse, timestamp: int, offset: int) -> None:
+def _fill(row: ListOffsetsPartitionResponse, partition: Partition, timestamp: int, offset: int) -> None:
     row.timestamp, row.offset = timestamp, offset
-    row.leader_epoch = LEADER_EPOCH if offset >= 0 else -1
+    row.leader_epoch = partition.epoch_at(offset) if offset >= 0 else -1

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from equipoise.broker.cluster.placement import NOBODY
 from equipoise.broker.handlers.topics import authorize_create
 from equipoise.broker.net.authorizer import NO_OPERATIONS
-from equipoise.broker.topics.topics import INTERNAL_TOPICS, LEADER_EPOCH, NewTopic, Topic, unify_collision_chars
+from equipoise.broker.topics.topics import INTERNAL_TOPICS, NewTopic, Topic, unify_collision_chars
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k03_metadata import (
     MetadataRequest,
@@ -23,8 +24,10 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.schema import ZERO_UUID, Encoded
 
 if TYPE_CHECKING:
+    from equipoise.broker.cluster.cluster import Cluster
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
+    from equipoise.broker.topics.topics import Partition
 
 _FIRST_VERSION_WITH_IDS = 12
 
@@ -135,12 +138,15 @@ class _Asking:
         )
 
     def response(self) -> MetadataResponse:
-        host, port = self.server.address_for(self.call.connection)
-        broker = MetadataResponseBroker(node_id=self.server.node_id, host=host, port=port, rack=self.server.rack)
+        cluster = self.server.cluster
+        brokers = [
+            MetadataResponseBroker(node_id=node.node_id, host=host, port=port, rack=node.rack)
+            for node, host, port in cluster.endpoints(self.call.connection)
+        ]
         response = MetadataResponse(
-            brokers=[broker],
+            brokers=brokers,
             cluster_id=self.server.cluster_id,
-            controller_id=self.server.node_id,
+            controller_id=cluster.controller_id,
             topics=self.rows,
         )
         if self.request.include_cluster_authorized_operations:
@@ -167,11 +173,31 @@ class _Asking:
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.is_internal,
-            partitions=_partition_rows(self.call.version, self.server.node_id, len(topic.partitions)),
+            partitions=self.partitions(topic),
         )
         if self.request.include_topic_authorized_operations:
             described.topic_authorized_operations = self.operations(topic.name)
         return described
+
+    def partitions(self, topic: Topic) -> Any:
+        """One broker that has always led them all needs one look for all of them."""
+        placements, cluster = self.server.topics.placements, self.server.cluster
+        if not cluster.is_many and not placements.is_placed(topic.topic_id, 0):
+            return _partition_rows(self.call.version, self.server.node_id, len(topic.partitions))
+        return [_partition(cluster, one) for one in topic.partitions]
+
+
+def _partition(cluster: Cluster, one: Partition) -> MetadataResponsePartition:
+    """Without a leader it is an error, and all the same described (KRaftMetadataCache.partitionMetadata)."""
+    return MetadataResponsePartition(
+        error_code=ErrorCode.NONE if one.leader != NOBODY else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=one.index,
+        leader_id=one.leader,
+        leader_epoch=one.leader_epoch,
+        replica_nodes=cluster.replicas(one.placement),
+        isr_nodes=cluster.in_sync(one.placement),
+        offline_replicas=cluster.offline(one.placement),
+    )
 
 
 def _partition_rows(version: int, node_id: int, count: int) -> Any:
@@ -191,7 +217,7 @@ def _encoded_rows(version: int, node_id: int, count: int) -> Encoded:
             error_code=ErrorCode.NONE,
             partition_index=index,
             leader_id=node_id,
-            leader_epoch=LEADER_EPOCH,
+            leader_epoch=0,
             replica_nodes=node,
             isr_nodes=node,
         )

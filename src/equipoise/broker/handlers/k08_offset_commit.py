@@ -38,7 +38,7 @@ def handle(server: Server, request: OffsetCommitRequest, call: Call) -> OffsetCo
     refused, topic_ids = _sort_out(server, request, call)
     if not request.topics:
         return OffsetCommitResponse(topics=refused)
-    shard = server.group_coordinator.shard_of(request.group_id)
+    shard = server.group_coordinator.shard_for(call, request.group_id)
     note_carrier(server, call, shard.core.find_noted(request.group_id, request.member_id))
     token = CollectedReply(call, 1, lambda answers: _merged(refused, answers[0])) if refused else call
     caller = caller_of(call, token)

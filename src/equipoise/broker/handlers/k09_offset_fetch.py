@@ -43,7 +43,7 @@ def handle(server: Server, request: OffsetFetchRequest, call: Call) -> None:
 
     def begin(group: OffsetFetchRequestGroup) -> None:
         if request.require_stable:
-            server.group_coordinator.shard_of(group.group_id).after_writes(partial(answer, group))
+            server.group_coordinator.shard_for(call, group.group_id).after_writes(partial(answer, group))
         else:
             answer(group)
 

@@ -21,7 +21,7 @@ _FIRST_WITH_SHARE = 6
 
 
 def handle(server: Server, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse | None:
-    """Names this broker for each key (KafkaApis.handleFindCoordinatorRequest)."""
+    """Names the broker of each key (KafkaApis.handleFindCoordinatorRequest)."""
     if call.version >= _FIRST_BATCHED:
         server.turns.encode_each(
             call,
@@ -54,10 +54,13 @@ def _find(server: Server, call: Call, key_type: int, key: str) -> Coordinator:
         if key_type != GROUP:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is not served; 0 is a group's")
         server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.GROUP, key))
-        server.group_coordinator.shard_of(key)  # creates the shards, if this is the first group anybody asks for
+        node_id = server.group_coordinator.node_of(key)  # creates the shards, if this is the first group of all
+        node = server.cluster.nodes.get(node_id)
+        if node is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no broker that could coordinate it is running")
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or error.code.name
         )
-    host, port = server.address_for(call.connection)
-    return Coordinator(key=key, node_id=server.node_id, host=host, port=port, error_code=ErrorCode.NONE)
+    host, port = node.address_for(call.connection)
+    return Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=ErrorCode.NONE)

@@ -22,7 +22,7 @@ def handle(server: Server, request: JoinGroupRequest, call: Call) -> JoinGroupRe
         authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return join_error(caller, error.code, "")
-    shard = server.group_coordinator.shard_of(request.group_id)
+    shard = server.group_coordinator.shard_for(call, request.group_id)
     note_rejoin(shard.core.find_noted(request.group_id, request.member_id))
     shard.run(shard.core.join_group(request, caller, call.now))
     note_carrier(server, call, shard.core.find_noted(request.group_id, request.member_id))

@@ -38,7 +38,7 @@ def handle(server: Server, request: HeartbeatRequest, call: Call) -> HeartbeatRe
         authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return HeartbeatResponse(error_code=error.code)
-    shard = server.group_coordinator.shard_of(request.group_id)
+    shard = server.group_coordinator.shard_for(call, request.group_id)
     held = call.connection.held_heartbeat
     member = shard.core.find_noted(request.group_id, request.member_id)
     note_carrier(server, call, member)

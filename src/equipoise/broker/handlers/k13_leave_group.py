@@ -24,7 +24,7 @@ def handle(server: Server, request: LeaveGroupRequest, call: Call) -> LeaveGroup
         authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
-    shard = server.group_coordinator.shard_of(request.group_id)
+    shard = server.group_coordinator.shard_for(call, request.group_id)
     if len(request.members) <= _PORTION:
         shard.run(shard.core.leave_group(request, caller_of(call), call.now))
     else:

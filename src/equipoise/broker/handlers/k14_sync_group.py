@@ -23,7 +23,7 @@ def handle(server: Server, request: SyncGroupRequest, call: Call) -> SyncGroupRe
         authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
-    shard = server.group_coordinator.shard_of(request.group_id)
+    shard = server.group_coordinator.shard_for(call, request.group_id)
     note_carrier(server, call, shard.core.find_noted(request.group_id, request.member_id))
     shard.run(shard.core.sync_group(request, caller_of(call), call.now))
     return None

@@ -21,8 +21,8 @@ _TYPES = frozenset(GROUP_TYPES)
 
 
 def handle(server: Server, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
-    """Lists the groups that pass the filters (KafkaApis.handleListGroupsRequest)."""
-    shards = [shard.core for shard in server.group_coordinator.shards]
+    """Lists the groups of this broker that pass the filters (KafkaApis.handleListGroupsRequest)."""
+    shards = [shard.core for shard in server.group_coordinator.shards_of(call)]
     if any(shard.status is Status.LOADING for shard in shards):
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     states, types = _known(request.states_filter, _STATES), _known(request.types_filter, _TYPES)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from equipoise.broker.cluster.placements import Replication
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.handlers.repeated_names import RepeatedNames
 from equipoise.broker.handlers.topics import authorize_create
@@ -92,7 +93,15 @@ class _Creating:
 
 def _plan(server: Server, asked: CreatableTopic, beside: Mapping[str, NewTopic]) -> NewTopic:
     configs = {row.name: row.value for row in asked.configs if row.value is not None}
-    return server.topics.plan(asked.name, _partition_count(server, asked), configs, beside)
+    count, replication = _partition_count(server, asked), _replication(server, asked)
+    return server.topics.plan(asked.name, count, configs, beside, replication=replication)
+
+
+def _replication(server: Server, asked: CreatableTopic) -> Replication:
+    if not asked.assignments:
+        return Replication(None if asked.replication_factor == _DEFAULT else asked.replication_factor)
+    rows = sorted(asked.assignments, key=lambda row: row.partition_index)
+    return Replication(None, server.cluster.check_assignment(row.broker_ids for row in rows))
 
 
 def _created(server: Server, planned: NewTopic, version: int) -> CreatableTopicResult:
@@ -101,7 +110,7 @@ def _created(server: Server, planned: NewTopic, version: int) -> CreatableTopicR
         topic_id=planned.topic.topic_id,
         error_code=ErrorCode.NONE,
         num_partitions=planned.partitions,
-        replication_factor=1,
+        replication_factor=planned.topic.replication.size(server.config.default_replication_factor),
         configs=_configs(server, planned.topic, version),
     )
 
@@ -124,10 +133,14 @@ def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
 def _partition_count(server: Server, asked: CreatableTopic) -> int:
     if asked.assignments:
         return _assigned_count(server, asked)
-    if asked.replication_factor not in (1, _DEFAULT):
+    brokers = server.config.brokers
+    if asked.replication_factor != _DEFAULT and not 1 <= asked.replication_factor <= brokers:
+        there = (
+            "there is one broker: ask for 1" if brokers == 1 else f"there are {brokers} brokers: ask for at most that"
+        )
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor is {asked.replication_factor}; there is one broker: ask for 1, or -1 for the default",
+            f"replication factor is {asked.replication_factor}; {there}, or -1 for the default",
         )
     return server.config.num_partitions if asked.num_partitions == _DEFAULT else asked.num_partitions
 
@@ -138,11 +151,8 @@ def _assigned_count(server: Server, asked: CreatableTopic) -> int:
             ErrorCode.INVALID_REQUEST, "with an assignment, partition count and replication factor must be -1"
         )
     indexes = sorted(row.partition_index for row in asked.assignments)
-    if indexes != list(range(len(indexes))) or any(row.broker_ids != [server.node_id] for row in asked.assignments):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"partitions must be 0 to {len(indexes) - 1}, each on broker {server.node_id}, the only one",
-        )
+    if indexes != list(range(len(indexes))):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partitions must be 0 to {len(indexes) - 1}")
     return len(indexes)
 
 

@@ -43,7 +43,7 @@ def _delete(server: Server, call: Call, topic: str, asked: DeleteRecordsPartitio
         partition_index=asked.partition_index, low_watermark=-1, error_code=ErrorCode.NONE
     )
     try:
-        partition = server.find_partition(call, AclOperation.DELETE, topic, asked.partition_index)
+        partition = server.find_led(call, AclOperation.DELETE, topic, asked.partition_index)
         answer.low_watermark = partition.delete_records(None if asked.offset == HIGH_WATERMARK else asked.offset)
     except KafkaError as error:
         answer.error_code = error.code

@@ -1,11 +1,9 @@
-"""OffsetForLeaderEpoch (23, KIP-320). One broker has led every partition in one epoch, so an epoch ends where the
-log ends."""
+"""OffsetForLeaderEpoch (23, KIP-320). Where an epoch ends, and so where a consumer of an earlier leader went astray."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.topics.topics import LEADER_EPOCH, check_leader_epoch
 from equipoise.security.acls import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k23_offset_for_leader_epoch import (
     EpochEndOffset,
@@ -39,14 +37,11 @@ def _end(server: Server, call: Call, topic: str, asked: OffsetForLeaderPartition
         if not server.is_authorized(call, AclOperation.CLUSTER_ACTION, CLUSTER, quiet=True):
             server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.TOPIC, topic))
         partition = server.topics.partition(topic, asked.partition)
-        check_leader_epoch(asked.current_leader_epoch)
+        server.cluster.check_leader(call, partition)
+        partition.check_leader_epoch(asked.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error_code=error.code, partition=asked.partition)
-    if asked.leader_epoch != LEADER_EPOCH:
-        return EpochEndOffset(error_code=ErrorCode.NONE, partition=asked.partition)
+    epoch, end_offset = partition.epoch_end(asked.leader_epoch)
     return EpochEndOffset(
-        error_code=ErrorCode.NONE,
-        partition=asked.partition,
-        leader_epoch=LEADER_EPOCH,
-        end_offset=partition.log.high_watermark,
+        error_code=ErrorCode.NONE, partition=asked.partition, leader_epoch=epoch, end_offset=end_offset
     )

@@ -74,8 +74,9 @@ def _rows(server: Server, call: Call, asked: DescribeConfigsResource) -> list[Co
     if asked.resource_type == TOPIC:
         return describe(server.topics.defaults, server.topics.require(asked.resource_name).configs)
     if asked.resource_type == BROKER:
-        if asked.resource_name not in ("", str(server.node_id)):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {server.node_id}, not {asked.resource_name}")
+        node_id = call.connection.listener.node_id
+        if asked.resource_name not in ("", str(node_id)):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {node_id}, not {asked.resource_name}")
         return [_in_use(server, call, row) for row in describe_broker(server.config)]
     if asked.resource_type == GROUP:
         return server.group_coordinator.configs.describe(asked.resource_name)
@@ -85,10 +86,14 @@ def _rows(server: Server, call: Call, asked: DescribeConfigsResource) -> list[Co
 
 
 def _in_use(server: Server, call: Call, row: ConfigRow) -> ConfigRow:
-    """The listener that this client is told of, whether or not it was set, in Kafka's form."""
+    """The listener that this client is told of, whether or not it was set, in Kafka's form; and what differs between
+    several brokers."""
+    node = server.cluster.nodes[call.connection.listener.node_id]
+    if server.cluster.is_many and row.name in ("node.id", "broker.rack"):
+        return row._replace(value=str(node.node_id) if row.name == "node.id" else node.rack or "")
     if row.name != _ADVERTISED:
         return row
-    host, port = server.address_for(call.connection)
+    host, port = node.address_for(call.connection)
     return row._replace(value=f"PLAINTEXT://[{host}]:{port}" if ":" in host else f"PLAINTEXT://{host}:{port}")
 
 

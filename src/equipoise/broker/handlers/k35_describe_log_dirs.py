@@ -32,7 +32,7 @@ def handle(server: Server, request: DescribeLogDirsRequest, call: Call) -> Descr
     except KafkaError as error:
         return DescribeLogDirsResponse(error_code=error.code, results=[])
     result = _directory(server.directory.path)
-    steps = _describe(server, request, result.topics)
+    steps = _describe(server, request, result.topics, call.connection.listener.node_id)
     server.turns.run(call, steps, lambda: DescribeLogDirsResponse(results=[result]))
     return None
 
@@ -50,8 +50,10 @@ def _directory(path: Path | None) -> DescribeLogDirsResult:
     return result
 
 
-def _describe(server: Server, request: DescribeLogDirsRequest, found: list[DescribeLogDirsTopic]) -> Iterator[None]:
-    """Of what was asked for only that which is here, each once, as on Kafka."""
+def _describe(
+    server: Server, request: DescribeLogDirsRequest, found: list[DescribeLogDirsTopic], node_id: int
+) -> Iterator[None]:
+    """Of what was asked for only that which is here, each once, as on Kafka: of which this broker is a replica."""
     if request.topics is None:
         asked: dict[str, set[int] | None] = dict.fromkeys(topic.name for topic in server.topics)
     else:
@@ -61,13 +63,13 @@ def _describe(server: Server, request: DescribeLogDirsRequest, found: list[Descr
     for name, indexes in asked.items():
         topic = server.topics.get(name)
         if topic is not None:
-            yield from _sizes(topic, indexes, found)
+            yield from _sizes(topic, indexes, found, node_id)
 
 
-def _sizes(topic: Topic, indexes: set[int] | None, found: list[DescribeLogDirsTopic]) -> Iterator[None]:
+def _sizes(topic: Topic, indexes: set[int] | None, found: list[DescribeLogDirsTopic], node_id: int) -> Iterator[None]:
     described = DescribeLogDirsTopic(name=topic.name, partitions=[])
     for partition in list(topic.partitions):
-        if indexes is None or partition.index in indexes:
+        if (indexes is None or partition.index in indexes) and node_id in partition.placement.replicas:
             row = DescribeLogDirsPartition(
                 partition_index=partition.index, partition_size=partition.log.size, offset_lag=0, is_future_key=False
             )

@@ -39,6 +39,7 @@ class _Growing:
         self.repeated = RepeatedNames(topic.name for topic in request.topics)
         self.answers: dict[str, CreatePartitionsTopicResult] = {}
         self.counts: dict[Topic, int] = {}
+        self.replicas: dict[Topic, tuple[tuple[int, ...], ...]] = {}  # of the new ones, where they are named
 
     def steps(self) -> Iterator[None]:
         for name, asked in {topic.name: topic for topic in self.request.topics}.items():
@@ -51,11 +52,12 @@ class _Growing:
             self.repeated.check(name, name)
             self.server.authorize(self.call, AclOperation.ALTER, Resource(ResourceType.TOPIC, name))
             topic = self.server.topics.require(name)
-            _check_assignments(self.server, asked, len(topic.partitions))
             self.server.topics.check_growth(topic, asked.count)
+            replicas = _assigned(self.server, asked, len(topic.partitions))
         except KafkaError as error:
             return _refused(name, error)
         self.counts[topic] = asked.count
+        self.replicas[topic] = replicas
         return CreatePartitionsTopicResult(name=name, error_code=ErrorCode.NONE)
 
     def grow(self) -> Iterator[None]:
@@ -64,7 +66,7 @@ class _Growing:
             if self.request.validate_only:
                 topics.check_new(topics.check_growth(topic, count) for topic, count in self.counts.items())
             else:
-                yield from topics.grow(self.counts)
+                yield from topics.grow(self.counts, self.replicas)
         except KafkaError as error:
             self.answers |= {topic.name: _refused(topic.name, error) for topic in self.counts}
 
@@ -76,12 +78,11 @@ def _refused(name: str, error: KafkaError) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=str(error))
 
 
-def _check_assignments(server: Server, asked: CreatePartitionsTopic, had: int) -> None:
+def _assigned(server: Server, asked: CreatePartitionsTopic, had: int) -> tuple[tuple[int, ...], ...]:
+    """The replicas of the new partitions; none, where the broker is to choose."""
     if asked.assignments is None:
-        return
+        return ()
     added = asked.count - had
-    if len(asked.assignments) != added or any(row.broker_ids != [server.node_id] for row in asked.assignments):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"{added} new partitions need {added} assignments, each to broker {server.node_id}, the only one",
-        )
+    if len(asked.assignments) != added:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{added} new partitions need {added} assignments")
+    return server.cluster.check_assignment(row.broker_ids for row in asked.assignments)

@@ -9,7 +9,7 @@ from equipoise.broker.handlers.collected_reply import CollectedReply
 from equipoise.broker.handlers.groups import caller_of, loaded_shard
 from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from equipoise.wire.errors import KafkaError
+from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from equipoise.broker.groups.shards import GroupShard
@@ -44,4 +44,8 @@ def _begin(server: Server, call: Call, token: CollectedReply[DeleteGroupsRespons
 
 def _delete(server: Server, shard: GroupShard, name: str, caller: Caller) -> None:
     """Only when commits under way are done: their offsets must go too."""
+    if shard.core.unavailable is not ErrorCode.NONE:  # it has moved meanwhile
+        result = DeletableGroupResult(group_id=name, error_code=shard.core.unavailable)
+        caller.token.reply(DeleteGroupsResponse(results=[result]))
+        return
     shard.run(shard.core.delete_group(name, caller, server.clock.now()))

@@ -1,10 +1,12 @@
-"""ElectLeaders (43). There is one broker: it leads every partition already, and no election is needed."""
+"""ElectLeaders (43): the preferred leader leads again. A partition has an unclean election only if none of its replicas
+is up, and then nobody can be elected."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from equipoise.broker.cluster.placement import NOBODY
 from equipoise.security.acls import CLUSTER, AclOperation
 from equipoise.wire.apis.k43_elect_leaders import (
     ElectLeadersRequest,
@@ -18,25 +20,29 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-_ELECTION_TYPES = (0, 1)  # preferred, unclean
+_PREFERRED, _UNCLEAN = 0, 1
 
 
 def handle(server: Server, request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse | None:
-    """Where all partitions are asked for (null), only those are answered that had an election: none
-    (ControllerApis.handleElectLeaders)."""
+    """Where all partitions are asked for (null), those are not answered that needed no election
+    (ControllerApis.handleElectLeaders, ReplicationControlManager.electLeaders)."""
     try:
         server.authorize(call, AclOperation.ALTER, CLUSTER)
-        if request.election_type not in _ELECTION_TYPES:
+        if request.election_type not in (_PREFERRED, _UNCLEAN):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the election type is 0, preferred, or 1, unclean")
     except KafkaError as error:
         return _refused(request, error)
-    asked = {(row.topic, index): None for row in request.topic_partitions or () for index in row.partitions}
+    asked = _asked(server, request)
     results = {name: ReplicaElectionResult(topic=name, partition_result=[]) for name, _ in asked}
 
     def steps() -> Iterator[None]:
         for name, index in asked:
-            results[name].partition_result.append(_elect(server, name, index))
+            result = _elect(server, request.election_type, name, index)
+            if request.topic_partitions is not None or result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                results[name].partition_result.append(result)
             yield
+        for name in [name for name, row in results.items() if not row.partition_result]:
+            del results[name]
 
     server.turns.run(call, steps(), lambda: ElectLeadersResponse(replica_election_results=list(results.values())))
     return None
@@ -57,10 +63,21 @@ def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersRes
     return ElectLeadersResponse(error_code=error.code, replica_election_results=rows)
 
 
-def _elect(server: Server, name: str, index: int) -> PartitionResult:
+def _asked(server: Server, request: ElectLeadersRequest) -> dict[tuple[str, int], None]:
+    if request.topic_partitions is None:
+        return {(topic.name, one.index): None for topic in server.topics for one in topic.partitions}
+    return {(row.topic, index): None for row in request.topic_partitions for index in row.partitions}
+
+
+def _elect(server: Server, election_type: int, name: str, index: int) -> PartitionResult:
     try:
-        server.topics.partition(name, index)
+        partition = server.topics.partition(name, index)
+        if election_type == _PREFERRED:
+            server.cluster.elect_preferred(partition)
+        elif partition.leader != NOBODY:
+            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads it")
+        else:
+            raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "none of its replicas is running")
     except KafkaError as error:
         return PartitionResult(partition_id=index, error_code=error.code, error_message=str(error))
-    code = ErrorCode.ELECTION_NOT_NEEDED
-    return PartitionResult(partition_id=index, error_code=code, error_message="the one broker leads it already")
+    return PartitionResult(partition_id=index, error_code=ErrorCode.NONE)

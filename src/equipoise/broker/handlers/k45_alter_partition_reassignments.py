@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45). There is one broker: a move to it is accepted, any other is refused."""
+"""AlterPartitionReassignments (45). All brokers have the one log: a move is done when it is answered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def handle(
     server: Server, request: AlterPartitionReassignmentsRequest, call: Call
 ) -> AlterPartitionReassignmentsResponse | None:
-    """Accepts what is there already (ControllerApis.handleAlterPartitionReassignments)."""
+    """Gives partitions other replicas, and so other leaders (ControllerApis.handleAlterPartitionReassignments)."""
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=ErrorCode.NONE,
@@ -38,7 +38,8 @@ def handle(
     def steps() -> Iterator[None]:
         for topic in request.topics:
             for asked in topic.partitions:
-                answers[topic.name].partitions.append(_answer(server, topic.name, asked))
+                answer = _answer(server, topic.name, asked, allows_resize=request.allow_replication_factor_change)
+                answers[topic.name].partitions.append(answer)
                 yield
         response.responses = list(answers.values())
 
@@ -66,20 +67,29 @@ def _refused(
     return response
 
 
-def _answer(server: Server, name: str, asked: ReassignablePartition) -> ReassignablePartitionResponse:
+def _answer(
+    server: Server, name: str, asked: ReassignablePartition, *, allows_resize: bool
+) -> ReassignablePartitionResponse:
     answer = ReassignablePartitionResponse(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
     try:
-        server.topics.partition(name, asked.partition_index)
-        _check(server, asked.replicas)
+        partition = server.topics.partition(name, asked.partition_index)
+        replicas = _checked(server, asked.replicas)
+        if not allows_resize and len(replicas) != len(partition.placement.replicas):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"it has {len(partition.placement.replicas)} replicas, and their number may not change",
+            )
+        server.cluster.reassign({partition: replicas})
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, str(error)
     return answer
 
 
-def _check(server: Server, replicas: list[int] | None) -> None:
+def _checked(server: Server, replicas: list[int] | None) -> tuple[int, ...]:
+    """One of them must be running: nothing waits for a broker that is back some day."""
     if replicas is None:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "there is no reassignment that could be ended")
-    if replicas != [server.node_id]:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is one broker: the replicas can only be [{server.node_id}]"
-        )
+    found = server.cluster.check_replicas(replicas)
+    if not set(found) & set(server.cluster.live):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "none of these brokers is running")
+    return found

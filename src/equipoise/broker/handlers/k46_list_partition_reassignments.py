@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46). There is one broker, so there are none."""
+"""ListPartitionReassignments (46). A reassignment is done when it is answered, so none is ever under way."""
 
 from __future__ import annotations
 

@@ -16,13 +16,15 @@ from equipoise.wire.apis.k47_offset_delete import (
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from equipoise.broker.groups.shards import GroupShard
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
+    from equipoise.coordinator.step import Caller
 
 
 def handle(server: Server, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse | None:
     """Answers for unknown partitions, and asks the group about the others (KafkaApis.handleOffsetDeleteRequest)."""
-    shard = server.group_coordinator.shard_of(request.group_id)
+    shard = server.group_coordinator.shard_for(call, request.group_id)
     try:
         server.authorize(call, AclOperation.DELETE, Resource(ResourceType.GROUP, request.group_id))
         if not request.group_id:
@@ -33,8 +35,15 @@ def handle(server: Server, request: OffsetDeleteRequest, call: Call) -> OffsetDe
         return OffsetDeleteResponse(error_code=error.code)
     refused = _take_unknown(server, request, call)
     caller = caller_of(call, CollectedReply(call, 1, lambda answers: _merged(refused, answers[0])))
-    shard.after_writes(lambda: shard.run(shard.core.delete_offsets(request, caller, server.clock.now())))
+    shard.after_writes(lambda: _delete(server, shard, request, caller))
     return None
+
+
+def _delete(server: Server, shard: GroupShard, request: OffsetDeleteRequest, caller: Caller) -> None:
+    if shard.core.unavailable is not ErrorCode.NONE:  # it has moved meanwhile
+        caller.token.reply(OffsetDeleteResponse(error_code=shard.core.unavailable))
+        return
+    shard.run(shard.core.delete_offsets(request, caller, server.clock.now()))
 
 
 def _merged(refused: list[OffsetDeleteResponseTopic], answer: OffsetDeleteResponse) -> OffsetDeleteResponse:

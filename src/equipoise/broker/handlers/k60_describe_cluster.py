@@ -1,4 +1,4 @@
-"""DescribeCluster (60): one broker, which is also the controller."""
+"""DescribeCluster (60): the brokers that are up. The first is shown as the controller."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 
 def handle(server: Server, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
-    """Describes the one broker (KafkaApis.handleDescribeCluster)."""
-    host, port = server.address_for(call.connection)
+    """Describes the brokers (KafkaApis.handleDescribeCluster)."""
     response = DescribeClusterResponse(
         error_code=ErrorCode.NONE,
         endpoint_type=request.endpoint_type,
         cluster_id=server.cluster_id,
-        controller_id=server.node_id,
-        brokers=[DescribeClusterBroker(broker_id=server.node_id, host=host, port=port, rack=server.rack)],
+        controller_id=server.cluster.controller_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=node.node_id, host=host, port=port, rack=node.rack)
+            for node, host, port in server.cluster.endpoints(call.connection)
+        ],
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = server.cluster_operations(call)

@@ -31,7 +31,7 @@ def handle(
         _authorize_topics(server, call, request.subscribed_topic_names or ())
     except KafkaError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code)
-    shard = server.group_coordinator.shard_of(request.group_id)
+    shard = server.group_coordinator.shard_for(call, request.group_id)
     core, caller = shard.core, caller_of(call)
     hold_ms = _hold_ms(server, request, call) if call.connection.held_heartbeat.is_patient else 0
     if hold_ms == 0:
@@ -59,7 +59,7 @@ def _quiet(request: ConsumerGroupHeartbeatRequest, interval_ms: int, version: in
 
 def _hold_ms(server: Server, request: ConsumerGroupHeartbeatRequest, call: Call) -> int:
     """How long the heartbeat may be held, see `broker/groups/held_heartbeats.py`."""
-    core = server.group_coordinator.shard_of(request.group_id).core
+    core = server.group_coordinator.shard_for(call, request.group_id).core
     presence = core.presence_of(request.group_id, request.member_id)
     if presence is None or request.member_epoch <= 0:
         return 0

@@ -34,7 +34,7 @@ def handle(server: Server, request: ListConfigResourcesRequest, call: Call) -> L
     except KafkaError as error:
         return ListConfigResourcesResponse(error_code=error.code, config_resources=[])
     topics = [(topic.name, _TOPIC) for topic in server.topics] if _TOPIC in types else []
-    brokers = [(str(server.node_id), _BROKER)] if _BROKER in types else []
+    brokers = [(str(node_id), _BROKER) for node_id in server.cluster.nodes] if _BROKER in types else []
     groups = [(group_id, _GROUP) for group_id in server.group_coordinator.configs] if _GROUP in types else []
     rows = [ConfigResource(resource_name=name, resource_type=kind) for name, kind in topics + brokers + groups]
     return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=rows)

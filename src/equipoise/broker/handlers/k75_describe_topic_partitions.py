@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.broker.topics.topics import LEADER_EPOCH
+from equipoise.broker.cluster.placement import NOBODY
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k75_describe_topic_partitions import (
     Cursor,
@@ -17,8 +17,10 @@ from equipoise.wire.apis.k75_describe_topic_partitions import (
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from equipoise.broker.cluster.cluster import Cluster
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
+    from equipoise.broker.topics.topics import Partition
 
 PAGE = 2000
 
@@ -69,19 +71,21 @@ def _describe(
     except KafkaError as error:
         answer.error_code = error.code
         return answer, 0
-    node, count = [server.node_id], len(topic.partitions)
+    count = len(topic.partitions)
     answer.topic_id, answer.is_internal = topic.topic_id, topic.is_internal
-    answer.partitions = [
-        DescribeTopicPartitionsResponsePartition(
-            error_code=ErrorCode.NONE,
-            partition_index=index,
-            leader_id=server.node_id,
-            leader_epoch=LEADER_EPOCH,
-            replica_nodes=node,
-            isr_nodes=node,
-            eligible_leader_replicas=[],
-            last_known_elr=[],
-        )
-        for index in range(first, min(first + limit, count))
-    ]
+    answer.partitions = [_partition(server.cluster, one) for one in topic.partitions[first : first + limit]]
     return answer, count
+
+
+def _partition(cluster: Cluster, one: Partition) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE if one.leader != NOBODY else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=one.index,
+        leader_id=one.leader,
+        leader_epoch=one.leader_epoch,
+        replica_nodes=cluster.replicas(one.placement),
+        isr_nodes=cluster.in_sync(one.placement),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=cluster.offline(one.placement),
+    )

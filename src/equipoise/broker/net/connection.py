@@ -9,18 +9,19 @@ costly connection are served in turns (`turns.py`).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from struct import pack
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from equipoise.broker.groups.carriers import Carried
 from equipoise.broker.groups.held_heartbeats import HeldHeartbeat
 from equipoise.broker.groups.repeated_heartbeat import HeartbeatOfEither, RepeatedHeartbeat, repeated
-from equipoise.broker.net.memory_pool import FREE_ROOM
+from equipoise.broker.net.memory_pool import FREE_ROOM, MAX_GROWTH, grown
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.net.throttling import Usage
 from equipoise.broker.net.turns import SLICE_S
@@ -45,7 +46,6 @@ _JOIN_BELOW = 65536  # replies up to this size leave as one piece: one copy is c
 _WRITE_HIGH_WATER = 1 << 20
 _PENDING_HIGH_WATER = 1 << 20  # bytes of requests that wait for their replies; a Produce's are in the log by then
 _SMALL_PIECE = 4096  # cheaper to copy than to send as a buffer of its own
-_MAX_GROWTH = 1 << 20  # of a frame's buffer at a time: zeros take time, too
 _UNKNOWN = Session()
 _PRODUCE = 0
 _HEARTBEAT, _CONSUMER_GROUP_HEARTBEAT = 12, 68
@@ -54,6 +54,7 @@ _OF_CROWDS = (b"\0\x0b", b"\0\x0d", b"\0\x0e")  # JoinGroup, LeaveGroup, SyncGro
 _CONSUMER_HEARTBEAT = b"\0\x44"
 _CLASSIC_HEARTBEAT = b"\0\x0c"
 _FEW_HEARTBEATS = 8  # of one member that have come while the loop was busy: they do not wait behind a crowd
+_RESET = pack("ii", 1, 0)  # SO_LINGER: nothing is sent behind the reset
 _WORTH_COUNTING_S = 0.00001  # more than a heartbeat takes
 
 
@@ -253,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
         if frame is None:
             return self.server.receive_buffer
         if len(frame) < self._room:
-            self._frame = frame = _grown(frame, self._room)
+            self._frame = frame = grown(frame, self._room)
         return memoryview(frame)[self._filled :]
 
     def buffer_updated(self, count: int) -> None:
@@ -305,7 +306,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frame = self.frame_began = None
             self._reserved_behind, self._reserved = self._reserved_behind + self._reserved, 0
         elif filled == self._room:
-            room = min(self._frame_size, max(filled + min(3 * filled, _MAX_GROWTH), FREE_ROOM))
+            room = min(self._frame_size, max(filled + min(3 * filled, MAX_GROWTH), FREE_ROOM))
             wanted = max(room - FREE_ROOM - self._reserved, 0)
             if wanted and not self.server.memory_pool.try_allocate(self, wanted):
                 self._is_starved = True
@@ -573,17 +574,11 @@ class Connection(asyncio.BufferedProtocol):
         self.carried.by_us = True
         self._transport.abort()
 
-
-def _grown(frame: bytearray, room: int) -> bytearray:
-    """A small one is copied into a new one, which is quicker; a large one is stretched where it stands, if nobody has
-    kept a view of it. (The loop has one in `buffer_updated`, so this is done when the next is asked for.)"""
-    if room > _MAX_GROWTH:
-        with contextlib.suppress(BufferError):
-            frame.extend(bytes(room - len(frame)))
-            return frame
-    new = bytearray(room)
-    new[: len(frame)] = frame
-    return new
+    def reset(self) -> None:
+        """Ends the connection at once, and the client is told that it was reset."""
+        if (connected := self._transport.get_extra_info("socket")) is not None and not self._transport.is_closing():
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.abort()
 
 
 def _describe_size(error: FrameSizeError, is_authenticating: bool) -> str:

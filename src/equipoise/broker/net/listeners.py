@@ -14,6 +14,7 @@ import secrets
 import socket
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ from equipoise.security.users import users_of_options
 from equipoise.wire.errors import UsageError
 
 if TYPE_CHECKING:
+    from equipoise.broker.config import BrokerConfig
     from equipoise.broker.server import Server
 
 log = logging.getLogger(__name__)
@@ -51,13 +53,19 @@ _WHEN_OUT_OF_FILES_S = 1.0
 _SHUTDOWN_S = 1.0  # a peer that is gone does not keep a connection for longer
 _RELOAD_MS = 60_000
 _PEEKED = 8
+_LAST_PORT = 65_535
 
 
 class Listener:
-    """One address of the broker. It is open from `open` to `close`."""
+    """One address of a broker. It is open from `open` to `close`, and may be opened again at the same address.
 
-    def __init__(self, server: Server, configured: ConfiguredListener, logins: Logins) -> None:
+    Where there are several brokers it keeps its port while it is closed: a client that connects is refused, and no
+    other process can take it.
+    """
+
+    def __init__(self, server: Server, configured: ConfiguredListener, logins: Logins, node_id: int) -> None:
         self.name, self.protocol = configured.name, configured.protocol
+        self.node_id = node_id  # of the broker that clients reach by it
         self.uses_sasl = configured.uses_sasl
         self.advertised = configured.advertised
         self.config = configured.config
@@ -72,11 +80,15 @@ class Listener:
         self._server = server
         self._plain: asyncio.Server | None = None
         self._sockets: list[socket.socket] = []
+        self._kept: list[socket.socket] = []  # bound, and never listening
 
     async def open(self) -> None:
         """UsageError: the address cannot be used."""
         loop = asyncio.get_running_loop()
         try:
+            if self._server.config.brokers > 1 and not self._kept:
+                self._kept = await _bind(self.host, self.port)
+                self.host, self.port = self._kept[0].getsockname()[:2]
             if self.tls is None:
                 factory = partial(Connection, self._server, self)
                 self._plain = await loop.create_server(factory, self.host, self.port, backlog=_BACKLOG)
@@ -85,6 +97,7 @@ class Listener:
                 self._sockets = await _bind(self.host, self.port)
                 self.host, self.port = self._sockets[0].getsockname()[:2]
                 for one in self._sockets:
+                    one.listen(_BACKLOG)
                     loop.add_reader(one.fileno(), self._accept, one)
         except OSError as error:
             is_numbered = error.errno is not None and error.errno > 0  # below: a host that is not found
@@ -104,6 +117,12 @@ class Listener:
         self._sockets = []
         for task in self.handshakes:
             task.cancel()
+
+    def release(self) -> None:
+        """The port is free for others."""
+        for one in self._kept:
+            one.close()
+        self._kept = []
 
     @property
     def address(self) -> str:
@@ -208,14 +227,14 @@ async def _bind(host: str, port: int) -> list[socket.socket]:
     found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound: list[socket.socket] = []
     try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
+        for family, kind, protocol, _, (name, number, *rest) in dict.fromkeys(found):
             one = socket.socket(family, kind, protocol)
+            address = (name, number or (bound[0].getsockname()[1] if bound else 0), *rest)
             bound.append(one)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             one.bind(address)
-            one.listen(_BACKLOG)
             one.setblocking(False)
     except BaseException:
         for one in bound:
@@ -239,18 +258,23 @@ async def _first_bytes(accepted: socket.socket) -> bytes:
 class Listeners:
     """All listeners of a broker, and what they share."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, node_id: int) -> None:
         self._server = server
+        self._node_id = node_id
         self._secret = secrets.token_bytes(32)
         self._threads = PasswordThreads(server.clock)
         path = server.config.sasl_users_file
         self._file = UsersFile(Path(path), self._secret, server.clock) if path else None
-        self.all = [self._make(configured) for configured in server.config.configured_listeners]
+        self.all = [self._make(configured) for configured in configured_for(server.config, node_id)]
 
     def _make(self, configured: ConfiguredListener) -> Listener:
         stores = [self._server.security.state]
         logins = Logins(self._sources(configured), stores, self._threads, self._tokens(configured))
-        return Listener(self._server, configured, logins)
+        return Listener(self._server, configured, logins, self._node_id)
+
+    def named(self, name: str) -> Listener:
+        """Each broker has listeners of the same names."""
+        return next(one for one in self.all if one.name == name)
 
     def _sources(self, configured: ConfiguredListener) -> list[UsersSource]:
         sources: list[UsersSource] = [self._file] if self._file is not None else []
@@ -268,14 +292,23 @@ class Listeners:
 
     async def open(self) -> None:
         """Opens all of them, or none."""
+        await self.resume()
+        if any(listener.tls is not None for listener in self.all):
+            self._server.clock.call_later(_RELOAD_MS, self._look_again)
+
+    async def resume(self) -> None:
+        """Opens all of them again, or none."""
         try:
             for listener in self.all:
                 await listener.open()
         except BaseException:
-            self.close()
+            self.pause()
             raise
-        if any(listener.tls is not None for listener in self.all):
-            self._server.clock.call_later(_RELOAD_MS, self._look_again)
+
+    def pause(self) -> None:
+        """Accepts no more connections, until `resume`."""
+        for listener in self.all:
+            listener.close()
 
     def _look_again(self) -> None:
         self.reload()
@@ -295,10 +328,32 @@ class Listeners:
         await asyncio.gather(*under_way, return_exceptions=True)
 
     def close(self) -> None:
-        """Accepts no more connections."""
+        """Accepts no more connections, ever."""
+        self.pause()
         for listener in self.all:
-            listener.close()
+            listener.release()
         self._threads.close()
+
+
+def configured_for(config: BrokerConfig, node_id: int) -> list[ConfiguredListener]:
+    """Those of one of several brokers: the ports of the first, shifted, so that none stands twice. Port 0 stays."""
+    ports = [one.port for one in config.configured_listeners if one.port] or [0]
+    shift = (node_id - config.node_id) * (max(ports) - min(ports) + 1)
+    return [
+        replace(one, port=shifted(one.port, shift), advertised=one.advertised and _advertised(one.advertised, shift))
+        for one in config.configured_listeners
+    ]
+
+
+def _advertised(address: tuple[str, int], shift: int) -> tuple[str, int]:
+    return address[0], shifted(address[1], shift)
+
+
+def shifted(port: int, shift: int) -> int:
+    """A port for one of several brokers; 0, a free one, stays. UsageError: there is none."""
+    if port + shift > _LAST_PORT:
+        raise UsageError(f"port {port}: the other brokers have no ports above it; choose a lower one")
+    return port + shift if port else 0
 
 
 def _mechanisms(configured: ConfiguredListener, logins: Logins) -> Mechanisms:

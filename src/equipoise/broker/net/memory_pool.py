@@ -8,6 +8,7 @@ at most `queued.max.request.bytes`, one frame of `socket.request.max.bytes`, and
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FREE_ROOM = 1 << 16
+MAX_GROWTH = 1 << 20  # of a frame's buffer at a time: zeros take time, too
 _SCARCE_PATIENCE_MS = 2000  # for each MiB of a frame, while others wait for room
 _CHECK_MS = 500
 
@@ -86,3 +88,15 @@ class MemoryPool:
                 connection.abort()
         if self._waiting:
             self._timer = self._clock.call_later(_CHECK_MS, self._relieve)
+
+
+def grown(frame: bytearray, room: int) -> bytearray:
+    """A small one is copied into a new one, which is quicker; a large one is stretched where it stands, if nobody has
+    kept a view of it. (The loop has one in `buffer_updated`, so this is done when the next is asked for.)"""
+    if room > MAX_GROWTH:
+        with contextlib.suppress(BufferError):
+            frame.extend(bytes(room - len(frame)))
+            return frame
+    new = bytearray(room)
+    new[: len(frame)] = frame
+    return new

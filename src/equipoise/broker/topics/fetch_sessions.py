@@ -31,6 +31,7 @@ class CachedPartition:
         "high_watermark",
         "index",
         "key",
+        "last_fetched_epoch",
         "leader_epoch",
         "log_start_offset",
         "max_bytes",
@@ -43,13 +44,17 @@ class CachedPartition:
         self.fetch_offset = asked.fetch_offset
         self.max_bytes = asked.partition_max_bytes
         self.leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch  # of the record before `fetch_offset`; -1: not told
         self.high_watermark = -1
         self.log_start_offset = -1
 
     def must_respond(self, data: PartitionData) -> bool:
         """Whether an incremental answer has news of it: records, an error, or a watermark that has moved."""
         told = self.high_watermark, self.log_start_offset
-        return bool(data.records or data.error_code) or told != (data.high_watermark, data.log_start_offset)
+        return bool(data.records or data.error_code or data.diverging_epoch) or told != (
+            data.high_watermark,
+            data.log_start_offset,
+        )
 
 
 class FetchMetadata(NamedTuple):

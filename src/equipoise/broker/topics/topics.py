@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from equipoise.broker.cluster.placement import Placement, epoch_end, epoch_of
+from equipoise.broker.cluster.placements import DEFAULT, Placements, Replication, Rows
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.topics.config import effective, log_config, stored
 from equipoise.log.config import LogConfig
@@ -18,7 +21,6 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Codec
 
 _log = logging.getLogger(__name__)
-LEADER_EPOCH = 0  # one broker leads every partition from its first day
 SECURITY_TOPIC = "__security"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__rebalances", SECURITY_TOPIC})
 _HIDDEN_TOPICS = frozenset({SECURITY_TOPIC})  # for clients they are not there
@@ -29,23 +31,17 @@ _CODECS = {"uncompressed": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPP
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
-def check_leader_epoch(epoch: int) -> None:
-    """Fences a client that has heard of another leader; -1 means it has heard of none."""
-    if epoch > LEADER_EPOCH:
-        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is ahead of {LEADER_EPOCH}")
-    if 0 <= epoch < LEADER_EPOCH:
-        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch} is behind {LEADER_EPOCH}")
-
-
 class Partition:
-    """A partition's log, and its waiters: for data to read, or for written records to be durable."""
+    """A partition's log, its leader, and its waiters: for data to read, or for written records to be durable."""
 
-    __slots__ = ("_unsettled", "_watchers", "index", "log", "topic")
+    __slots__ = ("_unsettled", "_watchers", "index", "leader", "leader_epoch", "log", "placement", "topic")
 
-    def __init__(self, topic: Topic, index: int, log: PartitionLog) -> None:
+    def __init__(self, topic: Topic, index: int, log: PartitionLog, placement: Placement) -> None:
         self.topic = topic
         self.index = index
         self.log = log
+        self.placement = placement
+        self.leader, self.leader_epoch = placement.leader, placement.epoch  # every request asks
         self._watchers: dict[Callable[[], None], None] = {}
         self._unsettled: deque[tuple[int, Callable[[], None]]] = deque()  # in the order of appends
         log.subscribe(self._changed)
@@ -57,6 +53,29 @@ class Partition:
     def unwatch(self, callback: Callable[[], None]) -> None:
         """Ends a `watch`."""
         self._watchers.pop(callback, None)
+
+    def place(self, placement: Placement) -> None:
+        """Another leader has it, or another epoch has begun. Who waits for records is told."""
+        self.placement = placement
+        self.leader, self.leader_epoch = placement.leader, placement.epoch
+        for callback in list(self._watchers):
+            self._tell(callback)
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        """Fences a client that has heard of another leader; -1 means it has heard of none
+        (Partition.checkCurrentLeaderEpoch)."""
+        if epoch > self.leader_epoch:
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is ahead of {self.leader_epoch}")
+        if 0 <= epoch < self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch} is behind {self.leader_epoch}")
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record there; at the end of the log, that of the next."""
+        return epoch_of(self.placement.starts, offset) if offset < self.log.high_watermark else self.leader_epoch
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """The last epoch up to this one that has records, and where it ends (Partition.lastOffsetForLeaderEpoch)."""
+        return epoch_end(self.placement.starts, epoch, self.log.high_watermark)
 
     def is_durable(self, offset: int) -> bool:
         """Whether the record at `offset` is below the high watermark."""
@@ -121,6 +140,7 @@ class Topic:
         self.configs = configs
         self.settings = settings
         self.partitions: list[Partition] = []
+        self.replication = DEFAULT  # of partitions to be
 
     @property
     def is_internal(self) -> bool:
@@ -196,6 +216,12 @@ class Directory(Protocol):
     def next_producer_id(self) -> int:
         """A producer id that was never given before."""
 
+    def load_placements(self) -> Rows:
+        """The leaders of partitions, as they were last saved."""
+
+    def save_placements(self, rows: Rows) -> None:
+        """Replaces all of them, durably."""
+
 
 class Topics:
     """Every topic of the broker. A change is on disk before it is seen."""
@@ -209,8 +235,12 @@ class Topics:
         self._hidden: dict[str, Topic] = {}
         self.on_change: Callable[[], None] = lambda: None  # called when `counts` may have changed
         self.on_seen: Callable[[str], None] = lambda name: None  # a topic can be seen, has grown, or is gone
+        self.on_opened: Callable[[Topic], None] = lambda topic: None  # all its partitions are open
+        self.placements = Placements(directory, defaults.node_ids, defaults.default_replication_factor)
+        self.live_nodes: Sequence[int] = defaults.node_ids  # the brokers that are up
         self._records = {record.name: record for record in directory.load_topics()}  # as they are saved
         self.partition_count = sum(record.partitions for record in self._records.values())
+        self.placements.retain(record.topic_id for record in self._records.values())
         for record in self._records.values():
             configs = stored(record.configs)
             topic = Topic(record.name, record.topic_id, configs, effective(defaults, configs))
@@ -282,7 +312,15 @@ class Topics:
                 f"{name!r} is no topic name: 1 to 249 of letters, digits, '.', '_' and '-', and not '.' or '..'",
             )
 
-    def plan(self, name: str, count: int, configs: dict[str, str], beside: Mapping[str, NewTopic]) -> NewTopic:
+    def plan(
+        self,
+        name: str,
+        count: int,
+        configs: dict[str, str],
+        beside: Mapping[str, NewTopic],
+        *,
+        replication: Replication = DEFAULT,
+    ) -> NewTopic:
         """A topic that a client asks for, checked against those there are and those `beside` it in the request."""
         if (internal := _RESERVED.get(unify_collision_chars(name))) is not None:
             if name == internal:
@@ -291,6 +329,7 @@ class Topics:
         planned = self._plan(name, count, configs)
         if (other := beside.get(unify_collision_chars(name))) is not None:
             raise _collision(name, other.topic.name)
+        planned.topic.replication = replication
         return planned
 
     def _plan(self, name: str, count: int, configs: dict[str, str]) -> NewTopic:
@@ -311,6 +350,7 @@ class Topics:
         """All of them with one save: each costs a sync of the disk, and the loop waits for it. What it returns opens
         them one by one; a topic is seen when all its partitions are open."""
         self.check_new(count for _, count in planned)
+        self.placements.add([(topic.topic_id, count, topic.replication) for topic, count in planned], self.live_nodes)
         self._save(self._records | {topic.name: _record(topic, count) for topic, count in planned})
         for topic, _ in planned:
             self._by_unified_name[unify_collision_chars(topic.name)] = topic.name
@@ -349,14 +389,21 @@ class Topics:
         self._check_count(count - had)
         return count - had
 
-    def grow(self, counts: Mapping[Topic, int]) -> Iterator[None]:
-        """To so many partitions each, with one save. What it returns opens them one by one."""
+    def grow(
+        self, counts: Mapping[Topic, int], replicas: Mapping[Topic, tuple[tuple[int, ...], ...]] | None = None
+    ) -> Iterator[None]:
+        """To so many partitions each, with one save. What it returns opens them one by one. `replicas`: those of the
+        new ones, where they were named."""
         self.check_new(count - self._records[topic.name].partitions for topic, count in counts.items())
+        named = replicas or {}
+        wanted = [(one.topic_id, count, _grown(one, named.get(one, ()))) for one, count in counts.items()]
+        self.placements.add(wanted, self.live_nodes)
         self._save(self._records | {topic.name: _record(topic, count) for topic, count in counts.items()})
         return (step for topic, count in counts.items() for step in self._grow(topic, count))
 
     def _grow(self, topic: Topic, count: int) -> Iterator[None]:
         yield from self._open_partitions(topic, count)
+        self.on_opened(topic)
         self.on_seen(topic.name)
 
     def set_configs(self, changes: Mapping[Topic, tuple[dict[str, str], BrokerConfig]]) -> None:
@@ -386,6 +433,8 @@ class Topics:
             for partition in topic.partitions:
                 partition.log.delete()
         self.directory.delete_topics(gone)
+        with contextlib.suppress(KafkaError):  # what is left of them goes with the next change, or the next start
+            self.placements.remove(topic.topic_id for topic in topics)
         for name in gone:
             self.on_seen(name)
 
@@ -396,6 +445,7 @@ class Topics:
             return
         self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
         self._by_unified_name[unify_collision_chars(topic.name)] = topic.name
+        self.on_opened(topic)
         self.on_seen(topic.name)
 
     def _open_partitions(self, topic: Topic, count: int) -> Iterator[None]:
@@ -404,7 +454,8 @@ class Topics:
             record = self._records.get(topic.name)
             if record is None or record.topic_id != topic.topic_id:
                 return  # deleted meanwhile
-            topic.partitions.append(Partition(topic, index, self.directory.open_log(topic.name, index, config)))
+            log = self.directory.open_log(topic.name, index, config)
+            topic.partitions.append(Partition(topic, index, log, self.placements.of(topic.topic_id, index)))
             yield
 
     def _save(self, records: dict[str, TopicRecord]) -> None:
@@ -428,6 +479,11 @@ class Topics:
         if count <= 0:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {count}")
         self.check_new([count])
+
+
+def _grown(topic: Topic, replicas: tuple[tuple[int, ...], ...]) -> Replication:
+    """New partitions have as many replicas as the first (ReplicationControlManager.createPartitions)."""
+    return Replication(len(topic.partitions[0].placement.replicas), replicas)
 
 
 def _do(steps: Iterator[None]) -> None:

@@ -1,4 +1,5 @@
-"""`equipoise faults`: kick, cut, delay and the like, on a broker that was started with `equipoise serve --faults`."""
+"""`equipoise faults`: kick, cut, delay and the like, on a broker that was started with `equipoise serve --faults`; and
+with `--brokers` kill, move and elect."""
 
 from __future__ import annotations
 
@@ -21,6 +22,10 @@ _NAMES = ("group", "who")
 _at = click.option("--at", metavar="HOST:PORT", default=FAULTS_AT, show_default=True, help="As `serve --faults` says.")
 _group = click.argument("group")
 _who = click.argument("who")
+_broker = click.argument("broker", type=int)
+_topic = click.argument("topic")
+_partition = click.argument("partition", type=int)
+_to = click.option("--to", required=True, metavar="BROKER", type=int, help="By its node id.")
 
 
 def _ask(at: str, method: str, path: str = "/faults", body: dict[str, Any] | None = None) -> Any:
@@ -45,6 +50,8 @@ def _set(at: str, **wanted: Any) -> None:
     found = _ask(at, "POST", body=given)
     if "number" in found:
         print(f"fault {found['number']} is in force: equipoise faults end {found['number']}")
+    elif "end_offset" in found:
+        print(f"done: the log ends at offset {found['end_offset']}")
     else:
         print("done")
 
@@ -83,6 +90,64 @@ def _on_requests(deed: str, text: str, *options: Callable[[Any], Any]) -> click.
 def _rebalance(group: str, at: str) -> None:
     """Begin a rebalance, without a cause in the group."""
     _set(at, do="rebalance", group=group)
+
+
+def _on_broker(deed: str, text: str) -> click.Command:
+    @click.command(deed, help=text)
+    @_broker
+    @_at
+    def command(broker: int, at: str) -> None:
+        _set(at, do=deed, broker=broker)
+
+    return command
+
+
+@click.command("move-coordinator")
+@_group
+@_to
+@_at
+def _move_coordinator(group: str, to: int, at: str) -> None:
+    """Let another broker coordinate a group."""
+    _set(at, do="move-coordinator", group=group, to=to)
+
+
+@click.command("move-leader")
+@_topic
+@_partition
+@_to
+@_at
+def _move_leader(topic: str, partition: int, to: int, at: str) -> None:
+    """Let another broker lead a partition."""
+    _set(at, do="move-leader", topic=topic, partition=partition, to=to)
+
+
+@click.command("elect-leaders")
+@_at
+def _elect_leaders(at: str) -> None:
+    """Let the preferred leaders lead again."""
+    _set(at, do="elect-leaders")
+
+
+@click.command("elect-unclean")
+@_topic
+@_partition
+@_to
+@click.option("--lose", required=True, metavar="N", type=click.IntRange(0), help="Records that the new leader lacks.")
+@_at
+def _elect_unclean(topic: str, partition: int, to: int, lose: int, at: str) -> None:
+    """Let a broker lead that lacks the last records: they are gone."""
+    _set(at, do="elect-unclean", topic=topic, partition=partition, to=to, lose=lose)
+
+
+@click.command("brokers")
+@_at
+def _brokers(at: str) -> None:
+    """Show the brokers of the process, and what each leads."""
+    rows = [
+        (one["broker"], one["address"], one["rack"] or "", one["state"], len(one["leads"]), one["shards"])
+        for one in _ask(at, "GET", "/brokers")
+    ]
+    print_table(("broker", "address", "rack", "state", "leads", "internal"), [tuple(map(str, row)) for row in rows])
 
 
 @click.command("list")
@@ -131,6 +196,16 @@ COMMANDS = [
         "Answer requests of APIs with an error, and do not serve them.",
         click.option("--error", required=True, metavar="NAME", help="By Kafka's name, for instance NOT_COORDINATOR."),
     ),
+    _on_broker("kill-broker", "Reset the connections of a broker, and let the others lead, as after SIGKILL."),
+    _on_broker("stop-broker", "Let the others lead, then end the connections of a broker."),
+    _on_broker("start-broker", "Bring a broker back that was stopped or killed."),
+    _on_broker("cut-broker", "Let no client reach a broker, which leads on."),
+    _on_broker("heal-broker", "Let clients reach a broker again."),
+    _move_coordinator,
+    _move_leader,
+    _elect_leaders,
+    _elect_unclean,
+    _brokers,
     _list,
     _end,
 ]

@@ -269,10 +269,10 @@ class ConsumerGroup:
     def put_target(self, member_id: str, target: Partitions | None) -> None:
         """The target of a member; None takes it away. Of two claims on a partition the last one counts."""
         before, after = self.target_of(member_id), target or NO_PARTITIONS
-        for partition in before - after:
+        for partition in before - after if before else ():
             if self.target_owners.get(partition) == member_id:
                 del self.target_owners[partition]
-        self.target_owners.update(dict.fromkeys(after - before, member_id))
+        self.target_owners.update(dict.fromkeys(after - before if before else after, member_id))
         if target is None:
             self.targets.pop(member_id, None)
         else:

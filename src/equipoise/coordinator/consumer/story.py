@@ -123,14 +123,14 @@ def _end(group: ConsumerGroup, step: Step, *, overtaken: bool) -> None:
 
 def _note_waiting(group: ConsumerGroup, changes: Changes, now: int) -> None:
     """A target gives a member what another one has: from now on it waits for it."""
-    awaited, before = group.story.awaited, changes.targets_before()
-    for member_id, old in before.items():
+    awaited, owners, before = group.story.awaited, group.owners, changes.targets_before()
+    for member_id, old in before.items() if awaited else ():
         for partition in (old or NO_PARTITIONS) - group.target_of(member_id):
             if partition in awaited and awaited[partition][0] == member_id:
                 del awaited[partition]
-    for member_id, old in before.items():
+    for member_id, old in before.items() if owners else ():
         for partition in group.target_of(member_id) - (old or NO_PARTITIONS):
-            owner = group.owners.get(partition)
+            owner = owners.get(partition)
             if owner is not None and owner != member_id and len(awaited) < COMPARED:
                 awaited[partition] = (member_id, now)
 

@@ -35,12 +35,15 @@ from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 _log = logging.getLogger(__name__)
 _FORMAT = 1
 GroupConfigs = dict[str, dict[str, str]]  # by group
+Placements = dict[str, list[list[Any]]]  # by topic id in hex: a row for each partition
 LOCK = ".lock"
 META = "meta.json"
 _PRODUCER_IDS = "producer-ids.json"
 _PRODUCER_IDS_A_BLOCK = 1000  # as in Kafka; a crash loses the rest of a block
 _GROUPS = "groups.json"
 _NO_GROUPS = "or remove it: all groups then have the broker's settings"
+_PLACEMENTS = "placements.json"
+_NO_PLACEMENTS = "or remove it: leaders are placed anew, and their epochs begin again at 0"
 _NO_IDS = "or remove it: ids then begin above those in the logs"
 
 
@@ -57,6 +60,10 @@ def _parse_groups(content: dict[str, Any]) -> GroupConfigs:
     return {
         str(group): {str(name): str(value) for name, value in own.items()} for group, own in content["configs"].items()
     }
+
+
+def _parse_placements(content: dict[str, Any]) -> Placements:
+    return {str(topic_id): [list(row) for row in rows] for topic_id, rows in content["placements"].items()}
 
 
 class DataDirectory:
@@ -79,6 +86,7 @@ class DataDirectory:
             self._next_id = read_json(path / _PRODUCER_IDS, lambda content: int(content["next"]), _NO_IDS)
             self._ids_end = self._next_id
             self._group_configs = read_json(path / _GROUPS, _parse_groups, _NO_GROUPS) or {}
+            self._placements = read_json(path / _PLACEMENTS, _parse_placements, _NO_PLACEMENTS) or {}
             self._orphans = self._look_round(found)
             self._hide(frozenset(self._deleting))
             self._start_remover()
@@ -152,6 +160,15 @@ class DataDirectory:
         """Replaces all of them."""
         self._write(_GROUPS, dump_json({"configs": configs}))
         self._group_configs = configs
+
+    def load_placements(self) -> Placements:
+        """The leaders of partitions that were saved last; none, where one broker has always led all."""
+        return self._placements
+
+    def save_placements(self, rows: Placements) -> None:
+        """Replaces all of them."""
+        self._write(_PLACEMENTS, dump_json({"placements": rows}))
+        self._placements = rows
 
     def _write(self, name: str, dumped: str) -> None:
         try:
@@ -257,6 +274,13 @@ class MemoryDirectory:
         return {}
 
     def save_group_configs(self, configs: GroupConfigs) -> None:
+        """They live as long as the broker's own objects."""
+
+    def load_placements(self) -> Placements:
+        """None: a broker in memory starts empty."""
+        return {}
+
+    def save_placements(self, rows: Placements) -> None:
         """They live as long as the broker's own objects."""
 
     def open_log(self, topic: str, partition: int, config: LogConfig) -> PartitionLog:

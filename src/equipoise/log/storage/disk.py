@@ -434,6 +434,9 @@ class PartitionFiles(Files):
     def sync_task(self, work: UnsyncedSegments) -> DiskSyncTask:
         return DiskSyncTask(self, work)
 
+    def forget_producers(self) -> None:
+        (self.path / PRODUCERS).unlink(missing_ok=True)
+
     def make_room(self) -> None:
         self.disk.open_files.make_room()
 

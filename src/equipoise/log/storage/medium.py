@@ -109,6 +109,9 @@ class Files(Protocol):
     def sync_task(self, work: UnsyncedSegments) -> SyncTask | None:
         """Work for another thread; None where there is nothing to sync."""
 
+    def forget_producers(self) -> None:
+        """The note on producers is of a longer log: the next start finds them in their batches."""
+
     def make_room(self) -> None:
         """The system has refused a descriptor: returns those that are not in use."""
 

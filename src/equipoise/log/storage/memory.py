@@ -84,6 +84,9 @@ class MemoryFiles(Files):
     def sync_task(self, work: UnsyncedSegments) -> None:
         pass
 
+    def forget_producers(self) -> None:
+        pass
+
     def make_room(self) -> None:
         pass
 

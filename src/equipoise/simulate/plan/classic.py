@@ -51,9 +51,10 @@ class ClassicPlan(PlannedGroup):
         while self.is_cooperative and self._revoked > 0:
             # Who has given up joins again; the others hear of it with their next heartbeat.
             again = stable + self.settings.callback_ms
-            heard = again + self.settings.round_trip_ms if self.settings.held else stable + self.interval_ms
+            is_apart = self.settings.held or self.settings.spread
+            heard = self.next_beats(again) if is_apart else np.full(len(self.phases), stable + self.interval_ms)
             self._revoked_at = stable
-            stable = self._round(again, np.full(len(self.phases), heard))
+            stable = self._round(again, heard)
         return stable
 
     _revoked = 0  # partitions that nobody has after a cooperative round

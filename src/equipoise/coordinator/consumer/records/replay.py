@@ -8,6 +8,7 @@ of its group or member, a tombstone may come for what is not there, and two memb
 from __future__ import annotations
 
 from enum import Enum, auto
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from equipoise.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
@@ -144,7 +145,9 @@ def _apply_target(group: ConsumerGroup, member_id: str, value: Message | None) -
     before = group.targets.get(member_id)
     if isinstance(value, wire.ConsumerGroupTargetAssignmentMemberValue):
         rows = value.topic_partitions
-        group.put_target(member_id, frozenset((row.topic_id, number) for row in rows for number in row.partitions))
+        group.put_target(
+            member_id, frozenset(chain.from_iterable(zip(repeat(one.topic_id), one.partitions) for one in rows))
+        )
     else:
         group.put_target(member_id, None)
     return Replaced(Part.TARGET, member_id, before)

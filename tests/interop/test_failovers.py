@@ -1,0 +1,57 @@
+"""Real clients in groups on three brokers of ours, while their coordinator is killed, stopped and moved: no record and
+no commit that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from proving.equipoise_cluster import EquipoiseCluster
+from proving.fetched import Unavailable
+from proving.members.hosts import CONSUMER
+from proving.trials.failovers import CLIENTS, Outcome, groups_through_failovers
+
+PYTHON = ("equipoise", "confluent-kafka", "kafka-python", "aiokafka")
+_FEW, _MANY = 3, 100
+
+
+def play(log: Path, clients: Sequence[str], failovers: int, assignor: str = "range") -> Outcome:
+    """A missing client is a skip, or with EQUIPOISE_REQUIRE_CLIENTS=1, as in CI, a failure."""
+    try:
+        with EquipoiseCluster() as cluster:
+            return groups_through_failovers(cluster, log, clients=clients, failovers=failovers, assignor=assignor)
+    except Unavailable as missing:
+        if os.environ.get("EQUIPOISE_REQUIRE_CLIENTS") == "1":
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+
+
+def check(outcome: Outcome, clients: Sequence[str], failovers: int) -> None:
+    assert [account.reader for account in outcome.accounts] == ["(in the log)", *clients]
+    assert all(account.acknowledged > 0 for account in outcome.accounts)
+    assert {account.reader: account.lost for account in outcome.accounts if account.lost} == {}
+    assert outcome.accounts[0].repeated == 0  # idempotence: the writer's retries are stored once
+    assert {pauses.group: len(pauses.seconds) for pauses in outcome.pauses} == dict.fromkeys(clients, failovers)
+    assert outcome.commits > 0
+
+
+@pytest.mark.parametrize("clients", [PYTHON, ("java",), ("kafkajs",)], ids=["python", "java", "kafkajs"])
+def test_a_few_failovers(tmp_path: Path, clients: Sequence[str]) -> None:
+    """A kill, a stop and a move."""
+    check(play(tmp_path / "log", clients, _FEW), clients, _FEW)
+
+
+@pytest.mark.parametrize("assignor", ["cooperative-sticky", CONSUMER])
+def test_groups_that_rebalance_member_by_member(tmp_path: Path, assignor: str) -> None:
+    """Their targets, epochs and partitions are in the log."""
+    clients = ("equipoise", "confluent-kafka")
+    check(play(tmp_path / "log", clients, _FEW, assignor), clients, _FEW)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+def test_many_failovers(tmp_path: Path) -> None:
+    check(play(tmp_path / "log", CLIENTS, _MANY), CLIENTS, _MANY)
