@@ -15,9 +15,9 @@ from equipoise.simulate.plan import PlanSettings, plan
 
 STRATEGIES = ("eager", "cooperative", "static", "consumer")
 NOTES = (
-    "A step is an input of a state machine: a request or a timer of the coordinator, an answer, a timer or a call of "
-    "the application of a member. Runs are those of `equipoise simulate check`, with every rule checked after every step. "
-    "CPU time of one process, one core.",
+    "A step is an input of a state machine: a request or a timer of the coordinator; an answer, a timer or a call of "
+    "the application, of a member. Runs are those of `equipoise simulate check`, with every rule checked after each "
+    "step. CPU time of one process, one core.",
     "The plan: a rolling restart under four strategies, one after another, CPU time.",
 )
 

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from bench.planning import rows, study
 from equipoise.coordinator.config import GroupConfig
 from equipoise.member import Callback, CallbackKind, TopicPartition
 from equipoise.simulate import Call, Clock, Network, Observer, World
 from equipoise.simulate.plan import SCENARIOS, STRATEGIES, Planned, PlanSettings, plan
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
+from proving.tree import ROOT
 from tests.commands import Command
 from tests.console.schemas import all_schemas, check
 
@@ -160,3 +162,11 @@ def test_the_hunt_prints_its_seed_and_an_object(command: Command) -> None:
     check(found, all_schemas()["simulated"])
     assert (found["first_seed"], found["runs"], found["broken"]) == (7, 1, None)
     assert "there is no kind of group odd" in command("simulate", "check", "--kind", "odd").err
+
+
+def test_the_document_has_the_figures_of_the_study() -> None:
+    """Those of small groups; the large ones take a minute."""
+    document = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8")
+    for found in study([10, 100]):
+        for row in rows(found):
+            assert row in document

@@ -67,7 +67,8 @@ class Listener(RebalanceListener):
     def on_revoked(self, consumer: Any, removed: Any) -> None:
         self.ledger.revoked(self.name, [one.partition for one in removed])
 
-    on_lost = on_revoked
+    def on_lost(self, consumer: Any, lost: Any) -> None:
+        self.ledger.revoked(self.name, [one.partition for one in lost])
 
 
 class RealMember:
@@ -171,7 +172,7 @@ def restart_one_by_one(client: str, strategy: str, settings: PlanSettings, patch
 
 
 def compare(strategy: str, settings: PlanSettings, real: tuple[int, int, float]) -> None:
-    """After a rebalance the heartbeats of all members begin together, and then drift apart: reality is between the two."""
+    """After a rebalance heartbeats begin together, and drift apart: reality is between the two."""
     (together,) = plan("rolling-restart", [strategy], settings)
     (spread,) = plan("rolling-restart", [strategy], replace(settings, spread=True))
     rebalances, requests, dark_s = real
