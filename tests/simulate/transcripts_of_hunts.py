@@ -39,4 +39,5 @@ if __name__ == "__main__":
     for argument in sys.argv[1:]:
         print(f"-- seed {argument}")
         print(transcript_of(int(argument)))
-        print(schedule_of(int(argument)))
+        if int(argument) % 3 == 0:
+            print(schedule_of(int(argument)))
