@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from equipoise.simulate.plan import SCENARIOS, Planned, PlanSettings, plan
 
@@ -75,8 +75,7 @@ def draw(path: Path, found: Sequence[Studied]) -> None:
                 panel.plot(sizes, values, marker="o", label=strategy, color=_COLOURS[strategy])
         row[0].set_ylabel(scenario)
         for panel in row:
-            panel.set_xscale("log")
-            panel.set_yscale("symlog", linthresh=0.1)
+            _scale(panel)
     titles = ("rebalances", "messages of a member", "s without an owner, of a partition")
     for panel, title in zip(panels[0], titles, strict=True):
         panel.set_title(title, fontsize=10)
@@ -85,3 +84,13 @@ def draw(path: Path, found: Sequence[Studied]) -> None:
     panels[0][0].legend(fontsize=8)
     figure.savefig(path, dpi=_DPI)
     plt.close(figure)
+
+
+def _scale(panel: Any) -> None:
+    """Logarithmic where values differ by more than twenty times; from 0 on in any case."""
+    values = [float(value) for line in panel.get_lines() for value in line.get_ydata()]
+    panel.set_xscale("log")
+    positive = [value for value in values if value > 0]
+    if positive and max(positive) > 20 * min(positive):
+        panel.set_yscale("symlog", linthresh=1)
+    panel.set_ylim(bottom=0)

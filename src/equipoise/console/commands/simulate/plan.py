@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from equipoise.console.options import Duration, Whole, file_option
+from equipoise.console.options import Decorated, Duration, Whole, file_option
 from equipoise.console.output import number, print_json
 from equipoise.console.tables import print_table
 from equipoise.simulate.plan import SCENARIOS, STRATEGIES, Planned, PlanSettings
@@ -22,7 +23,7 @@ _COLUMNS = (
 )
 
 
-def _time(name: str, default: str, what: str) -> Any:
+def _time(name: str, default: str, what: str) -> Callable[[Decorated], Decorated]:
     return click.option(name, metavar="TIME", type=Duration(), default=default, show_default=True, help=what)
 
 
