@@ -10,7 +10,7 @@ import sys
 
 from equipoise.console import words
 from equipoise.console.words import event
-from equipoise.simulate.hunt import draw
+from equipoise.simulate.hunt import draw, sensible
 from equipoise.simulate.scripts.runner import play
 from equipoise.simulate.transcript import Transcript
 from tests.simulate.hunting import Hunt
@@ -31,7 +31,7 @@ def transcript_of(seed: int) -> str:
 
 def schedule_of(seed: int) -> str:
     """A schedule of `equipoise simulate check`, played."""
-    script = "\n".join(f"> {line}" for line in draw(seed).lines)
+    script = "\n".join(f"> {line}" for line in sensible(draw(seed).lines))
     return "\n".join(play(script, "script", words))
 
 

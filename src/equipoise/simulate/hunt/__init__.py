@@ -6,7 +6,7 @@ The state machines are the ones that run behind a broker and inside a consumer. 
 
 from equipoise.simulate.hunt.hunter import LENGTH, Hunted, hunt, kinds_named, script_of
 from equipoise.simulate.hunt.kinds import KINDS, Kind
-from equipoise.simulate.hunt.run import Run, run
+from equipoise.simulate.hunt.run import Run, run, sensible
 from equipoise.simulate.hunt.schedule import Schedule, draw
 from equipoise.simulate.hunt.shrink import shape, shrink
 
@@ -22,6 +22,7 @@ __all__ = [
     "kinds_named",
     "run",
     "script_of",
+    "sensible",
     "shape",
     "shrink",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from equipoise.simulate.hunt.kinds import KINDS, Kind
-from equipoise.simulate.hunt.run import Run, run
+from equipoise.simulate.hunt.run import Run, run, sensible
 from equipoise.simulate.hunt.schedule import Schedule, draw
 from equipoise.simulate.hunt.shrink import MOST_RUNS, shrink
 from equipoise.simulate.scripts.runner import play
@@ -41,7 +41,7 @@ def hunt(first_seed: int, seeds: int, kinds: Sequence[Kind] = KINDS, length: int
 def script_of(found: Hunted, words: Words, most_runs: int = MOST_RUNS) -> str:
     """The shortest schedule that fails so, as a script that can be saved and played."""
     assert found.run.failure is not None
-    lines = shrink(found.schedule.lines, found.run.failure, most_runs)
+    lines = sensible(shrink(found.schedule.lines, found.run.failure, most_runs))
     head = f"# Seed {found.schedule.seed}, {found.schedule.kind}: {found.run.failure}\n\n"
     script = head + "\n".join(f"> {line}" for line in lines) + "\n"
     return "\n".join(play(script, "script", words)) + "\n"

@@ -58,7 +58,8 @@ class Fences(Observer):
         assert is_refused, f"{call.api} of {call.client_id} is accepted: {refusal}"
 
     def received(self, name: str, request: Message, response: Message) -> None:
-        """The epochs that a member sees do not go down, except for a new beginning."""
+        """The epochs that a member sees do not go down, except for a new beginning. An answer to a request that another
+        one has overtaken says nothing: it may be of a coordinator that is none any more."""
         if not isinstance(request, ConsumerGroupHeartbeatRequest):
             return
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
@@ -66,6 +67,8 @@ class Fences(Observer):
             self._epochs.pop(request.member_id, None)
         if response.error_code == ErrorCode.NONE and response.member_epoch > 0:
             before = self._epochs.get(request.member_id, 0)
+            if 0 < request.member_epoch < before:
+                return
             assert response.member_epoch >= before, f"{name} hears of epoch {response.member_epoch} after {before}"
             self._epochs[request.member_id] = response.member_epoch
 
