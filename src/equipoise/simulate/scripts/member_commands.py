@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from equipoise.member import Callback, CallbackKind, Commit, TopicPartition
+from equipoise.member import Callback, CallbackKind, Commit, Member, TopicPartition
 from equipoise.simulate import messages
 from equipoise.simulate.consumer import Consumer
 from equipoise.simulate.rules import check_rest
@@ -87,8 +87,11 @@ def unsubscribe(stage: MemberStage, given: Arguments) -> None:
 
 
 def rebalance(stage: MemberStage, given: Arguments) -> None:
-    """rebalance a: its application asks for a rebalance"""
-    _consumer(stage, given).enforce_rebalance("the application asks for it")
+    """rebalance a: its application asks for a rebalance; of the classic protocol alone"""
+    consumer = _consumer(stage, given)
+    if not isinstance(consumer.member, Member):
+        raise UsageError(f"{consumer.name} cannot ask: with the consumer protocol the coordinator decides")
+    consumer.enforce_rebalance("the application asks for it")
 
 
 def close(stage: MemberStage, given: Arguments) -> None:
@@ -198,9 +201,9 @@ def subscribe_all(stage: MemberStage, given: Arguments) -> None:
 
 
 def rebalance_all(stage: MemberStage, given: Arguments) -> None:
-    """Every application asks for a rebalance: its member joins again, and says all that it is."""
+    """Every application of the classic protocol asks for a rebalance: its member joins again, and says what it is."""
     for consumer in stage.world.consumers.values():
-        if consumer.is_living:
+        if consumer.is_living and isinstance(consumer.member, Member):
             consumer.enforce_rebalance("to be known")
 
 
