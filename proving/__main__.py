@@ -38,6 +38,19 @@ def conformance(seed: str | None, steps: int, only: str, protocol: str) -> None:
     sys.exit(not summary.is_good)
 
 
+@app.command(short_help="Transactions, every answer compared with Apache Kafka's.")
+@click.option("--seed", envvar="EQUIPOISE_SEED", help="Of the random scripts; a new one each time.")
+@click.option("--steps", metavar="N", type=Whole(0), default=2000, show_default=True, help="Random steps at least.")
+@click.option("--only", default="", help="The scripts with this in their name.")
+def transactions(seed: str | None, steps: int, only: str) -> None:
+    """Requests of transactional producers, step by step, with everything that can be seen after each."""
+    from proving.conformance.transactions.run import run as compare
+
+    summary = compare(seed, steps, only)
+    print(summary.text())
+    sys.exit(not summary.is_good)
+
+
 @app.command(short_help="What a restricted principal may do, on both brokers.")
 def access() -> None:
     """Every request of a principal under sets of ACLs, every answer compared."""
@@ -76,13 +89,15 @@ def clusters(rounds: int, trials: tuple[str, ...]) -> None:
 @app.command(short_help="Groups whose coordinator dies again and again.")
 @click.option("--failovers", metavar="N", type=Whole(1), default=10, show_default=True, help="On each cluster.")
 @click.option("--client", "clients", metavar="CLIENT", multiple=True, help="Only this one; repeatable.")
+@click.option("--way", "ways", metavar="WAY", multiple=True, help="Only kill, stop or move; repeatable.")
 @click.option("--without-kafka", is_flag=True, help="Only on three brokers of ours, in one process.")
-def failovers(failovers: int, clients: tuple[str, ...], without_kafka: bool) -> None:
+def failovers(failovers: int, clients: tuple[str, ...], ways: tuple[str, ...], without_kafka: bool) -> None:
     """Groups of real clients whose coordinator is killed, stopped and moved: is a record or a commit lost?"""
-    from proving.trials.failovers import CLIENTS
+    from proving.trials.failovers import CLIENTS, WAYS
     from proving.trials.run import failovers as play
 
-    sys.exit(not play(failovers, choose("--client", clients, CLIENTS), with_kafka=not without_kafka))
+    chosen = choose("--client", clients, CLIENTS), choose("--way", ways, WAYS)
+    sys.exit(not play(failovers, *chosen, with_kafka=not without_kafka))
 
 
 def choose(option: str, names: tuple[str, ...], known: Collection[str]) -> tuple[str, ...]:

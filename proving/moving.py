@@ -45,10 +45,12 @@ from equipoise.wire.schema import ZERO_UUID, Message
 from proving.tools import Listening
 
 OFFSETS_TOPIC = "__consumer_offsets"
+COORDINATORS = (OFFSETS_TOPIC, "__transaction_state")  # the topics that keep what coordinators know
 _MAY_WRITE_INTERNAL_TOPICS = "__admin_client"
 _RECORDS_A_BATCH = 1000
 _FETCH_BYTES = 10_000_000
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
+_CHECKPOINTS = ("recovery-point", "replication", "log-start")
 _COMPACTED = {"cleanup.policy": "compact"}
 
 Pair = tuple[bytes, bytes | None]
@@ -167,11 +169,27 @@ def adopt_logs(kafka_logs: Path, data: Path) -> list[str]:
     return list(topics)
 
 
+def give_logs(data: Path, kafka_logs: Path, *topics: str) -> None:
+    """Puts our segments in the place of those of a Kafka that is stopped, which has the topics. It recovers the rest
+    from them: indexes, snapshots of producers, aborted transactions."""
+    for name in (".kafka_cleanshutdown", *(f"{kind}-offset-checkpoint" for kind in _CHECKPOINTS)):
+        (kafka_logs / name).unlink(missing_ok=True)
+    for path in sorted(kafka_logs.iterdir()):
+        found = _PARTITION.fullmatch(path.name)
+        if found is None or found["topic"] not in topics:
+            continue
+        for old in path.iterdir():
+            if old.name != "partition.metadata":
+                old.unlink()
+        for segment in (data / path.name).glob("*.log"):
+            shutil.copy(segment, path)
+
+
 def _save_topics(data: Path, topics: Mapping[str, list[Path]]) -> None:
     directory = DataDirectory(data)
     directory.save_topics(
         [
-            TopicRecord(topic, _topic_id(paths[0]), len(paths), _COMPACTED if topic == OFFSETS_TOPIC else {})
+            TopicRecord(topic, _topic_id(paths[0]), len(paths), _COMPACTED if topic in COORDINATORS else {})
             for topic, paths in topics.items()
         ]
     )

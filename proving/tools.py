@@ -35,8 +35,10 @@ MAINS: Mapping[str, str] = MappingProxyType(
         "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
         "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
         "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+        "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
         "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
         "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+        "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
         "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     }
 )

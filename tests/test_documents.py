@@ -32,6 +32,8 @@ from equipoise.coordinator.consumer.regex.parse import (
     MOST_OPERATORS,
     MOST_REPEATS,
 )
+from equipoise.coordinator.transactions.expiry import MOST_AT_ONCE
+from equipoise.coordinator.transactions.shard import MOST_PARKED
 from equipoise.security.secrets import Secret
 from equipoise.settings import kafka_name, render
 from equipoise.spark.settings import TUNED
@@ -93,6 +95,8 @@ def test_the_limits_are_those_of_the_code() -> None:
         str(config.max_in_flight_requests_per_connection),
         "1",
         str(config.max_partitions),
+        str(MOST_PARKED),
+        str(MOST_AT_ONCE),
         str(config.max_incremental_fetch_session_cache_slots),
         str(MAX_PARTITIONS_OF_ALL),
     ]

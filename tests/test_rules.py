@@ -28,7 +28,14 @@ CITING = {  # the folders whose rules a table has
     "consumer-groups": ["src/equipoise/coordinator", "tests/consumer_groups"],
     "consumer-guests": ["tests/consumer_guests"],
     "incremental": ["src/equipoise/coordinator", "tests/incremental"],
+    "transactions": [
+        "src/equipoise/coordinator/transactions",
+        "src/equipoise/broker/transactions",
+        "src/equipoise/broker/handlers",
+        "tests/transactions",
+    ],
     "consumer-members": ["src/equipoise/member/consumer", "tests/member/consumer"],
+    "transactions-log": ["src/equipoise/log", "src/equipoise/coordinator/offsets"],
 }
 CONSUMER_GROUPS = re.compile(r"[A-Z]\d+\.\d+")  # the numbers of `consumer` groups, which have their own table
 ELSEWHERE = {  # numbers that another table has, in folders that two tables share

@@ -170,10 +170,12 @@ def list_offsets(
     topic: str = "t",
     partition: int = 0,
     leader_epoch: int = -1,
+    isolation_level: int = 0,
     version: int | None = None,
 ) -> ListOffsetsPartitionResponse:
     asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=leader_epoch)
-    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
+    topics = [ListOffsetsTopic(name=topic, partitions=[asked])]
+    request = ListOffsetsRequest(isolation_level=isolation_level, topics=topics)
     (answer,) = client.call(request, version).topics
     (row,) = answer.partitions
     assert isinstance(row, ListOffsetsPartitionResponse)

@@ -44,15 +44,25 @@ def test_the_feature_of_consumer_groups(client: RawClient, version: int) -> None
     answer = client.call(ApiVersionsRequest(client_software_name="raw", client_software_version="1"), version)
     supported = [(one.name, one.min_version, one.max_version) for one in answer.supported_features]
     finalized = [(one.name, one.min_version_level, one.max_version_level) for one in answer.finalized_features]
-    assert supported == ([("group.version", 0, 1)] if version >= 4 else [])
-    assert finalized == ([("group.version", 1, 1)] if version >= 3 else [])
+    assert supported == ([("group.version", 0, 1), ("transaction.version", 0, 2)] if version >= 4 else [])
+    assert finalized == ([("group.version", 1, 1), ("transaction.version", 2, 2)] if version >= 3 else [])
     assert answer.finalized_features_epoch == (0 if version >= 3 else -1)
 
 
 def test_without_consumer_groups_there_is_no_feature(start: Start, connect: Connect) -> None:
     client = connect(start({"group.coordinator.rebalance.protocols": "classic"}))
     answer = client.call(ApiVersionsRequest(client_software_name="raw", client_software_version="1"), 4)
-    assert (answer.supported_features, answer.finalized_features, answer.finalized_features_epoch) == ([], [], -1)
+    assert [one.name for one in answer.supported_features] == ["transaction.version"]
+    assert [one.name for one in answer.finalized_features] == ["transaction.version"]
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_the_level_of_transactions_is_a_setting(start: Start, connect: Connect, level: int) -> None:
+    """Rule T.61: level 0 is not told, as on Kafka."""
+    client = connect(start({"transaction.version": level}))
+    answer = client.call(ApiVersionsRequest(client_software_name="raw", client_software_version="1"), 4)
+    levels = {one.name: one.max_version_level for one in answer.finalized_features}
+    assert levels.get("transaction.version", 0) == level
 
 
 def test_the_clients_software_is_kept_with_its_connection(broker: Broker, client: RawClient) -> None:

@@ -30,12 +30,18 @@ from equipoise.wire.apis.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from equipoise.wire.apis.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from equipoise.wire.apis.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from equipoise.wire.apis.k35_describe_log_dirs import DescribeLogDirsRequest
 from equipoise.wire.apis.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from equipoise.wire.apis.k43_elect_leaders import ElectLeadersRequest
 from equipoise.wire.apis.k45_alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from equipoise.wire.apis.k46_list_partition_reassignments import ListPartitionReassignmentsRequest
+from equipoise.wire.apis.k61_describe_producers import DescribeProducersRequest, DescribeProducersTopicRequest
 from equipoise.wire.apis.k74_list_config_resources import ListConfigResourcesRequest
 from equipoise.wire.apis.k75_describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from equipoise.wire.errors import ErrorCode
@@ -174,6 +180,30 @@ CASES: dict[str, Case] = {
         AclOperation.DELETE,
         T,
         DeleteRecordsRequest(topics=[records("t")], timeout_ms=1000),
+        None,
+        lambda r: r.topics[0].partitions[0].error_code,
+    ),
+    "WriteTxnMarkers": (
+        AclOperation.ALTER,
+        CLUSTER,
+        WriteTxnMarkersRequest(
+            markers=[
+                WritableTxnMarker(
+                    producer_id=1,
+                    producer_epoch=0,
+                    transaction_result=False,
+                    coordinator_epoch=0,
+                    topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+                )
+            ]
+        ),
+        None,
+        lambda r: r.markers[0].topics[0].partitions[0].error_code,
+    ),
+    "DescribeProducers": (
+        AclOperation.READ,
+        T,
+        DescribeProducersRequest(topics=[DescribeProducersTopicRequest(name="t", partition_indexes=[0])]),
         None,
         lambda r: r.topics[0].partitions[0].error_code,
     ),

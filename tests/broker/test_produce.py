@@ -364,15 +364,20 @@ def test_an_id_comes_with_its_epoch(client: RawClient, brought: tuple[int, int])
     assert (answer.error_code, answer.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
 
 
-@pytest.mark.parametrize("transactional", ["request", "batch"])
-def test_transactions_are_refused_with_a_reason(client: RawClient, transactional: str) -> None:
+def test_a_transactional_batch_needs_the_id_of_its_transaction(client: RawClient) -> None:
+    """Rule T.41."""
     create_topic(client)
     producer_id, epoch = init_producer_id(client)
-    batch = batch_of(
-        b"a", producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=transactional == "batch"
-    )
+    batch = batch_of(b"a", producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True)
+    answer = produced(client.call(produce_request(batch), BY_NAME))
+    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_other_batches_may_come_with_an_id(client: RawClient) -> None:
+    """Rule T.41: the batch says whether it is transactional."""
+    create_topic(client)
+    producer_id, epoch = init_producer_id(client)
+    batch = batch_of(b"a", producer_id=producer_id, producer_epoch=epoch, base_sequence=0)
     request = produce_request(batch)
-    request.transactional_id = "tx" if transactional == "request" else None
-    answer = produced(client.call(request, BY_NAME))
-    assert answer.error_code == ErrorCode.INVALID_RECORD
-    assert "transaction" in (answer.error_message or "")
+    request.transactional_id = "tx"
+    assert produced(client.call(request, BY_NAME)).error_code == ErrorCode.NONE

@@ -407,13 +407,19 @@ def test_every_group_has_its_coordinator_here(client: RawClient, version: int) -
     assert (found.error_code, found.node_id) == (ErrorCode.NONE, 1)
 
 
-@pytest.mark.parametrize(
-    ("key_type", "code"), [(1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, ErrorCode.INVALID_REQUEST)]
-)
-def test_nothing_but_groups_has_a_coordinator(client: RawClient, key_type: int, code: ErrorCode) -> None:
-    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["x"])
+def test_transactional_ids_have_a_coordinator(client: RawClient) -> None:
+    """Rule T.1: the first question makes `__transaction_state`."""
+    request = FindCoordinatorRequest(key_type=1, coordinator_keys=["x", "y", "x"])
+    found = client.call(request).coordinators
+    assert [(one.key, one.error_code, one.node_id) for one in found] == [("x", 0, 1), ("y", 0, 1)]
+    (topic,) = metadata(client, "__transaction_state")
+    assert (topic.is_internal, len(topic.partitions)) == (True, 50)
+
+
+def test_nothing_else_has_a_coordinator(client: RawClient) -> None:
+    request = FindCoordinatorRequest(key_type=2, coordinator_keys=["x"])
     (found,) = client.call(request).coordinators
-    assert (found.error_code, found.node_id) == (code, -1)
+    assert (found.error_code, found.node_id) == (ErrorCode.INVALID_REQUEST, -1)
 
 
 def test_internal_topics_are_made_by_the_broker_alone(client: RawClient) -> None:

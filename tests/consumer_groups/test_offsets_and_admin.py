@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from equipoise.coordinator.admin import describe_group, list_groups
 from equipoise.coordinator.consumer.describe import describe_consumer_group
 from equipoise.coordinator.events import CommitRefused
+from equipoise.coordinator.offsets.transactional import commit_transactional_offsets
 from equipoise.coordinator.reasons import Refusal
 from equipoise.coordinator.step import Caller
+from equipoise.wire.apis.k28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from equipoise.wire.apis.k42_delete_groups import DeleteGroupsResponse
 from equipoise.wire.apis.k47_offset_delete import (
     OffsetDeleteRequest,
@@ -219,3 +228,38 @@ def test_groups_are_listed_by_type_and_state() -> None:
     assert [row.group_id for row in list_groups(stage.shard, [" stable "], [])] == ["g"]
     b.leave()
     assert [row.group_id for row in list_groups(stage.shard, ["Assigning"], ["consumer"])] == ["g"]
+
+
+# -- within transactions
+
+
+def commit_in_transaction(member: Member, *partitions: int, **changed: Any) -> int:
+    """The error of the first partition."""
+    stage = member.stage
+    rows = [TxnOffsetCommitRequestPartition(partition_index=one, committed_offset=1) for one in partitions]
+    fields: dict[str, Any] = {"generation_id": member.epoch, "member_id": member.member_id, **changed}
+    request = TxnOffsetCommitRequest(
+        transactional_id="tx",
+        group_id="g",
+        producer_id=1,
+        producer_epoch=0,
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=rows)],
+        **fields,
+    )
+    ids = {name: topic.topic_id for name, topic in stage.image.topics.items()}
+    caller = Caller(-1, 5, "c", "/h")
+    stage.run(commit_transactional_offsets(stage.shard, request, caller, stage.now, topic_ids=ids))
+    reply = stage.replies[-1]
+    assert isinstance(reply, TxnOffsetCommitResponse)
+    return reply.topics[0].partitions[0].error_code
+
+
+def test_a_member_commits_within_a_transaction_by_its_epoch() -> None:
+    """Rules T.65 and A17.5: producers know no epochs, an old one is an old generation."""
+    _stage, a, b = two()
+    assert commit_in_transaction(a, *b.partitions) == OK
+    assert commit_in_transaction(a, *a.partitions, generation_id=2) == OK
+    assert commit_in_transaction(b, *b.partitions, generation_id=2) == ErrorCode.ILLEGAL_GENERATION
+    assert commit_in_transaction(a, 0, generation_id=4) == ErrorCode.ILLEGAL_GENERATION
+    assert commit_in_transaction(a, 0, member_id="x") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit_in_transaction(a, 0, generation_id=-1, member_id="") == OK

@@ -123,7 +123,7 @@ def test_state_survives_json() -> None:
         accept(producers, header(sequence, offset=sequence))
     copy = ProducerStateManager.from_json(json.loads(json.dumps(producers.to_json())))
     assert copy.to_json() == producers.to_json()
-    assert copy.last_offsets() == {2}
+    assert copy.last_records().offsets == {2}
     assert refusal(copy, header(4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 

@@ -84,7 +84,7 @@ def answer_commit_before_the_write(patch: Patch) -> None:
 
     def commit_offsets(one: Any, request: Any, caller: Any, step: Any, *, topic_ids: Any) -> None:
         commit._validate(one, request, caller, step.now, topic_ids=topic_ids)
-        records, _ = commit._records(one, request, one.wall_time(step.now), topic_ids)
+        records, _ = commit.commit_records(one, request, one.wall_time(step.now), topic_ids)
         step.write(records)
         step.reply(caller, commit.commit_response(request, ErrorCode.NONE))
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from equipoise.broker.handlers import HANDLERS
 from equipoise.coordinator.classic.states import State
 from equipoise.simulate import Call
 from equipoise.wire.errors import ErrorCode
@@ -221,8 +220,3 @@ def test_1_3_describe_of_no_such_group() -> None:
         "Dead",
     )
     assert (old.error_code, old.group_state, old.members) == (ErrorCode.NONE, "Dead", [])
-
-
-def test_1_3_txn_offset_commit_is_not_served() -> None:
-    """Both its rows: transactions are left out (SUPPORTED.md), so no client is told of the API."""
-    assert 28 not in HANDLERS

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from equipoise.broker.handlers import HANDLERS
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import CommitRefused
 from equipoise.coordinator.reasons import Refusal
@@ -342,14 +341,6 @@ def test_4_4_if_the_write_fails_the_error_is_at_the_top() -> None:
     ctx.fail_writes()
     assert call.reply.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert ctx.fetch_offset() == 1
-
-
-# -- 4.5
-
-
-def test_4_5_txn_offset_commit_is_not_served() -> None:
-    """So there are no pending transactional offsets, and what the rules say of them has no case."""
-    assert 28 not in HANDLERS
 
 
 # -- 4.7 simple groups

@@ -46,6 +46,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # What kio wraps in an enum, a timedelta or a datetime must stay in the range of that type.
 LEGAL_FOR_KIO = {
     "error_code": st.sampled_from([code.value for code in ErrorCode]),
+    "partition_error_code": st.sampled_from([code.value for code in ErrorCode]),
+    "transaction_start_time_ms": st.integers(0, 2**40),
     "retention_time_ms": st.integers(-(2**40), 2**40),
     "session_lifetime_ms": st.integers(-(2**40), 2**40),
     "log_append_time_ms": st.just(-1) | st.integers(0, 2**40),

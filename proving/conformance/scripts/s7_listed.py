@@ -10,7 +10,6 @@ from proving.conformance.steps import (
     Script,
     delete_groups,
     describe,
-    find,
     heartbeat,
     join,
     leave,
@@ -24,8 +23,6 @@ _LONG = "x" * 40_000
 
 
 def scripts() -> Iterator[Script]:
-    yield _script("transactions have no coordinator", find("o", keys=["x"], key_type=1))
-    yield _script("transactions have no coordinator, v3", find("o", 3, keys=["x"], key_type=1))
     yield _script("DeleteGroups v3", delete_groups("o", 3))
     waiting = join("b", protocols=OTHER)
     yield _script("behind a parked join: leave", *stable("a", "b"), waiting, _behind(leave("b")))

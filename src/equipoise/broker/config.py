@@ -125,6 +125,29 @@ class BrokerConfig:
         10_080, "Time for which offsets outlive their group's last member.", 1, INT_MAX
     )
     offsets_retention_check_interval_ms: int = setting(600_000, "Time between two rounds of offset expiry.", 1)
+    transaction_state_log_num_partitions: int = setting(50, "Partitions of __transaction_state.", 1, INT_MAX)
+    transaction_state_log_segment_bytes: int = setting(104_857_600, "Segment size of __transaction_state.", 1, INT_MAX)
+    transaction_state_log_replication_factor: int = setting(3, "Without effect: there is one broker.", 1, 32767)
+    transaction_state_log_min_isr: int = setting(2, "Without effect: there is one broker.", 1, INT_MAX)
+    transaction_state_log_load_buffer_size: int = setting(5_242_880, "Without effect.", 1, INT_MAX)
+    transaction_max_timeout_ms: int = setting(900_000, "Longest timeout that a transaction may ask for.", 1, INT_MAX)
+    transactional_id_expiration_ms: int = setting(
+        7 * DAY_MS, "Time without a transaction after which an id is forgotten.", 1, INT_MAX
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
+        10_000, "Longest time after its timeout within which a transaction is aborted.", 1, INT_MAX
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+        3_600_000, "Time between two rounds of forgetting transactional ids.", 1, INT_MAX
+    )
+    transaction_partition_verification_enable: bool = setting(
+        True, "Whether a Produce of older clients is checked for a partition that was added to its transaction."
+    )
+    transaction_two_phase_commit_enable: bool = setting(False, "Without effect: InitProducerId v6 is not served.")
+    add_partitions_to_txn_retry_backoff_ms: int = setting(20, "Without effect: who waits is told at once.", 1, INT_MAX)
+    add_partitions_to_txn_retry_backoff_max_ms: int = setting(
+        100, "Time for which records wait while the transaction before theirs ends.", 0, INT_MAX
+    )
     group_min_session_timeout_ms: int = setting(
         6_000, "Shortest session timeout that a member may ask for.", 0, INT_MAX
     )
@@ -271,6 +294,16 @@ class BrokerConfig:
     group_heartbeat_hold_max_ms: int = setting(
         5_000, "Longest hold of a heartbeat, for clients that can bear it; 0: the broker holds none.", 0, INT_MAX
     )
+    transaction_version: int = setting(
+        2, "Level of the feature transaction.version: from 2 on every transaction takes a new epoch.", 0, 2
+    )
+    transaction_park_ms: int = setting(
+        100,
+        "Time for which a request waits while the transaction before it ends, instead of CONCURRENT_TRANSACTIONS; 0: "
+        "none waits.",
+        0,
+        INT_MAX,
+    )
     brokers: int = setting(
         1, "Brokers in this process, for tests of failover: each has a node id and listeners of its own.", 1, 100
     )
@@ -338,6 +371,7 @@ _STRICT: dict[str, Any] = {
     "group_heartbeat_hold_max_ms": 0,
     "group_consumer_assignment_timer": False,
     "group_consumer_heartbeat_interval_reconciling_ms": 0,
+    "transaction_park_ms": 0,
 }
 
 _LIMITED = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")  # of `consumer` groups

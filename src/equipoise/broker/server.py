@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from equipoise.broker.background_tasks import BackgroundTasks
 from equipoise.broker.cluster.cluster import Cluster
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.groups.shards import GroupCoordinator
+from equipoise.broker.groups.shards import OFFSETS_TOPIC, GroupCoordinator
 from equipoise.broker.handlers import Route, find_route
 from equipoise.broker.net import descriptors
 from equipoise.broker.net.authorizer import (
@@ -33,7 +33,9 @@ from equipoise.broker.topics.batch_thread import BatchThread
 from equipoise.broker.topics.fetch_sessions import FetchSessionCache
 from equipoise.broker.topics.topics import Partition, Topic, Topics
 from equipoise.broker.topics.validation_queue import ValidationQueue
+from equipoise.broker.transactions.coordinator import TransactionCoordinator
 from equipoise.coordinator.step import WallTime
+from equipoise.log.producer_state import UNVERIFIED, TxnMarker, Verification
 from equipoise.log.storage.flusher import Flusher
 from equipoise.security.acls import (
     ANY_NAME,
@@ -79,6 +81,7 @@ class Server:
         self.topics = Topics(directory, config)
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.group_coordinator = GroupCoordinator(self)
+        self.transaction_coordinator = TransactionCoordinator(self)
         self.security = SecurityStore(self)
         self.first_users: list[FirstUser] = []
         self.first_acls: list[Acl] = []
@@ -253,9 +256,22 @@ class Server:
         wall_time: int,
         *,
         keyed: bool = False,
+        verification: Verification = UNVERIFIED,
     ) -> LogAppendInfo:
         """Appends. Watchers of the partition are woken when the records can be read."""
-        appended = partition.log.append(data, batches, wall_time, partition.leader_epoch, keyed=keyed)
+        log_ = partition.log
+        appended = log_.append(data, batches, wall_time, partition.leader_epoch, keyed=keyed, verification=verification)
+        if log_.unsynced:
+            self.flusher.dirty(log_)
+        return appended
+
+    def append_marker(self, partition: Partition, marker: TxnMarker) -> LogAppendInfo:
+        """Ends a producer's transaction in the partition. Readers see it when the marker is durable; offsets that were
+        committed with it count from then on, too."""
+        if partition.topic.name == OFFSETS_TOPIC:
+            appended = self.group_coordinator.shards[partition.index].append_marker(marker)
+        else:
+            appended = partition.append_marker(marker, self.clock.wall_time())
         if partition.log.unsynced:
             self.flusher.dirty(partition.log)
         return appended
@@ -286,6 +302,9 @@ class Server:
     def connected(self, connection: Connection) -> bool:
         """Keeps a new connection, or refuses it where there are too many."""
         listener = connection.listener
+        if not self.cluster.nodes[listener.node_id].is_open:
+            connection.reset()
+            return False
         if not listener.has_room_for(connection.peer):
             connection.refuse(f"listener {listener.name} has as many connections as it may have")
             return False
@@ -331,12 +350,14 @@ class Server:
         self.validation_queue.thread.start()
         self._background_tasks.start()
         self.group_coordinator.open()
+        self.transaction_coordinator.open()
 
     async def stop(self) -> None:
         """What is written is flushed, delayed operations are completed, connections are closed."""
         self._background_tasks.stop()
         self.cluster.close()
         await asyncio.sleep(0)  # who was accepted at the last moment is known, and closed with the others
+        await self.transaction_coordinator.close()
         await self.group_coordinator.close()
         await self.lookups.close()
         await self.validation_queue.thread.close()

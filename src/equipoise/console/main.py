@@ -146,7 +146,7 @@ def serve(
         registering(zookeeper) as register,
         measuring(metrics_at) as measure,
         faulting(faults_at) as disturb,
-        console_beside(console_at, is_open=is_open) as show,
+        console_beside(console_at, is_open=is_open, metrics_at=metrics_at) as show,
     ):
 
         def ready(server: Server) -> None:

@@ -11,7 +11,6 @@ from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.records.build import group_tombstones
 from equipoise.coordinator.events import GroupDeleted
 from equipoise.coordinator.incremental.describe import describe
-from equipoise.coordinator.offsets.committed import tombstone
 from equipoise.coordinator.outcomes import GroupTombstoned
 from equipoise.coordinator.step import Caller, Step, write_error
 from equipoise.wire.apis.k15_describe_groups import DescribedGroup, DescribedGroupMember
@@ -94,8 +93,7 @@ def delete_group(shard: Shard, group_id: str, caller: Caller, step: Step) -> Non
     if not group.is_empty:
         step.reply(caller, _deleted(group_id, ErrorCode.NON_EMPTY_GROUP))
         return
-    records = [tombstone(group_id, topic, partition) for topic, partition, _ in shard.offsets.of_group(group_id)]
-    forget(shard, group, records, step, caller=caller)
+    forget(shard, group, shard.offsets.tombstones(group_id), step, caller=caller)
 
 
 def _deleted(group_id: str, error: ErrorCode) -> DeleteGroupsResponse:

@@ -6,15 +6,17 @@ writes can therefore be printed, compared, copied and saved together at any mome
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
+from equipoise.wire.apis.k28_txn_offset_commit import TxnOffsetCommitRequest
 from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
     from equipoise.coordinator.classic.group import Group, MemberTimeouts, Protocols
     from equipoise.coordinator.consumer.group import ConsumerGroup
     from equipoise.coordinator.step import Caller
+    from equipoise.coordinator.transactions.step import TransitionWritten
 
 
 class Answered(NamedTuple):
@@ -58,9 +60,9 @@ class StaticMemberReplaced(NamedTuple):
 
 
 class OffsetsCommitted(NamedTuple):
-    """An OffsetCommit. `too_large` has the partitions whose metadata was refused."""
+    """An OffsetCommit, or a TxnOffsetCommit. `too_large` has the partitions whose metadata was refused."""
 
-    request: OffsetCommitRequest
+    request: OffsetCommitRequest | TxnOffsetCommitRequest
     too_large: frozenset[tuple[str, int]]
     caller: Caller
 
@@ -86,4 +88,4 @@ class GroupTurned(NamedTuple):
 
 
 OfAGroup = GroupCreated | AssignmentWritten | StaticMemberReplaced | GroupTombstoned | GroupDowngraded | GroupTurned
-Outcome = Answered | OffsetsCommitted | OfAGroup
+Outcome: TypeAlias = "Answered | OffsetsCommitted | OfAGroup | TransitionWritten"

@@ -34,7 +34,7 @@ from equipoise.coordinator.consumer.settings import GroupSettings, broker_settin
 from equipoise.coordinator.incremental import calls, joins, turning
 from equipoise.coordinator.metadata import EMPTY_IMAGE, MetadataImage
 from equipoise.coordinator.offsets import commit, delete, expiry, fetch
-from equipoise.coordinator.offsets.committed import CommittedOffsets
+from equipoise.coordinator.offsets.committed import NO_PRODUCER_ID, CommittedOffsets
 from equipoise.coordinator.outcomes import (
     Answered,
     AssignmentWritten,
@@ -142,11 +142,11 @@ class Shard:
 
     # -- life
 
-    def apply(self, record: CoordinatorRecord, now: int) -> None:
+    def apply(self, record: CoordinatorRecord, now: int, producer_id: int = NO_PRODUCER_ID) -> None:
         """A durable record takes effect: while loading, and behind every write that has succeeded."""
         key, value = record
         if isinstance(key, OffsetCommitKey):
-            self.offsets.apply(key, value if isinstance(value, OffsetCommitValue) else None)
+            self.offsets.apply(key, value if isinstance(value, OffsetCommitValue) else None, producer_id)
             if value is not None and self.status is _LOADING and self.find(key.group) is None:
                 self.create_group(key.group, now)
         elif self.status is not _LOADING:
@@ -218,8 +218,9 @@ class Shard:
         if write.early is not None:
             error = end_write(self, write, error, now, is_lost=is_lost)
         if error is ErrorCode.NONE:
+            producer_id = NO_PRODUCER_ID if write.producer is None else write.producer.producer_id
             for record in write.records:
-                self.apply(record, now)
+                self.apply(record, now, producer_id)
         match write.outcome:
             case OffsetsCommitted() as outcome:
                 commit.offsets_committed(self, outcome, error, step)
@@ -475,10 +476,10 @@ class Shard:
         return step
 
     def fetch_offsets(
-        self, group_id: str, topics: list[OffsetFetchRequestTopic] | None
+        self, group_id: str, topics: list[OffsetFetchRequestTopic] | None, *, require_stable: bool = False
     ) -> list[OffsetFetchResponseTopic]:
         """Rule 4.3. It changes nothing, and may be asked at any time."""
-        return fetch.fetch_offsets(self.offsets, group_id, topics)
+        return fetch.fetch_offsets(self.offsets, group_id, topics, require_stable=require_stable)
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
         """Raises KafkaError if a member of a `consumer` group may not read its offsets. Rule A17.8."""

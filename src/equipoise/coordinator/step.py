@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, NewType
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NewType, TypeVar
 
 from equipoise.coordinator.events import Event, MemberFenced
 from equipoise.coordinator.outcomes import Answered, Outcome
@@ -32,8 +32,17 @@ class Caller(NamedTuple):
         return Who(member_id, self.client_id, self.client_host, group_instance_id)
 
 
+class Producer(NamedTuple):
+    """The producer of a transaction."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 class Write(NamedTuple):
     """Records to append in one batch. Give this to `Shard.written` when they are durable, or have failed.
+
+    `producer`: they belong to its transaction, and have a batch of their own.
 
     `early`: the records have taken effect already, and are undone if they fail (`changes.py`). Such a write may be
     without records: its outcome then waits for the writes before it.
@@ -42,6 +51,7 @@ class Write(NamedTuple):
     records: list[CoordinatorRecord]
     outcome: Outcome | None = None
     early: Early | None = None
+    producer: Producer | None = None
 
 
 class Resolve(NamedTuple):
@@ -55,25 +65,38 @@ class Resolve(NamedTuple):
     caller: Caller
 
 
-class Step:
-    """One input on its way through the coordinator: when it came in, and what comes out.
+R = TypeVar("R")
 
-    Replies are sent now, records are written, events are noted, in this order.
-    """
 
-    __slots__ = ("events", "now", "replies", "resolutions", "targets", "writes")
+class BaseStep(Generic[R]):
+    """One input on its way through a coordinator, of groups or of transactions: when it came in, and what comes out."""
+
+    __slots__ = ("now", "replies", "writes")
 
     def __init__(self, now: int) -> None:
         self.now = now
-        self.replies: list[tuple[Caller, Message]] = []
+        self.replies: list[tuple[Caller, R]] = []
         self.writes: list[Write] = []
+
+    def reply(self, caller: Caller, response: R) -> None:
+        """Answers a request."""
+        self.replies.append((caller, response))
+
+    def write(self, records: list[CoordinatorRecord], outcome: Outcome | None = None) -> None:
+        """Writes records; `outcome` says what follows."""
+        self.writes.append(Write(records, outcome))
+
+
+class Step(BaseStep[Message]):
+    """A step of a shard of groups. Replies are sent now, records are written, events are noted, in this order."""
+
+    __slots__ = ("events", "resolutions", "targets")
+
+    def __init__(self, now: int) -> None:
+        super().__init__(now)
         self.events: list[Event] = []
         self.resolutions: list[Resolve] = []
         self.targets: list[TargetRequest] = []  # to be computed beside, if the runner has said that it can
-
-    def reply(self, caller: Caller, response: Message) -> None:
-        """Answers a request."""
-        self.replies.append((caller, response))
 
     def note(self, event: Event) -> None:
         """Notes an event."""
@@ -84,18 +107,14 @@ class Step:
         if error is ErrorCode.FENCED_INSTANCE_ID:
             self.events.append(MemberFenced(group_id, self.now, who, request))
 
-    def write(self, records: list[CoordinatorRecord], outcome: Outcome | None = None) -> None:
-        """Writes records; `outcome` says what follows."""
-        self.writes.append(Write(records, outcome))
-
     def reply_when_written(self, caller: Caller, response: Message) -> None:
         """A request that made records is answered when they are durable; one that made none, now."""
         if not self.writes:
             self.reply(caller, response)
             return
-        records, outcome, _ = self.writes.pop()
-        assert outcome is None
-        self.write(records, Answered(caller, response))
+        write = self.writes.pop()
+        assert write.outcome is None
+        self.write(write.records, Answered(caller, response))
 
 
 # A failed write of ours as a client sees it; every other error goes out as it is.

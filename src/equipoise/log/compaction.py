@@ -3,6 +3,9 @@
 It reads only rolled segments, whose bytes never change, so the work can run on any thread. It reads through views taken
 beforehand, and writes new segments beside the old. The log puts these in place.
 
+The records of aborted transactions go too, and markers when they end nothing any more (`cleaned_transactions`). A
+marker waits for delete.retention.ms from the pass that found so, whose time it then carries.
+
 A tombstone is kept for delete.retention.ms from the first compaction that passed it, not from its own timestamp: only
 from then on may a reader see the tombstone without the earlier values. The log's checkpoint remembers the end offset
 and the time of each compaction.
@@ -14,23 +17,28 @@ import errno
 import hashlib
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
+from equipoise.log.cleaned_transactions import CleanedTransactions
 from equipoise.log.config import LogConfig
+from equipoise.log.producer_state import AbortedTxn, LastRecords
 from equipoise.log.segment import LogSegment, end_mark
 from equipoise.log.storage.faults import is_refusal
 from equipoise.log.storage.medium import Files, Replacement, Storage
 from equipoise.wire.errors import KafkaError
 from equipoise.wire.records.batch import (
+    DELETE_HORIZON,
     HEADER_SIZE,
     BatchHeader,
     Buffer,
     read_header,
 )
-from equipoise.wire.records.build import frame_batch
+from equipoise.wire.records.build import frame_batch, frame_record
 from equipoise.wire.records.codecs import compress
+from equipoise.wire.records.control import read_marker
+from equipoise.wire.records.read import read_records
 from equipoise.wire.records.scan import Scanned, scan, unpack
 
 _log = logging.getLogger(__name__)
@@ -53,11 +61,12 @@ class _Kept(NamedTuple):
 
 
 class LogToClean(NamedTuple):
-    """The segments of one pass, the earlier passes, and the end of each producer's last batch."""
+    """The segments of one pass, the earlier passes, what must stay of each producer, and the aborted transactions."""
 
     segments: Sequence[LogSegment]
     cleaned: Cleaned
-    last_offsets: Set[int]
+    last_records: LastRecords
+    aborted: Sequence[AbortedTxn]
 
 
 def cleanable(segments: Sequence[LogSegment], config: LogConfig, cleaned: Cleaned, now: int) -> list[LogSegment]:
@@ -80,14 +89,16 @@ class Compaction:
     """One pass over `segments`. After `run`, `replacements` are ready to be put in place and `cleaned` to be saved."""
 
     def __init__(self, log: LogToClean, config: LogConfig, files: Files, now: int) -> None:
-        segments, cleaned, last_offsets = log
+        segments, cleaned, last_records, aborted = log
         self.replacements: list[Replacement] = []
         self.cleaned = cleaned
         self._segments = segments
         self._views = {segment: segment.storage.views(0, segment.size) for segment in segments}
         self._config = config
         self._files = files
-        self._last_offsets = last_offsets
+        self._last_records = last_records
+        self._aborted = aborted
+        self._transactions = CleanedTransactions(aborted)
         self._now = now
         expired = sum(time + config.delete_retention_ms <= now for _, time in cleaned)
         self._unexpired = cleaned[expired:]
@@ -141,9 +152,14 @@ class Compaction:
     def _build_offset_map(self) -> None:
         """Learns the newest offset of each key in the dirty part (Cleaner.buildOffsetMap)."""
         self._end = self._segments[-1].end_offset
+        transactions = CleanedTransactions(txn for txn in self._aborted if txn.last_offset >= self._dirty_from)
         for segment in self._segments:
             for batch, header in self._batches(segment) if segment.end_offset > self._dirty_from else ():
-                if header.last_offset >= self._dirty_from and not header.is_control and not self._map(batch, header):
+                if header.last_offset < self._dirty_from:
+                    continue
+                if header.is_control:
+                    transactions.ends_aborted(header)
+                elif not transactions.is_aborted(header) and not self._map(batch, header):
                     return
 
     def _map(self, batch: memoryview, header: BatchHeader) -> bool:
@@ -197,7 +213,7 @@ class Compaction:
         parts: list[Buffer] = []
         size = 0
         for batch, header in self._batches(segment):
-            part = self._filtered(batch, header)
+            part = self._marker(batch, header, new) if header.is_control else self._filtered(batch, header)
             if part is not None:
                 parts.append(part)
                 size += len(part)
@@ -206,18 +222,37 @@ class Compaction:
                 parts, size = [], 0
         new.append_cleaned(parts, segment.modified)
 
-    def _filtered(self, batch: memoryview, header: BatchHeader) -> Buffer | None:
-        if header.is_control or header.base_offset >= self._end or header.base_offset in self._unreadable:
+    def _marker(self, batch: memoryview, header: BatchHeader, new: LogSegment) -> Buffer | None:
+        """A marker that ends nothing any more goes, delete.retention.ms later. That of a producer without other records
+        stays: it alone tells the producer's epoch (Cleaner.shouldDiscardBatch)."""
+        marker = read_marker(batch, 0, header)
+        if marker is not None and marker.commit:
+            is_needed = self._transactions.ends_committed(header)
+        else:
+            aborted = self._transactions.ends_aborted(header)
+            is_needed = aborted is not None
+            if aborted is not None:
+                new.aborted.append(aborted)
+        is_other = marker is None and header.record_count > 0
+        if is_needed or is_other or header.base_offset >= self._end or self._last_records.has(header):
             return batch
-        kept = self._kept(batch, header)
+        horizon = header.delete_horizon
+        if horizon is None and marker is not None:
+            return _with_horizon(batch, header, self._now + self._config.delete_retention_ms)
+        return batch if horizon is not None and horizon > self._now else None
+
+    def _filtered(self, batch: memoryview, header: BatchHeader) -> Buffer | None:
+        is_aborted = self._transactions.is_aborted(header)
+        if header.base_offset >= self._end or header.base_offset in self._unreadable:
+            return batch
+        kept = _NOTHING if is_aborted else self._kept(batch, header)
         if kept is None:
             return batch
         if kept.number:
             return _rebuilt(header, kept)
         # As Kafka's Cleaner: a producer's last batch stays, for it says which sequence comes next. Its other rule, that
         # the last batch of a compaction stays to hold the end offset, `end_mark` does here, and readers never see it.
-        is_last_of_producer = header.producer_id >= 0 and header.last_offset in self._last_offsets
-        return _emptied(header) if is_last_of_producer else None
+        return _emptied(header) if self._last_records.has(header) else None
 
     def _kept(self, batch: memoryview, header: BatchHeader) -> _Kept | None:
         """The records that stay; None if all of them do (Cleaner.shouldRetainRecord). Most batches need no second
@@ -265,6 +300,13 @@ def _rebuilt(header: BatchHeader, kept: _Kept) -> bytearray:
     newest = header.max_timestamp if header.is_log_append_time else kept.max_timestamp
     header = header._replace(record_count=kept.number, max_timestamp=newest)
     return frame_batch(header, compress(header.codec, kept.records))
+
+
+def _with_horizon(batch: Buffer, header: BatchHeader, horizon: int) -> bytearray:
+    """The marker with the time from which it may go, in place of its base timestamp (MemoryRecords.filterTo)."""
+    (record,) = read_records(batch, 0, header)
+    header = header._replace(attributes=header.attributes | DELETE_HORIZON, base_timestamp=horizon)
+    return frame_record(header, record)
 
 
 def _emptied(header: BatchHeader) -> bytearray:

@@ -7,7 +7,7 @@ All of it runs on the event loop's thread. Two kinds of work may leave it: a `Sy
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
@@ -16,14 +16,23 @@ from typing import Literal, NamedTuple
 from equipoise.log.batch_validation import check_keys
 from equipoise.log.compaction import Compaction, LogToClean, cleanable
 from equipoise.log.config import LogConfig
-from equipoise.log.producer_state import ProducerStateManager
+from equipoise.log.producer_state import UNVERIFIED, AbortedTxn, ProducerStateManager, Verification
+from equipoise.log.recovery.producers import rebuild
 from equipoise.log.segment import LogSegment
 from equipoise.log.storage.faults import ShortageError, remedy
-from equipoise.log.storage.medium import Checkpoint, Files, SyncTask, TailNotCutError, UnsyncedSegments
+from equipoise.log.storage.medium import (
+    Checkpoint,
+    Files,
+    ProducerSnapshot,
+    SyncTask,
+    TailNotCutError,
+    UnsyncedSegments,
+)
 from equipoise.log.timestamp_lookup import TimestampLookup
-from equipoise.log.truncation import producers_of, truncated
+from equipoise.log.truncation import truncated
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
-from equipoise.wire.records.batch import BatchHeader, crc_of, stamp, write_header
+from equipoise.wire.records.batch import BatchHeader, crc_of, read_header, stamp, write_header
+from equipoise.wire.records.control import EndTransactionMarker, build_marker
 
 _log = logging.getLogger(__name__)
 _LOG_APPEND_TIME = 0x08  # in a batch's attributes
@@ -53,7 +62,9 @@ class LoadedLog(NamedTuple):
 
 class PartitionLog:
     """`high_watermark` is the end of what consumers may read. With flush="commit" it moves when data is durable, else
-    at once.
+    at once. `last_stable_offset` is the end of what they may read of finished transactions.
+
+    `last_aborted` is the offset of the last ABORT marker that has ended a transaction; -1 if there is none.
 
     `offline` is None, or the reason why nothing can be appended until the log is opened again.
     """
@@ -81,7 +92,9 @@ class PartitionLog:
         self._listeners: list[Listener] = []
         if not self._segments:
             self._segments.append(self._new_segment(found.checkpoint.log_start_offset))
+        self.last_aborted = _last_aborted(self._segments)
         self.high_watermark = self.log_end_offset
+        self.producers.replicated(self.high_watermark)
 
     @property
     def log_start_offset(self) -> int:
@@ -92,6 +105,14 @@ class PartitionLog:
     def log_end_offset(self) -> int:
         """The offset of the next record."""
         return self._segments[-1].end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of what readers of committed records may read (UnifiedLog.lastStableOffset). Rule T.47."""
+        first_unstable = self.producers.first_unstable_offset
+        if first_unstable is None:
+            return self.high_watermark
+        return min(self.high_watermark, max(first_unstable, self.log_start_offset))
 
     @property
     def size(self) -> int:
@@ -113,12 +134,19 @@ class PartitionLog:
     # Appending
 
     def append(
-        self, data: bytearray | memoryview, batches: Batches, now: int, leader_epoch: int = 0, *, keyed: bool = False
+        self,
+        data: bytearray | memoryview,
+        batches: Batches,
+        now: int,
+        leader_epoch: int = 0,
+        *,
+        keyed: bool = False,
+        verification: Verification = UNVERIFIED,
     ) -> LogAppendInfo:
         """Writes validated batches in `data`, and stamps their offsets into it.
 
-        `keyed`: the caller knows that every record has a key, which compaction needs. Raises KafkaError, and then the
-        log is unchanged.
+        `keyed`: the caller knows that every record has a key, which compaction needs. `verification`: which
+        transactions may begin here. Raises KafkaError, and then the log is unchanged.
         """
         self._check_online()
         if not batches:
@@ -127,7 +155,7 @@ class PartitionLog:
         if duplicate is not None:
             return self._appended(duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, True)
         headers = self._stamp(data, batches, now, leader_epoch)
-        prepared = self.producers.prepare(headers, now)
+        prepared = self.producers.prepare(headers, now, verification)
         if self.config.compacts and not keyed:
             for position, header in batches:
                 check_keys(memoryview(data)[position:], header)
@@ -136,6 +164,35 @@ class PartitionLog:
         if self._flush == "never":
             self._advance(self.log_end_offset)
         return self._appended(headers[0].base_offset, headers[-1].last_offset, now, False)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        *,
+        now: int,
+        transaction_version: int = 0,
+        leader_epoch: int = 0,
+    ) -> LogAppendInfo:
+        """Ends the transaction of a producer, if one is open here. A repeated marker is written again. Rules T.43-T.45.
+
+        Raises KafkaError, and then the log is unchanged.
+        """
+        self._check_online()
+        marker = EndTransactionMarker(commit, coordinator_epoch)
+        self.producers.check_marker(producer_id, producer_epoch, marker, transaction_version)
+        data = build_marker(producer_id, producer_epoch, marker, now)
+        headers = self._stamp(data, [(0, read_header(data))], now, leader_epoch)
+        self._write([memoryview(data)], headers, now)
+        aborted = self.producers.complete(headers[0], marker, now)
+        if aborted is not None:
+            self._segments[-1].aborted.append(aborted)
+            self.last_aborted = aborted.last_offset
+        if self._flush == "never":
+            self._advance(self.log_end_offset)
+        return self._appended(headers[0].base_offset, headers[0].last_offset, now, False)
 
     def _appended(self, base_offset: int, last_offset: int, time: int, duplicate: bool) -> LogAppendInfo:
         log_append_time = time if self.config.message_timestamp_type == "LogAppendTime" else -1
@@ -251,6 +308,28 @@ class PartitionLog:
         with self._storage_errors("not read"):
             return self._segments[at].position_of(limit_offset) - self._segments[at].position_of(offset)
 
+    # Aborted transactions
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
+        """The aborted transactions with records between two offsets, by the offset of their markers
+        (UnifiedLog.collectAbortedTransactions). Rules T.49 and T.50."""
+        found: list[AbortedTxn] = []
+        for segment in self._segments[self._segment_of(from_offset) :]:
+            aborted = segment.aborted
+            for entry in aborted[bisect_left(aborted, from_offset, key=attrgetter("last_offset")) :]:
+                if entry.first_offset < to_offset:
+                    found.append(entry)
+                if entry.last_stable_offset >= to_offset:
+                    return found
+        return found
+
+    def offset_behind(self, views: Sequence[memoryview]) -> int:
+        """The offset behind what `read` returned, or of the next batch that compaction has left."""
+        first = read_header(views[0]).base_offset
+        segment = self._segments[self._segment_of(first)]
+        with self._storage_errors("not read"):
+            return segment.offset_at(segment.position_of(first) + sum(map(len, views)))
+
     # Looking up by time
 
     def find_batch_by_timestamp(self, timestamp: int, from_offset: int) -> tuple[memoryview, BatchHeader] | None:
@@ -294,12 +373,20 @@ class PartitionLog:
         if not written:
             return None
         try:
-            task = self._files.sync_task(UnsyncedSegments(self.log_end_offset, written, finished, self.producers))
+            task = self._files.sync_task(
+                UnsyncedSegments(self.log_end_offset, written, finished, self._snapshot(finished))
+            )
         except OSError as error:
             self.sync_failed(error)
             return None
         self._rolled.clear()
         return task
+
+    def _snapshot(self, finished: Sequence[LogSegment]) -> ProducerSnapshot:
+        active = self._segments[-1]
+        if active in finished:
+            return ProducerSnapshot(self.producers, self.log_end_offset)
+        return ProducerSnapshot(self.producers, active.base_offset, active.aborted)
 
     def end_sync(self, task: SyncTask) -> None:
         """The task has succeeded: what it synced is durable, and the high watermark moves."""
@@ -326,6 +413,7 @@ class PartitionLog:
     def _advance(self, high_watermark: int) -> None:
         if high_watermark > self.high_watermark:
             self.high_watermark = high_watermark
+            self.producers.replicated(high_watermark)
             self._notify()
 
     def flush(self, *, closing: bool = False) -> None:
@@ -384,7 +472,8 @@ class PartitionLog:
         return self.log_start_offset
 
     def truncate(self, offset: int) -> None:
-        """Cuts off the batch that holds `offset` and all behind it, durable or not. No sync may be in progress."""
+        """Cuts off the batch that holds `offset` and all behind it, durable or not. No sync may be in progress.
+        Kafka: ProducerStateManager.truncateAndReload."""
         self._check_online()
         self._check_range(offset)
         if offset == self.log_end_offset:
@@ -397,7 +486,9 @@ class PartitionLog:
         self._segments = [one for one in kept if one.end_offset > start]
         end = self._segments[-1].end_offset if self._segments else start
         self._segments.append(self._new_segment(end))
-        self.producers = producers_of(self._segments)
+        self.producers = rebuild(self._segments, None, {})
+        self.producers.replicated(end)
+        self.last_aborted = _last_aborted(self._segments)
         self.high_watermark = end
         self._notify()
 
@@ -442,11 +533,13 @@ class PartitionLog:
     def begin_compaction(self, now: int) -> Compaction | None:
         """Returns work for another thread, if enough of the log is dirty. Hand it back by `end_compaction`."""
         cleaned = self._checkpoint.cleaned
-        rolled = [s for s in self._segments[:-1] if s.sealed and s.end_offset <= self.high_watermark]
+        stable = self.last_stable_offset
+        rolled = [s for s in self._segments[:-1] if s.sealed and s.end_offset <= stable]
         segments = cleanable(rolled, self.config, cleaned, now)
         if not segments or self._is_compacting or self.offline is not None:
             return None
-        log = LogToClean(segments, cleaned, self.producers.last_offsets())
+        aborted = self.aborted_transactions(segments[0].base_offset, segments[-1].end_offset)
+        log = LogToClean(segments, cleaned, self.producers.last_records(), aborted)
         with self._storage_errors("not compacted"):
             found = Compaction(log, self.config, self._files, now)
         self._is_compacting = True
@@ -482,6 +575,10 @@ class PartitionLog:
             return 0
         compaction.run()
         return self.end_compaction(compaction)
+
+
+def _last_aborted(segments: Sequence[LogSegment]) -> int:
+    return max((segment.aborted[-1].last_offset for segment in segments if segment.aborted), default=-1)
 
 
 def _at_append_time(data: bytearray | memoryview, position: int, header: BatchHeader, now: int) -> BatchHeader:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from equipoise.log.index import RecentBatches, SparseIndex
+from equipoise.log.producer_state import AbortedTxn
 from equipoise.log.storage.medium import Storage
 from equipoise.wire.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, Buffer, read_header
 
@@ -32,6 +33,7 @@ class LogSegment:
         self.last_batch = 0  # its position
         self._ends_bare = False  # the last batch only says where the segment ends, see `is_end_mark`
         self.sealed_size = 0  # up to here a seal describes the segment, see `seal`
+        self.aborted: list[AbortedTxn] = []  # transactions whose marker is in this segment, by its offset
         self._index = SparseIndex([(base_offset, 0, NO_TIMESTAMP)])
         self._index_interval_bytes = index_interval_bytes
         self._recent = RecentBatches()
@@ -156,6 +158,12 @@ class LogSegment:
                 return view, header
         return None
 
+    def offset_at(self, position: int) -> int:
+        """The base offset of the batch at `position`, or the end offset."""
+        if position >= self.size:
+            return self.end_offset
+        return read_header(self.storage.peek(position, HEADER_SIZE)).base_offset
+
     def seal(self) -> dict[str, Any]:
         """Facts about the bytes so far that let a later start trust them without reading them.
 
@@ -171,6 +179,7 @@ class LogSegment:
             "max_timestamp_offset": self.max_timestamp_offset,
             "first_timestamp": self.first_timestamp,
             "index": self._index.thinned(),
+            "aborted": self.aborted,
         }
 
     def unseal(self, seal: Mapping[str, Any]) -> bool:
@@ -192,6 +201,7 @@ class LogSegment:
         self.max_timestamp_offset = seal["max_timestamp_offset"]
         self.first_timestamp = seal["first_timestamp"]
         self._index = SparseIndex(seal["index"])
+        self.aborted = [AbortedTxn(*entry) for entry in seal.get("aborted", ())]  # older seals have none
         return True
 
 

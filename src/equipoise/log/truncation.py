@@ -6,10 +6,9 @@ file, which takes the place of the old one. A crash in between leaves a log that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 
-from equipoise.log.producer_state import ProducerStateManager
 from equipoise.log.segment import LogSegment
 from equipoise.log.storage.medium import Files, Replacement
 
@@ -28,15 +27,7 @@ def truncated(segments: Sequence[LogSegment], offset: int, files: Files, index_i
     new = LogSegment(last.base_offset, files.cleaned_storage(last.base_offset), index_interval_bytes)
     batches = takewhile(lambda one: one[0] < position, last.headers())
     new.append_cleaned([last.storage.views(at, at + header.size)[0] for at, header in batches], last.modified)
+    new.aborted = [one for one in last.aborted if one.last_offset < new.end_offset]
     new.storage.sync()
     files.replace(Replacement([last], new))
     return [*kept, new]
-
-
-def producers_of(segments: Iterable[LogSegment]) -> ProducerStateManager:
-    """The state of producers as their batches tell it (ProducerStateManager.truncateAndReload)."""
-    found = ProducerStateManager()
-    for segment in segments:
-        for _, header in segment.headers():
-            found.replay(header)
-    return found

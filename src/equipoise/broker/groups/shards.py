@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from itertools import islice
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from equipoise.broker.groups.loader import CoordinatorLoader
 from equipoise.broker.groups.preparation import Preparation
 from equipoise.broker.groups.regexes import TopicRegexResolver
 from equipoise.broker.groups.targets import TargetThread
+from equipoise.broker.shard_life import DeadlineTimer, batches_of
 from equipoise.broker.topics.config import stored
 from equipoise.broker.topics.topics import Partition
 from equipoise.coordinator.changes import is_void
@@ -37,19 +39,20 @@ from equipoise.coordinator.metadata import EMPTY_IMAGE, TopicImage
 from equipoise.coordinator.outcomes import AssignmentWritten
 from equipoise.coordinator.placement import partition_for
 from equipoise.coordinator.shard import Shard, Status
-from equipoise.coordinator.step import Caller, Step, Write
+from equipoise.coordinator.step import Caller, Producer, Step, Write
+from equipoise.log.producer_state import UNVERIFIED, TxnMarker, Verification
 from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
 from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 from equipoise.wire.offsets_records import GroupMetadataValue, encode_key, encode_value
-from equipoise.wire.records.batch import HEADER_SIZE, iter_headers, read_header
+from equipoise.wire.records.batch import HEADER_SIZE, read_header
 from equipoise.wire.records.build import build_pairs
-from equipoise.wire.records.read import read_pairs
 from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
+    from equipoise.log.partition import LogAppendInfo
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +63,6 @@ _PORTION = 50  # replies in one turn of the loop: their clients come back at onc
 _MOST_WRITES = 250  # in one batch: what follows takes milliseconds, in one turn of the loop
 _ENCODING_S = 0.003  # records become bytes for so long in one turn of the loop
 _RECORD_OVERHEAD = 21  # lengths, deltas and attributes of a record, at most (DefaultRecord.MAX_RECORD_OVERHEAD)
-_LOAD_BYTES = 1 << 18  # some 10 ms of work between two turns for the other clients, while a shard is loaded
 
 
 class GroupShard:
@@ -76,8 +78,7 @@ class GroupShard:
         self._server = server
         self._journal = journal
         self.partition = partition
-        self._timer: Timer | None = None
-        self._timer_at: int | None = None
+        self._timer = DeadlineTimer(server.clock, self.core.next_deadline, self._tick)
         self._replies: deque[tuple[Caller, Message]] = deque()  # of a crowd, that leave in portions
         self._gathered: _Batch | None = None  # writes not yet appended
         self._appended: dict[_Batch, None] = {}  # not yet durable
@@ -96,7 +97,6 @@ class GroupShard:
         """Replays the partition, letting others have their turn; then members' sessions begin. What a broker before us
         has written is durable first."""
         try:
-            await self._settled_log()
             await self._replay()
         except (KafkaError, ProtocolError, OSError) as error:
             log.error("%s could not be loaded, its groups are not served: %s", self.partition.log.name, error)
@@ -108,29 +108,16 @@ class GroupShard:
             self._server.group_coordinator.preparation.begin()
         self.run(self.core.activate(self._server.clock.now()))
 
-    async def _settled_log(self) -> None:
-        settled, end = asyncio.Event(), self.partition.log.log_end_offset
-        if end:
-            self.partition.when_settled(end - 1, settled.set)
-            await settled.wait()
-
     async def _replay(self) -> None:
-        source = self.partition.log
-        offset, loader = source.log_start_offset, CoordinatorLoader(self.core, self._server.clock.now())
-        while offset < source.log_end_offset and not self._is_retired:
-            views = source.read(offset, _LOAD_BYTES, source.log_end_offset)
-            if not views:
+        loader = CoordinatorLoader(self.core, self._server.clock.now())
+        async for view, pos, header in batches_of(self.partition):
+            if self._is_retired:
                 return
-            for view in views:
-                for pos, header in iter_headers(view):
-                    loader.take(read_pairs(view, pos, header))
-                    offset = header.last_offset + 1
-            await asyncio.sleep(0)
+            loader.take_batch(view, pos, header)
 
     def close(self) -> None:
         """Answers what is parked, and accepts no more requests."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         self.run(self.core.close(self._server.clock.now()))
         while self._replies:
             self._reply()
@@ -149,7 +136,7 @@ class GroupShard:
     def run(self, step: Step) -> None:
         """Does what the shard has decided: sends replies, writes records, notes events."""
         self._take(step)
-        self._arm()
+        self._timer.arm()
 
     def _take(self, step: Step, *, is_of_crowd: bool = False) -> None:
         if len(step.replies) <= _PORTION and not is_of_crowd:
@@ -185,17 +172,7 @@ class GroupShard:
         else:
             self._after_writes.append((self._begun, callback))
 
-    def _arm(self) -> None:
-        deadline = self.core.next_deadline()
-        if deadline is None or (self._timer_at is not None and self._timer_at <= deadline):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = self._server.clock.call_later(max(deadline - self._server.clock.now(), 0), self._tick)
-
     def _tick(self) -> None:
-        self._timer = self._timer_at = None
         if self.core.status is Status.ACTIVE:
             now, began = self._server.clock.now(), monotonic()
             with _collecting_later():
@@ -231,29 +208,59 @@ class GroupShard:
             loop.call_soon(self._append)
 
     def _append(self) -> None:
+        self._append_gathered(_ENCODING_S)
+
+    def _append_gathered(self, encoding_s: float) -> None:
         batch, self._gathered = self._gathered, None
         if batch is None:
             return
         self._drop_void(batch)
         if self.core.consumer_groups:
             self._server.group_coordinator.preparation.begin()
-        stamp = self._server.clock.wall_time()
         try:
-            pairs = self._fill(batch)
+            pairs = self._fill(batch, encoding_s)
             if pairs is None:
                 return
             batch.is_appended = True
             self._appended[batch] = None
-            last_offset = self._append_pairs(pairs, stamp) if pairs else self.partition.log.log_end_offset - 1
+            last_offset = self.partition.log.log_end_offset - 1
+            if pairs:
+                last_offset = self._append_pairs(pairs, batch.writes[0].producer)
         except KafkaError as error:
             batch.is_appended = False
             self._done(batch, error.code)
             return
         self.partition.when_settled(last_offset, lambda: self._settled(batch, last_offset))
 
-    def _append_pairs(self, pairs: list[Pair], stamp: int) -> int:
-        data = memoryview(build_pairs(pairs, stamp))
-        return self._server.append(self.partition, data, [(0, read_header(data))], stamp, keyed=True).last_offset
+    def _append_pairs(self, pairs: list[Pair], producer: Producer | None) -> int:
+        """Records of a transaction have been admitted when they were decided on. Rule T.67."""
+        stamp, verification = self._server.clock.wall_time(), UNVERIFIED
+        if producer is not None:
+            verification = Verification({producer})
+        data = memoryview(build_pairs(pairs, stamp, producer))
+        return self._server.append(
+            self.partition, data, [(0, read_header(data))], stamp, keyed=True, verification=verification
+        ).last_offset
+
+    def append_marker(self, marker: TxnMarker) -> LogAppendInfo:
+        """Ends a transaction with offsets of this shard, behind those that it has written. When the marker is durable
+        they count, or are gone. Rule T.69. Kafka: CoordinatorRuntime.scheduleTransactionCompletion."""
+        self.write_gathered(marker.producer_id)
+        appended = self.partition.append_marker(marker, self._server.clock.wall_time())
+        self._begun += 1
+        self.partition.when_settled(appended.last_offset, partial(self._ended_by, marker, appended.last_offset))
+        return appended
+
+    def write_gathered(self, producer_id: int) -> None:
+        """What the producer's transaction has gathered is appended now."""
+        while self._gathered is not None and self._gathered.has_of(producer_id):
+            self._append_gathered(encoding_s=inf)
+
+    def _ended_by(self, marker: TxnMarker, offset: int) -> None:
+        self._ended += 1
+        if self.partition.is_durable(offset):
+            self.core.offsets.end_transaction(marker.producer_id, commit=marker.commit)
+        self._call_back()
 
     def _drop_void(self, batch: _Batch) -> None:
         """What has built on a write that failed is not written."""
@@ -263,7 +270,7 @@ class GroupShard:
             batch.take_encoded()
             self._tell(void, ErrorCode.NONE)
 
-    def _fill(self, batch: _Batch) -> list[Pair] | None:
+    def _fill(self, batch: _Batch, encoding_s: float) -> list[Pair] | None:
         """The records of as many writes as one batch may hold, and one turn of the loop may encode; the others are
         gathered anew. None: the first write is a large target, which takes several turns.
 
@@ -271,8 +278,10 @@ class GroupShard:
         the loop would stand still for as long as they take (CoordinatorRuntime.CoordinatorContext.append).
         """
         limit = self.partition.topic.settings.message_max_bytes - HEADER_SIZE
-        pairs, count, ends = list[Pair](), 0, monotonic() + _ENCODING_S
+        pairs, count, ends = list[Pair](), 0, monotonic() + encoding_s
         for write in batch.writes:
+            if count and (write.producer is not None or batch.writes[0].producer is not None):
+                break  # a transaction's records have a batch of their own
             is_whole = batch.encode(write, ends)
             size = batch.encoded_size + _RECORD_OVERHEAD * len(batch.encoded)
             if count and (size > limit or not is_whole or count == _MOST_WRITES):
@@ -322,11 +331,14 @@ class GroupShard:
         for write in writes:
             self._ended += 1
             self._take(self.core.written(write, error, now, is_lost=is_lost), is_of_crowd=is_of_crowd)
-        self._arm()
-        while self._after_writes and self._after_writes[0][0] <= self._ended:
-            self._after_writes.popleft()[1]()
+        self._timer.arm()
+        self._call_back()
         if is_of_crowd:
             self._server.turns.spend(monotonic() - began)
+
+    def _call_back(self) -> None:
+        while self._after_writes and self._after_writes[0][0] <= self._ended:
+            self._after_writes.popleft()[1]()
 
 
 @contextmanager
@@ -362,6 +374,10 @@ class _Batch:
         self.encoded_size = 0
         self.is_appended = False
         self.timer: Timer | None = None
+
+    def has_of(self, producer_id: int) -> bool:
+        """Whether a write belongs to a transaction of the producer."""
+        return any(write.producer is not None and write.producer.producer_id == producer_id for write in self.writes)
 
     def encode(self, write: Write, ends: float) -> bool:
         """Goes on with the records of a write, until then. Whether all of them are bytes."""
@@ -440,6 +456,11 @@ class GroupCoordinator:
                 shard.retire()
             else:
                 self._load(shard)
+
+    async def loaded(self) -> None:
+        """Waits until all shards that there are have been loaded, or cannot be."""
+        if self._loading is not None:
+            await asyncio.wait([self._loading])
 
     @property
     def shards(self) -> list[GroupShard]:

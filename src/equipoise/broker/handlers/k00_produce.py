@@ -12,10 +12,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.leader_hints import LeaderHints
+from equipoise.broker.handlers.transactions import authorize_id
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.topics.validation_queue import QueuedBatch, validation_for
+from equipoise.broker.transactions.admission import (
+    Admission,
+    EveryProducer,
+    Producer,
+    VerifiedProducer,
+    adds_partitions,
+    needs_admission,
+)
 from equipoise.log.batch_validation import BatchValidation, RecordValidationError
-from equipoise.security.acls import AclOperation, Resource, ResourceType
+from equipoise.log.producer_state import UNVERIFIED, Verification
+from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k00_produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -40,13 +50,14 @@ NAMES_PARTITIONS = True
 NONE = 0
 _FIRST_VERSION_WITH_IDS = 13
 _ATTRIBUTES = 22  # where the low byte of a batch's attributes is
+_PRODUCER = slice(43, 53)  # where its producer id and epoch are
 _INLINE_BYTES = 16 << 10  # in one request: at worst a millisecond or two
 
 
 class ProducePartitionStatus:
     """A partition's answer, made when its batch is appended, and true once the log is durable up to `last_offset`."""
 
-    __slots__ = ("answer", "last_offset", "partition", "settled")
+    __slots__ = ("answer", "is_failed", "last_offset", "partition", "settled")
 
     def __init__(self, partition: Partition, index: int) -> None:
         self.partition = partition
@@ -54,6 +65,7 @@ class ProducePartitionStatus:
             index=index, error_code=ErrorCode.REQUEST_TIMED_OUT, base_offset=-1, error_message="not yet appended"
         )
         self.last_offset: int | None = None  # None: not appended, and perhaps never
+        self.is_failed = False
         self.settled: Callable[[], None] | None = None
 
     def appended(self, info: LogAppendInfo) -> None:
@@ -68,15 +80,16 @@ class ProducePartitionStatus:
             self.partition.when_settled(info.last_offset, self.settled)
 
     def failed(self, error: KafkaError) -> None:
-        """The log has refused the batch."""
+        """The log has refused the batch, or its transaction has: then it may be in the log, and will be settled."""
         _fail(self.answer, error)
-        if self.settled is not None:
+        self.is_failed = self.last_offset is None
+        if self.settled is not None and self.is_failed:
             self.settled()
 
     @property
     def is_durable(self) -> bool:
         """Whether the answer is true already."""
-        return self.last_offset is not None and self.partition.is_durable(self.last_offset)
+        return self.is_failed or (self.last_offset is not None and self.partition.is_durable(self.last_offset))
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Calls back when the batch is durable, or never will be."""
@@ -96,16 +109,16 @@ def handle(server: Server, request: ProduceRequest, call: Call) -> ProduceRespon
     """Appends, and answers when the records are durable (KafkaApis.handleProduceRequest,
     ReplicaManager.appendRecords)."""
     appending = _Appending(server, request, call)
-    if not server.allows_all:
-        appending.authorize_transactions(request)
+    appending.admit_transactions(request)
     topics = [appending.topic(data) for data in request.topic_data]
+    waits: list[ProducePartitionStatus | Admission] = appending.ask()
     response = ProduceResponse(responses=topics)
     if appending.hints is not None:
         response.node_endpoints = appending.hints.endpoints
     if request.acks == NONE:
         _end_unanswered(call, topics, appending.statuses)
         return None
-    waiting = [one for one in appending.statuses if not one.is_durable]
+    waiting = [one for one in waits if not one.is_durable]
     if not waiting:
         return response
     DelayedProduce(waiting, response).wait(call, server.clock, request.timeout_ms)
@@ -115,7 +128,7 @@ def handle(server: Server, request: ProduceRequest, call: Call) -> ProduceRespon
 def _end_unanswered(call: Call, topics: list[TopicProduceResponse], statuses: list[ProducePartitionStatus]) -> None:
     call.no_reply()
     answers = [partition for topic in topics for partition in topic.partition_responses]
-    to_come = {id(one.answer): one for one in statuses if one.last_offset is None}
+    to_come = {id(one.answer): one for one in statuses if one.last_offset is None and not one.is_failed}
     if any(answer.error_code for answer in answers if id(answer) not in to_come):
         call.connection.close()
     for one in to_come.values():
@@ -132,7 +145,7 @@ class DelayedProduce:
 
     __slots__ = ("_operation", "_response", "_to_come", "_waiting")
 
-    def __init__(self, waiting: list[ProducePartitionStatus], response: ProduceResponse) -> None:
+    def __init__(self, waiting: list[ProducePartitionStatus | Admission], response: ProduceResponse) -> None:
         self._waiting = waiting
         self._response = response
         self._to_come = len(waiting)
@@ -170,6 +183,12 @@ def _is_transactional(data: PartitionProduceData) -> bool:
     return isinstance(records, memoryview) and len(records) > _ATTRIBUTES and bool(records[_ATTRIBUTES] & 0x10)
 
 
+def _producer_of(data: PartitionProduceData) -> bytes:
+    """Producer id and epoch, as they stand in the batch."""
+    assert isinstance(data.records, memoryview)
+    return bytes(data.records[_PRODUCER])
+
+
 class _Appending:
     """One request's way through its partitions."""
 
@@ -178,22 +197,28 @@ class _Appending:
         self.call = call
         self.now = server.clock.wall_time()
         self.acks = request.acks
-        self.transactional = request.transactional_id is not None
+        self.transactional_id = request.transactional_id
+        self.admission: Admission | None = None  # of the partitions that the transaction does not have yet
         self.statuses: list[ProducePartitionStatus] = []
         self.inline = 0  # bytes of records looked into on the loop
         self.denied: KafkaError | None = None  # for every partition
         self.by_id = call.version >= _FIRST_VERSION_WITH_IDS
         self.hints: LeaderHints | None = None  # for who has asked the wrong broker
 
-    def authorize_transactions(self, request: ProduceRequest) -> None:
-        """Transactional batches need the transactional id, before any topic is looked at (handleProduceRequest)."""
-        if not any(_is_transactional(data) for topic in request.topic_data for data in topic.partition_data):
+    def admit_transactions(self, request: ProduceRequest) -> None:
+        """Transactional batches need the transactional id, before any topic is looked at, and one producer.
+
+        Rule T.41. Kafka: KafkaApis.handleProduceRequest, ReplicaManager.handleProduceAppend.
+        """
+        batches = [data for topic in request.topic_data for data in topic.partition_data if _is_transactional(data)]
+        if not batches:
             return
         try:
             if request.transactional_id is None:
                 raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional id is needed")
-            resource = Resource(ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-            self.server.authorize(self.call, AclOperation.WRITE, resource)
+            authorize_id(self.server, self.call, AclOperation.WRITE, request.transactional_id)
+            if len({_producer_of(data) for data in batches}) > 1:
+                raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a transaction has one producer id and epoch")
         except KafkaError as error:
             self.denied = error
 
@@ -233,15 +258,48 @@ class _Appending:
         header = validate(records, 0, len(records))
         self.check(partition, header, len(records))
         status = ProducePartitionStatus(partition, data.index)
+        append = partial(self.append_batch, records, header, status)
+        if needs_admission(partition, header):
+            self.begin_transaction(header, status, append)
+        else:
+            append(UNVERIFIED)
+        self.statuses.append(status)
+        return status.answer
+
+    def begin_transaction(
+        self, header: BatchHeader, status: ProducePartitionStatus, append: Callable[[Verification], None]
+    ) -> None:
+        """The first records of a transaction in a partition: the coordinator must know. Rules T.59 and T.60."""
+        server, version, partition = self.server, self.call.version, status.partition
+        producer = Producer(self.transactional_id or "", header.producer_id, header.producer_epoch)
+        if adds_partitions(version):
+            if self.admission is None:
+                self.admission = Admission(server, producer, version)
+            self.admission.add(partition, append, status.failed)
+        elif not server.config.transaction_partition_verification_enable:
+            append(Verification(EveryProducer()))
+        else:
+            name = partition.topic.name, partition.index
+            append(Verification(VerifiedProducer(server, producer, name, version)))
+
+    def ask(self) -> list[ProducePartitionStatus | Admission]:
+        """The coordinator is asked once for all partitions. Returns what the response waits for."""
+        if self.admission is None:
+            return [*self.statuses]
+        self.admission.ask()
+        return [*self.statuses, self.admission]
+
+    def append_batch(
+        self, records: memoryview, header: BatchHeader, status: ProducePartitionStatus, verification: Verification
+    ) -> None:
+        partition = status.partition
         validation = validation_for(partition, header)
         can_append = validation is None or self.is_light(validation, header)
         if can_append and not self.server.validation_queue.is_busy(partition):
-            status.appended(self.server.append(partition, records, [(0, header)], self.now))
+            status.appended(self.server.append(partition, records, [(0, header)], self.now, verification=verification))
         else:
-            batch = QueuedBatch(validation, records, header, self.call.connection, status)
+            batch = QueuedBatch(validation, records, header, self.call.connection, status, verification)
             self.server.validation_queue.add(partition, batch)
-        self.statuses.append(status)
-        return status.answer
 
     def is_light(self, validation: BatchValidation, header: BatchHeader) -> bool:
         """A few keys are looked at in less time than another thread is asked: the log does it as it appends."""
@@ -253,6 +311,6 @@ class _Appending:
     def check(self, partition: Partition, header: BatchHeader, size: int) -> None:
         if header.size != size:
             raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request must carry exactly one batch per partition")
-        if header.is_control or header.is_transactional or self.transactional:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "transactions are not served; produce without transactional.id")
+        if header.is_control:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "control batches are written by brokers alone")
         partition.topic.check_batch(header, self.now)

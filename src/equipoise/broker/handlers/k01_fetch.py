@@ -2,11 +2,15 @@
 
 `min_bytes` counts the bytes up to the limits, as in Kafka, which fills them with a cut batch. The first batch is always
 sent, however large, so that no limit can stop a consumer.
+
+A consumer with isolation level read_committed gets what lies below the last stable offset, and the list of transactions
+in it that were aborted: it drops their records itself (KIP-98).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.broker.handlers.leader_hints import LeaderHints
@@ -14,6 +18,7 @@ from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.topics.fetch_sessions import CachedPartition, FetchContext, FetchData, FetchMetadata
 from equipoise.security.acls import CLUSTER, AclOperation
 from equipoise.wire.apis.k01_fetch import (
+    AbortedTransaction,
     DivergingEpoch,
     FetchableTopicResponse,
     FetchRequest,
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
     from equipoise.broker.topics.topics import Partition
+    from equipoise.log.partition import PartitionLog
 
 NAMES_PARTITIONS = True
 _FIRST_VERSION_WITH_IDS = 13
@@ -90,6 +96,7 @@ class DelayedFetch:
         self._operation: DelayedOperation | None = None
         self._is_completing = False
         self._is_follower = not server.allows_all and _replica_of(request) >= 0
+        self._is_committed = request.isolation_level == _READ_COMMITTED
         self._watched: list[Partition] = []
 
     # -- waiting
@@ -105,7 +112,9 @@ class DelayedFetch:
         missing = self._min_bytes
         for cached in self._context.partitions:
             try:
-                missing -= self._find(cached).has_bytes(cached.fetch_offset, cached.max_bytes, missing)
+                partition = self._find(cached)
+                limit = self._limit(partition.log)
+                missing -= partition.has_bytes(cached.fetch_offset, cached.max_bytes, missing, limit)
             except KafkaError:
                 return True
             if missing <= 0:
@@ -189,18 +198,24 @@ class DelayedFetch:
             is_of_earlier_leader = cached.last_fetched_epoch not in (_NOT_TOLD, partition.leader_epoch)
             if is_of_earlier_leader and (diverging := _diverging(partition, cached)) is not None:
                 return diverging
-            records = partition.read(cached.fetch_offset, min(cached.max_bytes, left), at_least_one=is_first)
+            room, limit = min(cached.max_bytes, left), self._limit(log)
+            records = partition.read(cached.fetch_offset, room, at_least_one=is_first, limit_offset=limit)
+            aborted = _aborted(log, cached.fetch_offset, records) if self._is_committed else None
         except KafkaError as error:
             return _failed(cached, error.code)
         return PartitionData(
             partition_index=cached.index,
             error_code=ErrorCode.NONE,
             high_watermark=log.high_watermark,
-            last_stable_offset=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
-            aborted_transactions=[] if self._request.isolation_level == _READ_COMMITTED else None,
+            aborted_transactions=aborted,
             records=records,
         )
+
+    def _limit(self, log: PartitionLog) -> int:
+        """The end of what the client may read (UnifiedLog.read)."""
+        return log.last_stable_offset if self._is_committed else log.high_watermark
 
     def _find(self, cached: CachedPartition) -> Partition:
         if self._is_follower:
@@ -221,6 +236,16 @@ class DelayedFetch:
         cached.high_watermark, cached.log_start_offset = data.high_watermark, data.log_start_offset
         if self._context.session is not None and size:
             self._context.session.rotate(cached.key)
+
+
+def _aborted(log: PartitionLog, offset: int, records: Sequence[memoryview]) -> list[AbortedTransaction]:
+    """The aborted transactions in what is sent (LocalLog.addAbortedTransactions). Rule T.49."""
+    if not records or offset > log.last_aborted:
+        return []
+    return [
+        AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
+        for txn in log.aborted_transactions(offset, log.offset_behind(records))
+    ]
 
 
 def _replica_of(request: FetchRequest) -> int:

@@ -35,6 +35,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 # The first version in which a client may ask for it.
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _NEVER = 32767
+_READ_COMMITTED = 1  # the isolation level
 _A_TURN = 100  # look-ups that find nothing, in one turn of the loop
 
 
@@ -71,6 +72,7 @@ class _Answering:
         named = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
         self.twice = {key for key, count in named.items() if count > 1}
         self.refused: set[tuple[str, int]] = set()
+        self.is_committed = request.isolation_level == _READ_COMMITTED
         self.searches: list[_Search] = []
         self.is_over = False
 
@@ -99,7 +101,7 @@ class _Answering:
             row.error_code = ErrorCode.LEADER_NOT_AVAILABLE  # should the broker stop before it is found
             self.searches.append(_Search(row, partition, asked.timestamp if asked.timestamp >= 0 else None))
         else:
-            _fill(row, partition, -1, _known_offset(partition, asked.timestamp))
+            _fill(row, partition, -1, self.known_offset(partition, asked.timestamp))
         return row
 
     def wait(self, response: ListOffsetsResponse) -> None:
@@ -132,14 +134,18 @@ class _Answering:
         if self.is_over:
             return
         row.error_code = ErrorCode.NONE
-        if lookup.found is not None and lookup.found[1] < partition.log.high_watermark:
+        if lookup.found is not None and lookup.found[1] < self.end_of(partition):
             _fill(row, partition, *lookup.found)
 
+    def end_of(self, partition: Partition) -> int:
+        """Of what the client may read: nothing at or behind it is told (Partition.fetchOffsetForTimestamp). Rule
+        T.53."""
+        return partition.log.last_stable_offset if self.is_committed else partition.log.high_watermark
 
-def _known_offset(partition: Partition, timestamp: int) -> int:
-    if timestamp == LATEST:
-        return partition.log.high_watermark
-    return partition.log.log_start_offset if timestamp in (EARLIEST, EARLIEST_LOCAL) else -1
+    def known_offset(self, partition: Partition, timestamp: int) -> int:
+        if timestamp == LATEST:
+            return self.end_of(partition)
+        return partition.log.log_start_offset if timestamp in (EARLIEST, EARLIEST_LOCAL) else -1
 
 
 def _fill(row: ListOffsetsPartitionResponse, partition: Partition, timestamp: int, offset: int) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.collected_reply import CollectedReply
+from equipoise.broker.handlers.committed_topics import sort_out
 from equipoise.broker.handlers.groups import authorize_group, caller_of, note_carrier
 from equipoise.coordinator.offsets.commit import commit_response
-from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -35,7 +35,14 @@ def handle(server: Server, request: OffsetCommitRequest, call: Call) -> OffsetCo
         authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return commit_response(request, error.code)
-    refused, topic_ids = _sort_out(server, request, call)
+    by_id = call.version >= _FIRST_VERSION_WITH_IDS
+    request.topics, refused, topic_ids = sort_out(
+        server,
+        call,
+        request.topics,
+        key_of=lambda topic: topic.topic_id if by_id else topic.name,
+        refuse=_refuse,
+    )
     if not request.topics:
         return OffsetCommitResponse(topics=refused)
     shard = server.group_coordinator.shard_for(call, request.group_id)
@@ -56,31 +63,6 @@ def _merged(refused: list[OffsetCommitResponseTopic], answer: OffsetCommitRespon
         else:
             known.partitions += topic.partitions
     return OffsetCommitResponse(topics=refused)
-
-
-def _sort_out(
-    server: Server, request: OffsetCommitRequest, call: Call
-) -> tuple[list[OffsetCommitResponseTopic], dict[str, bytes]]:
-    """Leaves in the request what exists, and names it; returns the rest with its errors, and the topics' ids."""
-    refused, kept, topic_ids = [], [], {}
-    for topic in request.topics:
-        key = topic.topic_id if call.version >= _FIRST_VERSION_WITH_IDS else topic.name
-        try:
-            known = server.find_topic(call, AclOperation.READ, key)
-        except KafkaError as error:
-            refused.append(_refuse(topic, topic.partitions, error.code))
-            continue
-        topic.name = known.name
-        topic_ids[known.name] = known.topic_id
-        count = len(known.partitions)
-        wrong = [row for row in topic.partitions if not 0 <= row.partition_index < count]
-        if wrong:
-            refused.append(_refuse(topic, wrong, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < count]
-        if topic.partitions:
-            kept.append(topic)
-    request.topics = kept
-    return refused, topic_ids
 
 
 def _refuse(

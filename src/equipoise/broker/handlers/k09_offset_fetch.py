@@ -37,7 +37,7 @@ def handle(server: Server, request: OffsetFetchRequest, call: Call) -> None:
     answers: list[OffsetFetchResponseGroup] = []
 
     def answer(group: OffsetFetchRequestGroup) -> None:
-        answers.append(_fetch(server, group, call))
+        answers.append(_fetch(server, group, call, require_stable=request.require_stable))
         if len(answers) == len(asked):
             call.reply(_response(call.version, answers))
 
@@ -52,7 +52,9 @@ def handle(server: Server, request: OffsetFetchRequest, call: Call) -> None:
     server.turns.run(call, map(begin, asked), None)
 
 
-def _fetch(server: Server, asked: OffsetFetchRequestGroup, call: Call) -> OffsetFetchResponseGroup:
+def _fetch(
+    server: Server, asked: OffsetFetchRequestGroup, call: Call, *, require_stable: bool
+) -> OffsetFetchResponseGroup:
     try:
         shard = loaded_shard(server, call, AclOperation.DESCRIBE, asked.group_id).core
         if call.version >= _FIRST_WITH_MEMBERS:
@@ -61,7 +63,7 @@ def _fetch(server: Server, asked: OffsetFetchRequestGroup, call: Call) -> Offset
     except KafkaError as error:
         rows = _errors(asked.topics or [], error.code) if call.version < _FIRST_WITH_GROUP_ERROR else []
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=rows, error_code=error.code)
-    found = shard.fetch_offsets(asked.group_id, topics)
+    found = shard.fetch_offsets(asked.group_id, topics, require_stable=require_stable)
     if not server.allows_all:
         found = _without_the_denied(server, found, call, is_all=topics is None)
     if call.version >= _FIRST_VERSION_WITH_IDS:

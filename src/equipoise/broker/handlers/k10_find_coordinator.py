@@ -1,4 +1,5 @@
-"""FindCoordinator (10). Every shard of `__consumer_offsets` is here, so every group is.
+"""FindCoordinator (10). Every shard of `__consumer_offsets` and of `__transaction_state` is here, so every group and
+every transactional id is.
 
 v1 to v3 say "NONE" as the message of a success, as Kafka does; from v4 on keys are answered one by one.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from equipoise.broker.handlers.transactions import authorize_id
 from equipoise.security.acls import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
@@ -45,16 +47,14 @@ def _find(server: Server, call: Call, key_type: int, key: str) -> Coordinator:
         if key_type == SHARE and call.version >= _FIRST_WITH_SHARE:
             server.authorize(call, AclOperation.CLUSTER_ACTION, CLUSTER)
         if key_type == TRANSACTION:
-            server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.TRANSACTIONAL_ID, key))
-            # No code says "not served"; this one makes every client give up at once instead of asking again.
-            raise KafkaError(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                "transactions are not served; produce without transactional.id",
-            )
-        if key_type != GROUP:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is not served; 0 is a group's")
-        server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.GROUP, key))
-        node_id = server.group_coordinator.node_of(key)  # creates the shards, if this is the first group of all
+            authorize_id(server, call, AclOperation.DESCRIBE, key)
+            node_id = server.transaction_coordinator.node_of(key)  # creates the shards, if nobody has asked before
+        elif key_type == GROUP:
+            server.authorize(call, AclOperation.DESCRIBE, Resource(ResourceType.GROUP, key))
+            node_id = server.group_coordinator.node_of(key)  # the same
+        else:
+            what = f"coordinator type {key_type} is not served; 0 is a group's, 1 a transactional id's"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, what)
         node = server.cluster.nodes.get(node_id)
         if node is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no broker that could coordinate it is running")

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _FIRST_WITH_NAMES = 3
 _FIRST_WITH_LEVEL_0 = 4
 _CONSUMER_GROUP_APIS = frozenset({68, 69})
-_FEATURE, _LEVEL = "group.version", 1
+_GROUPS, _TRANSACTIONS = "group.version", "transaction.version"
+_NEWEST = {_GROUPS: 1, _TRANSACTIONS: 2}
 _FEATURES_EPOCH = 0  # of the finalized features, which never change here
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # KIP-511; ApiVersionsRequest.isValid
 
@@ -62,18 +63,25 @@ def _answer(server: Server, error: ErrorCode, version: int) -> ApiVersionsRespon
         if has_consumer_groups or key not in _CONSUMER_GROUP_APIS
     ]
     response = ApiVersionsResponse(error_code=error, api_keys=keys)
+    levels = {_TRANSACTIONS: server.config.transaction_version}
     if has_consumer_groups:
-        _add_features(response, version)
+        levels = {_GROUPS: _NEWEST[_GROUPS]} | levels
+    _add_features(response, levels, version)
     return response
 
 
-def _add_features(response: ApiVersionsResponse, version: int) -> None:
-    """Frameworks look for `group.version` before they choose `consumer` groups (KIP-1022). Older clients cannot read a
-    supported feature that begins with 0: before v4 it is left out. Rule A1.2. Kafka: ApiVersionsResponse.
+def _add_features(response: ApiVersionsResponse, levels: dict[str, int], version: int) -> None:
+    """Frameworks look for `group.version` before they choose `consumer` groups, and producers for `transaction.version`
+    before they take a new epoch with each transaction (KIP-1022). Older clients cannot read a supported feature that
+    begins with 0: before v4 it is left out. A level of 0 is not told. Rules A1.2 and T.61. Kafka: ApiVersionsResponse.
     """
     if version >= _FIRST_WITH_LEVEL_0:
-        response.supported_features = [SupportedFeatureKey(name=_FEATURE, min_version=0, max_version=_LEVEL)]
+        response.supported_features = [
+            SupportedFeatureKey(name=name, min_version=0, max_version=_NEWEST[name]) for name in levels
+        ]
     response.finalized_features_epoch = _FEATURES_EPOCH
     response.finalized_features = [
-        FinalizedFeatureKey(name=_FEATURE, max_version_level=_LEVEL, min_version_level=_LEVEL)
+        FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+        for name, level in levels.items()
+        if level
     ]

@@ -15,14 +15,15 @@ from equipoise.broker.cluster.placements import DEFAULT, Placements, Replication
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.topics.config import effective, log_config, stored
 from equipoise.log.config import LogConfig
-from equipoise.log.partition import PartitionLog
+from equipoise.log.partition import LogAppendInfo, PartitionLog
+from equipoise.log.producer_state import TxnMarker
 from equipoise.log.recovery.inventory import TopicRecord
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Codec
 
 _log = logging.getLogger(__name__)
 SECURITY_TOPIC = "__security"
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__rebalances", SECURITY_TOPIC})
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__rebalances", SECURITY_TOPIC})
 _HIDDEN_TOPICS = frozenset({SECURITY_TOPIC})  # for clients they are not there
 MAX_ELEMENTS = 65_536  # of all arrays in one request: with its answer at worst 90 MB, less than the largest frame
 SPARE_ELEMENTS = 8192  # of a request that names partitions, beside those there are: some may be gone, or not known yet
@@ -101,23 +102,43 @@ class Partition:
         except Exception:  # noqa: BLE001
             _log.exception("%s: an error in what waited for its records", self.log.name)
 
-    def read(self, offset: int, max_bytes: int, at_least_one: bool) -> list[memoryview]:
-        """Whole batches below the high watermark; `at_least_one` even if it is larger than `max_bytes`."""
-        batches = self.log.read(offset, max(max_bytes, 0), self.log.high_watermark)
+    def read(
+        self, offset: int, max_bytes: int, at_least_one: bool, *, limit_offset: int | None = None
+    ) -> list[memoryview]:
+        """Whole batches below the high watermark, or another limit; `at_least_one` even if it is larger than
+        `max_bytes`."""
+        limit = self.log.high_watermark if limit_offset is None else limit_offset
+        batches = self.log.read(offset, max(max_bytes, 0), limit)
         if not at_least_one and sum(map(len, batches)) > max_bytes:
             return []
         return batches
 
-    def has_bytes(self, offset: int, max_bytes: int, enough: int) -> int:
-        """How much a Fetch can read, at least counted to `enough`; most often that is known without reading."""
-        if offset == self.log.high_watermark:
+    def append_marker(self, marker: TxnMarker, wall_time: int) -> LogAppendInfo:
+        """Ends a producer's transaction here, if it has one."""
+        return self.log.append_marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.commit,
+            marker.coordinator_epoch,
+            now=wall_time,
+            transaction_version=marker.transaction_version,
+            leader_epoch=self.leader_epoch,
+        )
+
+    def has_bytes(self, offset: int, max_bytes: int, enough: int, limit: int) -> int:
+        """How much a Fetch can read below `limit`, at least counted to `enough`; most often that is known without
+        reading."""
+        if offset == limit:
             return 0
-        if enough <= HEADER_SIZE and self.log.log_start_offset <= offset < self.log.high_watermark:
+        if enough <= HEADER_SIZE and self.log.log_start_offset <= offset < limit:
             return HEADER_SIZE
-        available = self.log.available(offset, self.log.high_watermark)
+        if limit <= offset <= self.log.high_watermark:  # behind the last stable offset
+            return 0
+        available = self.log.available(offset, limit)
         if available is None or min(available, max_bytes) >= enough:
             return enough
-        return max(min(available, max_bytes), sum(map(len, self.read(offset, max_bytes, at_least_one=True))))
+        there = self.read(offset, max_bytes, at_least_one=True, limit_offset=limit)
+        return max(min(available, max_bytes), sum(map(len, there)))
 
     def delete_records(self, before: int | None) -> int:
         """Everything below `before` (None: the high watermark) goes; the new log start."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.broker.topics.batch_thread import BatchThread
 from equipoise.log.batch_validation import BatchValidation
+from equipoise.log.producer_state import UNVERIFIED, Verification
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import BatchHeader
 
@@ -47,6 +48,7 @@ class QueuedBatch(NamedTuple):
     header: BatchHeader
     connection: Connection
     outcome: AppendOutcome
+    verification: Verification = UNVERIFIED
 
 
 def validation_for(partition: Partition, header: BatchHeader) -> BatchValidation | None:
@@ -106,8 +108,10 @@ class ValidationQueue:
                 made, header = await self.thread.run(partial(one.validation.run, data, header))
                 data = data if made is None else memoryview(made)
             keyed = one.validation is not None and one.validation.check_keys
-            now = self._server.clock.now()
-            appended = self._server.append(partition, data, [(0, header)], now, keyed=keyed)
+            now = self._server.clock.wall_time()
+            appended = self._server.append(
+                partition, data, [(0, header)], now, keyed=keyed, verification=one.verification
+            )
         except KafkaError as error:
             one.outcome.failed(error)
         except Exception:  # the batches behind it must not wait for ever

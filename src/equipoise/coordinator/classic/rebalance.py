@@ -435,7 +435,7 @@ class Rebalancer:
 
         Rule 3.1.11. Kafka: GroupMetadataManager.classicGroupSyncToClassicGroup, its append future.
         """
-        (record,), outcome, _ = write
+        (record,), outcome = write.records, write.outcome
         assert isinstance(outcome, AssignmentWritten)
         assert isinstance(record.value, GroupMetadataValue)
         group = self._shard.groups.get(outcome.group_id)

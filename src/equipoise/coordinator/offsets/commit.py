@@ -19,6 +19,12 @@ from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from equipoise.wire.apis.k28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.offsets_records import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue
 from equipoise.wire.schema import ZERO_UUID
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
 
 _GROUP_ID_NOT_FOUND_FROM = 9
 _LONG_MAX = 2**63 - 1
-_NONE: frozenset[tuple[str, int]] = frozenset()
+NO_PARTITIONS: frozenset[tuple[str, int]] = frozenset()
 _REFUSALS = {
     ErrorCode.UNKNOWN_MEMBER_ID: Refusal.UNKNOWN_MEMBER,
     ErrorCode.FENCED_INSTANCE_ID: Refusal.FENCED_INSTANCE,
@@ -50,19 +56,10 @@ def commit_offsets(
     try:
         _validate(shard, request, caller, step.now, topic_ids=topic_ids)
     except _Refused as refused:
-        group = shard.find(request.group_id)
-        refusal = CommitRefused(
-            request.group_id,
-            step.now,
-            caller.who(request.member_id, request.group_instance_id),
-            refused.refusal,
-            generation_id=request.generation_id_or_member_epoch,
-            group_generation_id=group.generation_id if group is not None else -1,
-        )
-        step.note(refusal)
+        note_refused(shard, request, caller, step, code=refused.code, refusal=refused.refusal)
         step.reply(caller, commit_response(request, refused.code))
         return
-    records, too_large = _records(shard, request, shard.wall_time(step.now), topic_ids)
+    records, too_large = commit_records(shard, request, shard.wall_time(step.now), topic_ids)
     if not records:
         step.reply(caller, commit_response(request, ErrorCode.NONE, too_large))
         return
@@ -71,13 +68,40 @@ def commit_offsets(
 
 
 def offsets_committed(shard: Shard, outcome: OffsetsCommitted, error: ErrorCode, step: Step) -> None:
-    """The commit is durable and has taken effect, or has failed as a whole. Rule 4.1.
+    """The commit is durable and has taken effect, or has failed as a whole. Rules 4.1 and T.68.
 
-    Kafka: GroupCoordinatorService.commitOffsets.
+    Kafka: GroupCoordinatorService.commitOffsets, GroupCoordinatorService.commitTransactionalOffsets.
     """
     request, too_large, caller = outcome
     shard.offsets.commit_ends(request.group_id)
-    step.reply(caller, commit_response(request, write_error(error), too_large if error is ErrorCode.NONE else _NONE))
+    if error is not ErrorCode.NONE:
+        too_large = NO_PARTITIONS
+    if isinstance(request, TxnOffsetCommitRequest):
+        step.reply(caller, txn_commit_response(request, write_error(error), too_large))
+    else:
+        step.reply(caller, commit_response(request, write_error(error), too_large))
+
+
+def note_refused(
+    shard: Shard,
+    request: OffsetCommitRequest,
+    caller: Caller,
+    step: Step,
+    *,
+    code: ErrorCode,
+    refusal: Refusal | None = None,
+) -> None:
+    """The event of a commit that the group has refused."""
+    group = shard.find(request.group_id)
+    event = CommitRefused(
+        request.group_id,
+        step.now,
+        caller.who(request.member_id, request.group_instance_id),
+        refusal or _REFUSALS[code],
+        generation_id=request.generation_id_or_member_epoch,
+        group_generation_id=group.generation_id if group is not None else -1,
+    )
+    step.note(event)
 
 
 class _Refused(Exception):
@@ -148,7 +172,7 @@ def _is_last_word(shard: Shard, group: Group, generation_id: int) -> bool:
     return is_alone and is_recent and shard.config.group_heartbeat_hold_max_ms > 0
 
 
-def _records(
+def commit_records(
     shard: Shard, request: OffsetCommitRequest, stamp: WallTime, topic_ids: Mapping[str, bytes]
 ) -> tuple[list[CoordinatorRecord], frozenset[tuple[str, int]]]:
     """A commit below v5 may bring a retention of its own (KIP-211). Kafka: OffsetMetadataManager.expireTimestampMs."""
@@ -172,7 +196,7 @@ def _records(
                 topic_id=topic_id,
             )
             records.append(CoordinatorRecord(key, value))
-    return records, frozenset(too_large) if too_large else _NONE
+    return records, frozenset(too_large) if too_large else NO_PARTITIONS
 
 
 def _utf16_length(text: str) -> int:
@@ -184,7 +208,7 @@ def _utf16_length(text: str) -> int:
 
 
 def commit_response(
-    request: OffsetCommitRequest, error: ErrorCode, too_large: frozenset[tuple[str, int]] = _NONE
+    request: OffsetCommitRequest, error: ErrorCode, too_large: frozenset[tuple[str, int]] = NO_PARTITIONS
 ) -> OffsetCommitResponse:
     """The same error for every partition, but for those whose metadata is too large. Rule 4.1."""
     topics = [
@@ -203,3 +227,25 @@ def commit_response(
             if (one.name, row.partition_index) in too_large:
                 row.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
     return OffsetCommitResponse(topics=topics)
+
+
+def txn_commit_response(
+    request: TxnOffsetCommitRequest, error: ErrorCode, too_large: frozenset[tuple[str, int]] = NO_PARTITIONS
+) -> TxnOffsetCommitResponse:
+    """The same for a commit within a transaction. Rule T.65."""
+    topics = [
+        TxnOffsetCommitResponseTopic(
+            name=topic.name,
+            partitions=[
+                TxnOffsetCommitResponsePartition(
+                    partition_index=row.partition_index,
+                    error_code=ErrorCode.OFFSET_METADATA_TOO_LARGE
+                    if (topic.name, row.partition_index) in too_large
+                    else error,
+                )
+                for row in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return TxnOffsetCommitResponse(topics=topics)

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from equipoise.coordinator.offsets.pending import PendingOffsets
 from equipoise.wire.offsets_records import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue
+
+NO_PRODUCER_ID = -1
 
 
 class CommittedOffset(NamedTuple):
@@ -25,6 +28,7 @@ class CommittedOffsets:
     """By group, topic and partition. Changed only by applying records."""
 
     commits_under_way: dict[str, int] = field(default_factory=dict)  # of a group: until durable, none may expire
+    pending: PendingOffsets = field(default_factory=PendingOffsets)
     _groups: dict[str, dict[str, dict[int, CommittedOffset]]] = field(default_factory=dict)
 
     def commit_begins(self, group_id: str) -> None:
@@ -37,16 +41,14 @@ class CommittedOffsets:
         if left:
             self.commits_under_way[group_id] = left
 
-    def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
-        """A durable record takes effect; None is a tombstone. Kafka: OffsetMetadataManager.replay."""
+    def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int = NO_PRODUCER_ID) -> None:
+        """A durable record takes effect, that of a producer within its transaction; None is a tombstone. Kafka:
+        OffsetMetadataManager.replay."""
         if value is None:
             self._remove(key)
+            self.pending.forget((key.group, key.topic, key.partition))
             return
-        try:
-            partitions = self._groups[key.group][key.topic]
-        except KeyError:
-            partitions = self._groups.setdefault(key.group, {}).setdefault(key.topic, {})
-        partitions[key.partition] = CommittedOffset(
+        found = CommittedOffset(
             value.offset,
             value.leader_epoch,
             value.metadata,
@@ -54,6 +56,27 @@ class CommittedOffsets:
             value.expire_timestamp,
             value.topic_id,
         )
+        if producer_id >= 0:
+            self.pending.add(producer_id, (key.group, key.topic, key.partition), found)
+            return
+        self._put(key.group, key.topic, key.partition, found)
+        if self.pending:
+            self.pending.overtaken((key.group, key.topic, key.partition))
+
+    def _put(self, group: str, topic: str, partition: int, offset: CommittedOffset) -> None:
+        try:
+            partitions = self._groups[group][topic]
+        except KeyError:
+            partitions = self._groups.setdefault(group, {}).setdefault(topic, {})
+        partitions[partition] = offset
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """A marker takes effect: what is pending of the producer counts from now on, or goes. Rule T.69.
+
+        Kafka: OffsetMetadataManager.replayEndTransactionMarker.
+        """
+        for place, offset in self.pending.end(producer_id, commit=commit):
+            self._put(*place, offset)
 
     def partitions(self, group_id: str, topic: str) -> dict[int, CommittedOffset]:
         """For the loader, which fills it in."""
@@ -71,6 +94,17 @@ class CommittedOffsets:
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """The offset of a partition, if there is one."""
         return self._groups.get(group_id, {}).get(topic, {}).get(partition)
+
+    def knows(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether there is an offset, committed or pending. Rule T.71."""
+        return self.get(group_id, topic, partition) is not None or self.pending.has(group_id, topic, partition)
+
+    def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
+        """The records that take all offsets of a group away, pending ones too (rule T.71). Kafka:
+        OffsetMetadataManager.deleteAllOffsets."""
+        places = {(topic, partition): None for topic, partition, _ in self.of_group(group_id)}
+        places |= dict.fromkeys(self.pending.of_group(group_id))
+        return [tombstone(group_id, *place) for place in places]
 
     def topics(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
         """All offsets of a group, by topic and partition."""

@@ -42,7 +42,7 @@ def delete_offsets(shard: Shard, request: OffsetDeleteRequest, caller: Caller, s
             records += [
                 tombstone(group.group_id, topic.name, row.partition_index)
                 for row in topic.partitions
-                if shard.offsets.get(group.group_id, topic.name, row.partition_index) is not None
+                if shard.offsets.knows(group.group_id, topic.name, row.partition_index)
             ]
     if records:
         step.write(records)
@@ -77,6 +77,11 @@ def topic_deleted(shard: Shard, topic: str, topic_id: bytes, step: Step) -> None
         tombstone(group_id, topic, partition)
         for group_id, partition, committed in shard.offsets.of_topic(topic)
         if committed.topic_id in (topic_id, ZERO_UUID)
+    ]
+    records += [
+        tombstone(group_id, topic, partition)
+        for group_id, partition in shard.offsets.pending.of_topic(topic)
+        if shard.offsets.get(group_id, topic, partition) is None
     ]
     if records:
         step.write(records)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def sweep(shard: Shard, step: Step) -> None:
-    """Offsets past their retention go, and with its last offset an Empty group.
+    """Offsets past their retention go, and with its last offset an Empty group. What is pending stays (rule T.72).
 
     Rule 4.6. Kafka: GroupCoordinatorShard.cleanupGroupMetadata.
     """
@@ -27,7 +27,7 @@ def sweep(shard: Shard, step: Step) -> None:
     for group in [group for group in shard.all_groups() if group.group_id not in under_way]:
         records = _expired_offsets(shard, group, wall_time)
         left = sum(1 for _ in shard.offsets.of_group(group.group_id)) - len(records)
-        if left == 0 and group.is_empty:
+        if left == 0 and group.is_empty and not any(shard.offsets.pending.of_group(group.group_id)):
             forget(shard, group, records, step)
         elif records:
             step.write(records)
@@ -42,7 +42,9 @@ def _expired_offsets(shard: Shard, group: Group | ConsumerGroup, wall_time: Wall
     return [
         tombstone(group.group_id, topic, partition)
         for topic, partition, committed in shard.offsets.of_group(group.group_id)
-        if not group.is_subscribed_to(topic) and wall_time >= _expires(committed, since, retention_ms)
+        if not group.is_subscribed_to(topic)
+        and wall_time >= _expires(committed, since, retention_ms)
+        and not shard.offsets.pending.has(group.group_id, topic, partition)
     ]
 
 

@@ -13,25 +13,48 @@ from equipoise.wire.schema import ZERO_UUID
 
 
 def fetch_offsets(
-    offsets: CommittedOffsets, group_id: str, topics: list[OffsetFetchRequestTopic] | None
+    offsets: CommittedOffsets,
+    group_id: str,
+    topics: list[OffsetFetchRequestTopic] | None,
+    *,
+    require_stable: bool = False,
 ) -> list[OffsetFetchResponseTopic]:
     """What is committed; offset -1 where nothing is. None asks for all there is.
 
     Rule 4.3. Kafka: OffsetMetadataManager.fetchOffsets and fetchAllOffsets.
     """
     if topics is None:
-        return [
+        found = [
             OffsetFetchResponseTopic(name=name, partitions=[_fetched(index, found) for index, found in rows.items()])
             for name, rows in offsets.topics(group_id).items()
         ]
-    return [
-        OffsetFetchResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[_look_up(offsets, group_id, topic, index) for index in topic.partition_indexes],
-        )
-        for topic in topics
-    ]
+    else:
+        found = [
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[_look_up(offsets, group_id, topic, index) for index in topic.partition_indexes],
+            )
+            for topic in topics
+        ]
+    if require_stable and offsets.pending:
+        _hide_unstable(offsets, group_id, found)
+    return found
+
+
+def _hide_unstable(offsets: CommittedOffsets, group_id: str, found: list[OffsetFetchResponseTopic]) -> None:
+    """A transaction may change these offsets yet: the client asks again (KIP-447). Rule T.70."""
+    for topic in found:
+        topic.partitions = [
+            OffsetFetchResponsePartition(
+                partition_index=row.partition_index,
+                committed_offset=-1,
+                error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+            )
+            if offsets.pending.has(group_id, topic.name, row.partition_index)
+            else row
+            for row in topic.partitions
+        ]
 
 
 def _look_up(

@@ -18,6 +18,7 @@ from equipoise.log.config import LogConfig
 from equipoise.log.partition import LoadedLog
 from equipoise.log.producer_state import ProducerStateManager
 from equipoise.log.recovery.misplaced import put_in_order
+from equipoise.log.recovery.producers import parse_snapshot, rebuild
 from equipoise.log.segment import LogSegment
 from equipoise.log.storage.disk import (
     CHECKPOINT,
@@ -67,6 +68,7 @@ class Recovery:
         self._deep = deep
         self._tell = tell
         self._segments: list[LogSegment] = []
+        self._unsealed: dict[LogSegment, int] = {}  # segments that were read, and from which offset on
 
     def run(self) -> LoadedLog:
         """Reads the directory, and mends it where `mend` allows (LogLoader.load)."""
@@ -82,7 +84,9 @@ class Recovery:
         end_offset = segments[-1].end_offset if segments else checkpoint.log_start_offset
         self._look_at_leftovers(segments, end_offset)
         cleaned = tuple((until, time) for until, time in checkpoint.cleaned if until <= end_offset)
-        return LoadedLog(segments, self._producers(segments, end_offset), checkpoint._replace(cleaned=cleaned))
+        producers = self._producers(segments, end_offset)
+        self._seal()
+        return LoadedLog(segments, producers, checkpoint._replace(cleaned=cleaned))
 
     # Segments
 
@@ -124,6 +128,8 @@ class Recovery:
             storage.close()
             return 0
         good = segment.sealed_size
+        if seals:
+            self._unsealed[segment] = segment.end_offset
         for position, header in _good_batches(segment):
             segment.note_batch(position, header, segment.modified)
             good = position + header.size
@@ -138,10 +144,15 @@ class Recovery:
         storage.sync()
         sync_directory(storage.path.parent)
         sync_directory(storage.path.parent.parent)
-        if good:
-            write_note(seal_path(storage.path), segment.seal(), self._files.faults)
-            segment.sealed_size = good
+        segment.sealed_size = good
         storage.close()
+
+    def _seal(self) -> None:
+        """Notes what was read. It comes last, because the notes tell of aborted transactions too."""
+        for segment in self._unsealed if self._mend else ():
+            if segment.sealed_size and _path_of(segment).exists():
+                write_note(seal_path(_path_of(segment)), segment.seal(), self._files.faults)
+            segment.storage.close()
 
     def _cut(self, segment: LogSegment, bad: int, why: str) -> None:
         """Deletes bytes that only an interrupted write leaves; keeps a copy of others."""
@@ -229,28 +240,18 @@ class Recovery:
         A snapshot from beyond the log's end is useless, and so is one after which batches were deleted: a producer
         would have to repeat what no log has. An unknown producer may continue with any sequence.
         """
-        snapshot = read_note(self._path / PRODUCERS, _snapshot) or (0, ProducerStateManager())
+        saved = read_note(self._path / PRODUCERS, parse_snapshot)
         oldest = segments[0].base_offset if segments else end_offset
-        if snapshot[0] > end_offset:
+        if saved is not None and saved.offset > end_offset:
             self._tell(
-                f"{self._path}: the log ended at offset {snapshot[0]} when it was last synced, and now ends "
+                f"{self._path}: the log ended at offset {saved.offset} when it was last synced, and now ends "
                 f"at {end_offset}: the records between are lost. Restore the segment files if you can, and restart"
             )
-        if not oldest <= snapshot[0] <= end_offset:
+        if saved is not None and not oldest <= saved.offset <= end_offset:
             if self._mend:
                 (self._path / PRODUCERS).unlink(missing_ok=True)
-            snapshot = (oldest, ProducerStateManager())
-        offset, producers = snapshot
-        for segment in segments if self._mend else ():
-            if segment.end_offset <= offset:  # most of them: no need to open their files
-                continue
-            for _, header in segment.headers(segment.position_of(offset)):
-                producers.replay(header)
-        return producers
-
-
-def _snapshot(content: dict[str, Any]) -> tuple[int, ProducerStateManager]:
-    return int(content["offset"]), ProducerStateManager.from_json(content["producers"])
+            saved = None
+        return rebuild(segments, saved, self._unsealed) if self._mend else ProducerStateManager()
 
 
 def _read_checkpoint(path: Path) -> Checkpoint:

@@ -335,7 +335,7 @@ class DiskSyncTask(SyncTask):
     """
 
     def __init__(self, files: PartitionFiles, work: UnsyncedSegments) -> None:
-        end_offset, written, finished, producers = work
+        end_offset, written, finished, snapshot = work
         self.end_offset = end_offset
         self.sealed = [(segment, segment.size) for segment in finished]
         self.notes: dict[Path, Mapping[str, object]] = {seal_path(_file_of(s.storage).path): s.seal() for s in finished}
@@ -344,7 +344,12 @@ class DiskSyncTask(SyncTask):
         self._directories: set[Path] = set()
         self._registers = False
         if finished:
-            self.notes[files.path / PRODUCERS] = {"offset": end_offset, "producers": producers.to_json()}
+            self.notes[files.path / PRODUCERS] = {
+                "offset": end_offset,
+                "producers": snapshot.producers.to_json(),
+                "unsealed_from": snapshot.unsealed_from,
+                "aborted": list(snapshot.aborted),
+            }
         for segment in written:
             self._add(_file_of(segment.storage))
 

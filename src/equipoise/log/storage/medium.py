@@ -10,7 +10,7 @@ from equipoise.log.storage.faults import Faults
 from equipoise.wire.records.batch import Buffer
 
 if TYPE_CHECKING:
-    from equipoise.log.producer_state import ProducerStateManager
+    from equipoise.log.producer_state import AbortedTxn, ProducerStateManager
     from equipoise.log.segment import LogSegment
 
 
@@ -57,13 +57,22 @@ class Replacement(NamedTuple):
     new: LogSegment
 
 
+class ProducerSnapshot(NamedTuple):
+    """The state of the producers at the log's end, and what the seals do not tell of aborted transactions."""
+
+    producers: ProducerStateManager
+    unsealed_from: int = 0
+    """From this offset on, `aborted` has every aborted transaction."""
+    aborted: Sequence[AbortedTxn] = ()
+
+
 class UnsyncedSegments(NamedTuple):
     """What a sync makes durable: the log up to `end_offset`."""
 
     end_offset: int
     written: Sequence[LogSegment]  # to be synced
     finished: Sequence[LogSegment]  # to be sealed behind that
-    producers: ProducerStateManager  # whose state is noted with the seals
+    snapshot: ProducerSnapshot  # noted with the seals
 
 
 class SyncTask(Protocol):

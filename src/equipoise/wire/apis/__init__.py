@@ -24,6 +24,11 @@ from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest, DeleteTop
 from equipoise.wire.apis.k21_delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from equipoise.wire.apis.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from equipoise.wire.apis.k23_offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from equipoise.wire.apis.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from equipoise.wire.apis.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from equipoise.wire.apis.k26_end_txn import EndTxnRequest, EndTxnResponse
+from equipoise.wire.apis.k27_write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from equipoise.wire.apis.k28_txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from equipoise.wire.apis.k29_describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from equipoise.wire.apis.k30_create_acls import CreateAclsRequest, CreateAclsResponse
 from equipoise.wire.apis.k31_delete_acls import DeleteAclsRequest, DeleteAclsResponse
@@ -58,6 +63,9 @@ from equipoise.wire.apis.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
 )
 from equipoise.wire.apis.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from equipoise.wire.apis.k61_describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from equipoise.wire.apis.k65_describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from equipoise.wire.apis.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from equipoise.wire.apis.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -107,6 +115,11 @@ APIS: dict[int, Api] = {
         _api(DeleteRecordsRequest, DeleteRecordsResponse),
         _api(InitProducerIdRequest, InitProducerIdResponse),
         _api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+        _api(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
+        _api(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
+        _api(EndTxnRequest, EndTxnResponse),
+        _api(WriteTxnMarkersRequest, WriteTxnMarkersResponse),
+        _api(TxnOffsetCommitRequest, TxnOffsetCommitResponse),
         _api(DescribeAclsRequest, DescribeAclsResponse),
         _api(CreateAclsRequest, CreateAclsResponse),
         _api(DeleteAclsRequest, DeleteAclsResponse),
@@ -126,6 +139,9 @@ APIS: dict[int, Api] = {
         _api(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse),
         _api(AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse),
         _api(DescribeClusterRequest, DescribeClusterResponse),
+        _api(DescribeProducersRequest, DescribeProducersResponse),
+        _api(DescribeTransactionsRequest, DescribeTransactionsResponse),
+        _api(ListTransactionsRequest, ListTransactionsResponse),
         _api(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
         _api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
         _api(ListConfigResourcesRequest, ListConfigResourcesResponse),
@@ -135,11 +151,6 @@ APIS: dict[int, Api] = {
 
 # Kafka's other APIs, by name only, for the error message about them.
 UNKNOWN_APIS: dict[int, str] = {
-    24: "AddPartitionsToTxn",
-    25: "AddOffsetsToTxn",
-    26: "EndTxn",
-    27: "WriteTxnMarkers",
-    28: "TxnOffsetCommit",
     34: "AlterReplicaLogDirs",
     38: "CreateDelegationToken",
     39: "RenewDelegationToken",
@@ -147,10 +158,7 @@ UNKNOWN_APIS: dict[int, str] = {
     41: "DescribeDelegationToken",
     55: "DescribeQuorum",
     57: "UpdateFeatures",
-    61: "DescribeProducers",
     64: "UnregisterBroker",
-    65: "DescribeTransactions",
-    66: "ListTransactions",
     71: "GetTelemetrySubscriptions",
     72: "PushTelemetry",
     76: "ShareGroupHeartbeat",

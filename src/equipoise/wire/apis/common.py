@@ -28,3 +28,11 @@ class OfPartition(Struct, shared=True):
     """A row on one partition of the topic that it stands below."""
 
     partition_index: int = field("int32")
+
+
+class OfTransaction(Struct, shared=True):
+    """Who asks on behalf of a transaction: the id of its producer, and what InitProducerId has given it."""
+
+    transactional_id: str = field("string")
+    producer_id: int = field("int64")
+    producer_epoch: int = field("int16")

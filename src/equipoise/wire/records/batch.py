@@ -21,6 +21,7 @@ HEADER_SIZE = 61
 LOG_OVERHEAD = 12  # base offset and length: what stands before the part counted by `batch_length`
 CRC_START = 21  # the CRC covers attributes to the end of the batch
 MAGIC = 2
+DELETE_HORIZON = 0x40  # in the attributes: the base timestamp is the time from which compaction may drop the batch
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _OFFSET_AND_LENGTH = Struct(">qi")
@@ -104,6 +105,11 @@ class BatchHeader(NamedTuple):
     def is_control(self) -> bool:
         """Whether the batch holds a marker of a transaction."""
         return bool(self.attributes & 0x20)
+
+    @property
+    def delete_horizon(self) -> int | None:
+        """From this time on compaction may drop the batch; None if it has not decided on one (KIP-534)."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:

@@ -108,13 +108,20 @@ def close_batch(rows: Sequence[Row], codec: Codec) -> tuple[BatchHeader, Buffer]
     return header, compress(codec, b"".join(pieces))
 
 
-def build_pairs(pairs: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> bytearray:
-    """Builds one batch of keys and values, with offsets from 0 on and one timestamp, for the coordinator."""
+def build_pairs(
+    pairs: Sequence[tuple[bytes, bytes | None]], timestamp: int, producer: tuple[int, int] | None = None
+) -> bytearray:
+    """Builds one batch of keys and values, with offsets from 0 on and one timestamp, for the coordinator. `producer`:
+    id and epoch of the producer to whose transaction they belong."""
     if not pairs:
         raise UsageError("a batch without records covers no offsets: give pairs")
     body = b"".join([_pair(delta, key, value) for delta, (key, value) in enumerate(pairs)])
     last = len(pairs) - 1
-    return frame_batch(BatchHeader(0, 0, -1, MAGIC, 0, 0, last, timestamp, timestamp, -1, -1, -1, last + 1), body)
+    attributes, (producer_id, epoch) = (0, (-1, -1)) if producer is None else (_TRANSACTIONAL, producer)
+    times = timestamp, timestamp
+    return frame_batch(
+        BatchHeader(0, 0, -1, MAGIC, 0, attributes, last, *times, producer_id, epoch, -1, last + 1), body
+    )
 
 
 def _pair(delta: int, key: bytes, value: bytes | None) -> bytes:
@@ -133,6 +140,11 @@ def frame_batch(header: BatchHeader, body: Buffer) -> bytearray:
     write_header(batch, 0, header)
     write_length_and_crc(batch)
     return batch
+
+
+def frame_record(header: BatchHeader, record: Record) -> bytearray:
+    """A batch with this header and one record, uncompressed. Its timestamp counts from the header's."""
+    return frame_batch(header, _record(record, header.base_offset, header.base_timestamp))
 
 
 def _last_offset_delta(records: Sequence[Record], base_offset: int, given: int | None) -> int:

@@ -1,0 +1,1 @@
+"""Transactions beside Apache Kafka: the same scripts, every answer and all that can be seen afterwards compared."""

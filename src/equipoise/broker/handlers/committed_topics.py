@@ -1,0 +1,46 @@
+"""The topics of a commit of offsets: which there are, and which are answered before the group is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from equipoise.security.acls import AclOperation
+from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequestTopic
+from equipoise.wire.apis.k28_txn_offset_commit import TxnOffsetCommitRequestTopic
+from equipoise.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from equipoise.broker.net.connection import Call
+    from equipoise.broker.server import Server
+
+Asked = TypeVar("Asked", OffsetCommitRequestTopic, TxnOffsetCommitRequestTopic)
+Answered = TypeVar("Answered")
+
+
+def sort_out(
+    server: Server,
+    call: Call,
+    topics: Sequence[Asked],
+    *,
+    key_of: Callable[[Asked], str | bytes],
+    refuse: Callable[[Asked, Sequence[Any], ErrorCode], Answered],
+) -> tuple[list[Asked], list[Answered], dict[str, bytes]]:
+    """What there is, with its name; the rest as `refuse` answers it; and the topics' ids."""
+    kept, refused, topic_ids = [], [], {}
+    for topic in topics:
+        try:
+            known = server.find_topic(call, AclOperation.READ, key_of(topic))
+        except KafkaError as error:
+            refused.append(refuse(topic, topic.partitions, error.code))
+            continue
+        topic.name = known.name
+        topic_ids[known.name] = known.topic_id
+        count = len(known.partitions)
+        wrong = [row for row in topic.partitions if not 0 <= row.partition_index < count]
+        if wrong:
+            refused.append(refuse(topic, wrong, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < count]
+        if topic.partitions:
+            kept.append(topic)
+    return kept, refused, topic_ids

@@ -1,0 +1,1 @@
+"""Transactions at run time: shards of the coordinator on their partitions, markers, and who may append."""

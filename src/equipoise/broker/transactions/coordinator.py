@@ -1,0 +1,174 @@
+"""All shards of the transaction coordinator: where an id lives, the topic `__transaction_state`, and loading."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.broker.cluster.placement import NOBODY
+from equipoise.broker.config import BrokerConfig
+from equipoise.broker.topics.config import stored
+from equipoise.broker.transactions.markers import MarkerWriter
+from equipoise.broker.transactions.shards import TransactionShardRunner
+from equipoise.broker.transactions.sweep import sweep
+from equipoise.coordinator.placement import partition_for
+from equipoise.coordinator.step import Caller
+from equipoise.coordinator.transactions.config import TransactionConfig
+from equipoise.coordinator.transactions.events import EndReason, TransactionEnded, TransactionEvent
+from equipoise.coordinator.transactions.requests import AddPartitions, Answer, Request, TopicPartition
+from equipoise.coordinator.transactions.shard import TransactionShard
+from equipoise.wire.errors import ErrorCode
+from equipoise.wire.text import printable
+
+if TYPE_CHECKING:
+    from equipoise.broker.net.connection import Call
+    from equipoise.broker.server import Server
+
+log = logging.getLogger(__name__)
+
+TRANSACTION_TOPIC = "__transaction_state"
+
+
+class Token(Protocol):
+    """Who asks. `admitted` is for requests that bring records: they may be appended now."""
+
+    def admitted(self) -> None:
+        """Appends."""
+
+    def reply(self, answer: Answer) -> None:
+        """The coordinator's word."""
+
+
+class TransactionCoordinator:
+    """All shards of this broker. Nothing is opened before the first transactional id is asked for."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.config = _transaction_config(server.config)
+        self.markers = MarkerWriter(server)
+        self.ended = dict.fromkeys(EndReason, 0)  # transactions since the start of the broker
+        self._shards: list[TransactionShardRunner] = []
+        self._loading: set[asyncio.Task[None]] = set()
+
+    def open(self) -> None:
+        """Loads the ids there are. Until all are loaded clients are asked to wait."""
+        topic = self._server.topics.get(TRANSACTION_TOPIC)
+        if topic is not None and not self._shards:
+            self._shards = [TransactionShardRunner(self._server, self, one) for one in topic.partitions]
+            self._begin(self._load([one for one in self._shards if one.node_id != NOBODY], is_start=True))
+        self._server.cluster.coordinators[TRANSACTION_TOPIC] = self._moved
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._loading.add(task)
+        task.add_done_callback(self._loading.discard)
+
+    async def _load(self, shards: Sequence[TransactionShardRunner], *, is_start: bool = False) -> None:
+        """At the start all are activated in the turn of the sweep: nobody has begun anything since."""
+        for shard in shards:
+            await shard.load()
+        await self._server.group_coordinator.loaded()  # markers go to pending offsets too
+        for shard in shards:
+            shard.activate()
+        if is_start:
+            sweep(self._server, self)
+
+    def _moved(self, index: int) -> None:
+        """Another broker coordinates the ids of this shard: it has what is in the log, and nothing else. Kafka:
+        TransactionCoordinator.onElection, TransactionCoordinator.onResignation."""
+        if index < len(self._shards):
+            old = self._shards[index]
+            shard = self._shards[index] = TransactionShardRunner(self._server, self, old.partition)
+            old.retire()
+            if shard.node_id == NOBODY:
+                shard.retire()
+            else:
+                self._begin(self._load([shard]))
+
+    @property
+    def shards(self) -> list[TransactionShardRunner]:
+        """All shards. The first caller creates `__transaction_state`."""
+        if not self._shards:
+            self._create()
+        return self._shards
+
+    @property
+    def opened(self) -> list[TransactionShard]:
+        """What there is, without opening anything."""
+        return [shard.core for shard in self._shards]
+
+    def _create(self) -> None:
+        """Kafka: TransactionStateManager.transactionTopicConfigs."""
+        config = self._server.config
+        size = str(config.transaction_state_log_segment_bytes)
+        configs = stored({"cleanup.policy": "compact", "compression.type": "uncompressed", "segment.bytes": size})
+        count = config.transaction_state_log_num_partitions
+        topic = self._server.topics.create_internal(TRANSACTION_TOPIC, count, configs)
+        self._shards = [TransactionShardRunner(self._server, self, one) for one in topic.partitions]
+        for shard in self._shards:
+            shard.activate()
+
+    def shard_of(self, transactional_id: str) -> TransactionShardRunner:
+        """Rule T.1. Kafka: TransactionStateManager.partitionFor."""
+        shards = self.shards
+        return shards[partition_for(transactional_id, len(shards))]
+
+    def node_of(self, transactional_id: str) -> int:
+        """The broker that coordinates the id; NOBODY: none does."""
+        return self.shard_of(transactional_id).node_id
+
+    def is_elsewhere(self, call: Call, transactional_id: str) -> bool:
+        """Whether another broker than the one that was asked coordinates the id."""
+        return self._server.cluster.is_many and self.node_of(transactional_id) != call.connection.listener.node_id
+
+    def shards_of(self, call: Call) -> list[TransactionShard]:
+        """What there is at the broker that the caller has asked."""
+        node_id = call.connection.listener.node_id
+        return [one.core for one in self._shards if not self._server.cluster.is_many or one.node_id == node_id]
+
+    def serve(self, call: Call, request: Request, token: Token) -> None:
+        """Asks on behalf of a client, which must have found the right broker: else NOT_COORDINATOR."""
+        if self.is_elsewhere(call, request.transactional_id):
+            token.reply(Answer(ErrorCode.NOT_COORDINATOR))
+        else:
+            self.ask(request, token, call.version)
+
+    def ask(self, request: Request, token: Token, version: int = 0) -> None:
+        """Asks the shard of the id. The answer comes to the token, at once or later."""
+        shard = self.shard_of(request.transactional_id)
+        shard.run(shard.core.ask(request, Caller(token, version), self._server.clock.now()))
+
+    def verify(self, request: AddPartitions) -> dict[TopicPartition, ErrorCode]:
+        """Rule T.23."""
+        return self.shard_of(request.transactional_id).core.verify(request)
+
+    def note(self, event: TransactionEvent) -> None:
+        """Counts what has ended, and says what an operator would look for."""
+        if not isinstance(event, TransactionEnded):
+            return
+        self.ended[event.reason] += 1
+        if event.reason in (EndReason.TIMED_OUT, EndReason.FENCED):
+            log.info(
+                "transaction of %s (producer %d, epoch %d) aborted after %d ms over %d partitions: %s",
+                printable(event.transactional_id),
+                event.producer_id,
+                event.producer_epoch,
+                event.open_ms,
+                len(event.partitions),
+                "its timeout is over" if event.reason is EndReason.TIMED_OUT else "a new producer has come",
+            )
+
+    async def close(self) -> None:
+        """Ends loading, and closes all shards."""
+        for task in self._loading:
+            task.cancel()
+        await asyncio.gather(*self._loading, return_exceptions=True)
+        for shard in self._shards:
+            shard.close()
+
+
+def _transaction_config(config: BrokerConfig) -> TransactionConfig:
+    return TransactionConfig(**{row.name: getattr(config, row.name) for row in fields(TransactionConfig)})

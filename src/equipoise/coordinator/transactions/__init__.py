@@ -1,0 +1,1 @@
+"""The transaction coordinator: transactional ids, their producers' epochs, and how a transaction ends."""

@@ -1,0 +1,1 @@
+"""The transaction coordinator: its rules, one by one, on the pure core."""
