@@ -10,7 +10,7 @@ import click
 from equipoise.console.edge import run_app
 from equipoise.console.options import Whole, file_option
 
-_MODULES = {name: f"bench.{name}" for name in ("consumer", "handover", "history", "producer")} | {
+_MODULES = {name: f"bench.{name}" for name in ("consumer", "handover", "history", "producer", "simulate")} | {
     "versus-kafka": "bench.versus.run",
     "large-group": "bench.large.run",
     "first-batch": "bench.first_batch.run",
@@ -104,6 +104,13 @@ _add(
     "Records stored a second, beside other clients.",
     "Records stored per second by our producer, beside confluent-kafka and kafka-python.",
     _quick("Fewer records and rounds, some seconds."),
+)
+_add(
+    "simulate",
+    "Steps of simulated groups a minute.",
+    "Steps of hunts in simulated groups a minute on one core, and a plan of 10,000 members.",
+    _quick("A few runs and a small plan, some seconds."),
+    file_option("--study", help="Print the table of docs/planning.md instead, and draw its picture."),
 )
 _add(
     "spark",
