@@ -89,13 +89,15 @@ def clusters(rounds: int, trials: tuple[str, ...]) -> None:
 @app.command(short_help="Groups whose coordinator dies again and again.")
 @click.option("--failovers", metavar="N", type=Whole(1), default=10, show_default=True, help="On each cluster.")
 @click.option("--client", "clients", metavar="CLIENT", multiple=True, help="Only this one; repeatable.")
+@click.option("--way", "ways", metavar="WAY", multiple=True, help="Only kill, stop or move; repeatable.")
 @click.option("--without-kafka", is_flag=True, help="Only on three brokers of ours, in one process.")
-def failovers(failovers: int, clients: tuple[str, ...], without_kafka: bool) -> None:
+def failovers(failovers: int, clients: tuple[str, ...], ways: tuple[str, ...], without_kafka: bool) -> None:
     """Groups of real clients whose coordinator is killed, stopped and moved: is a record or a commit lost?"""
-    from proving.trials.failovers import CLIENTS
+    from proving.trials.failovers import CLIENTS, WAYS
     from proving.trials.run import failovers as play
 
-    sys.exit(not play(failovers, choose("--client", clients, CLIENTS), with_kafka=not without_kafka))
+    chosen = choose("--client", clients, CLIENTS), choose("--way", ways, WAYS)
+    sys.exit(not play(failovers, *chosen, with_kafka=not without_kafka))
 
 
 def choose(option: str, names: tuple[str, ...], known: Collection[str]) -> tuple[str, ...]:

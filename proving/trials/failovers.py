@@ -22,6 +22,7 @@ from proving.trials.consumers import Group, group_ids, is_shared
 from proving.trials.stage import PARTITIONS, Stage, Tell, silently
 from proving.trials.writing import Writer
 
+WAYS = ("kill", "stop", "move")
 CLIENTS = ("equipoise", "confluent-kafka", "java", "kafka-python", "aiokafka", "kafkajs")
 
 
@@ -56,10 +57,11 @@ def groups_through_failovers(
     clients: Sequence[str] = CLIENTS,
     failovers: int = 3,
     assignor: str = "range",
+    ways: Sequence[str] = WAYS,
     tell: Tell = silently,
 ) -> Outcome:
-    """Two members of each client in a group of its own; one coordinator for all. On our cluster it is killed, stopped
-    and moved in turn, on Apache Kafka killed and stopped."""
+    """Two members of each client in a group of its own; one coordinator for all. It is killed, stopped and moved in
+    turn, or as `ways` say; only ours can be moved."""
     topic = f"failovers-{uuid.uuid4()}"
     cluster.create_topic(topic, PARTITIONS)
     with ExitStack() as stack:
@@ -81,7 +83,7 @@ def groups_through_failovers(
             pauses = {group.name: list[float]() for group in groups}
             commits = 0
             for number in range(failovers):
-                commits += _failover(stage, groups, number, pauses)
+                commits += _failover(stage, groups, _way(cluster, ways, number), pauses)
             accounts = stage.finish()
     return Outcome(accounts, [Pauses(name, seconds) for name, seconds in pauses.items()], commits)
 
@@ -93,11 +95,16 @@ def _membership(client: str, group_id: str, topic: str) -> Membership:
     return Membership(group_id, (topic,), heartbeat_ms=500, session_ms=session_ms, max_poll_ms=60_000)
 
 
-def _failover(stage: Stage, groups: list[Group], number: int, pauses: dict[str, list[float]]) -> int:
+def _way(cluster: Cluster, ways: Sequence[str], number: int) -> str:
+    possible = [way for way in ways if way != "move" or isinstance(cluster, EquipoiseCluster)]
+    return possible[number % len(possible)]
+
+
+def _failover(stage: Stage, groups: list[Group], way: str, pauses: dict[str, list[float]]) -> int:
     """Returns the commits that were acknowledged before it, all of which are still there after it."""
     told = {group.name: group.members.ledger.committed() for group in groups}
     began = time.monotonic()
-    down = _fail(stage, groups[0].members.group, number)
+    down = _fail(stage, groups[0].members.group, way)
     _wait_all(stage, groups, began, pauses)
     for group in groups:
         _check_commits(stage.cluster, group, told[group.name])
@@ -107,12 +114,10 @@ def _failover(stage: Stage, groups: list[Group], number: int, pauses: dict[str, 
     return sum(map(len, told.values()))
 
 
-def _fail(stage: Stage, group: str, number: int) -> int | None:
+def _fail(stage: Stage, group: str, way: str) -> int | None:
     """The broker that is down now, if one is."""
     cluster, coordinator = stage.cluster, stage.cluster.coordinator_of(group)
-    ways = ("kill", "stop", "move") if isinstance(cluster, EquipoiseCluster) else ("kill", "stop")
-    way = ways[number % len(ways)]
-    stage.note(f"{number + 1}: {way} the coordinator, broker {coordinator}")
+    stage.note(f"{way} the coordinator, broker {coordinator}")
     if isinstance(cluster, EquipoiseCluster) and way == "move":
         cluster.move_coordinator(group, next(one for one in BROKER_IDS if one != coordinator))
         return None

@@ -36,13 +36,13 @@ def run(rounds: int = 1, trials: Sequence[str] = TRIALS) -> bool:
     return good
 
 
-def failovers(count: int, clients: Sequence[str], *, with_kafka: bool = True) -> bool:
+def failovers(count: int, clients: Sequence[str], ways: Sequence[str], *, with_kafka: bool = True) -> bool:
     """On our cluster, and beside it on Apache Kafka's. Whether nothing was lost."""
     good = True
     for make in (EquipoiseCluster, KafkaCluster) if with_kafka else (EquipoiseCluster,):
         with tempfile.TemporaryDirectory(prefix="equipoise-trials-") as home, make() as cluster:
             found = groups_through_failovers(
-                cluster, Path(home) / "members.log", clients=clients, failovers=count, tell=_tell
+                cluster, Path(home) / "members.log", clients=clients, failovers=count, ways=ways, tell=_tell
             )
         click.echo(f"\n{cluster.name}\n\n{table(found.accounts)}\n")
         for pauses in found.pauses:

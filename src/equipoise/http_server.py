@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -52,6 +53,17 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def has_token(authorization: str, token: str) -> bool:
+    """Whether the header `Authorization` has this token. Tokens are compared in a time that tells nothing of them."""
+    kind, _, given = authorization.partition(" ")
+    return kind.lower() == "bearer" and is_token(given.strip(), token)
+
+
+def is_token(given: str, token: str) -> bool:
+    """Whether this is the token."""
+    return hmac.compare_digest(given.encode(), token.encode())
 
 
 def parse_listen(listen: str, example: str) -> tuple[str, int]:

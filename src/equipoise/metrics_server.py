@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable
 from typing import NamedTuple
 
-from equipoise.http_server import Page, Request, is_loopback, parse_listen
+from equipoise.http_server import Page, Request, has_token, is_loopback, parse_listen
 from equipoise.wire.errors import UsageError
 
 CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
@@ -29,7 +28,7 @@ class Pages(NamedTuple):
             return Page(200, b"ok\n") if trouble is None else Page(503, f"{trouble}\n".encode())
         if request.path != "/metrics":
             return Page(404, b"there is /metrics and /healthz\n")
-        if self.token is not None and not _has_token(request, self.token):
+        if self.token is not None and not has_token(request.headers.get("authorization", ""), self.token):
             return Page(401, b"a bearer token is needed\n")
         return Page(200, self.metrics(), self.content_type)
 
@@ -40,8 +39,3 @@ def check_address(listen: str, token: str | None) -> tuple[str, int]:
     if token is None and not is_loopback(host):
         raise UsageError(f"{listen} can be reached from other machines: give --token-file, or listen on 127.0.0.1")
     return host, port
-
-
-def _has_token(request: Request, token: str) -> bool:
-    given = request.headers.get("authorization", "")
-    return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())

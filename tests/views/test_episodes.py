@@ -50,7 +50,9 @@ def test_members_of_one_host_that_fell_silent_together() -> None:
 def test_joins_leaves_and_anything_else() -> None:
     assert told(*(rebalance(number, caused(JOIN, f"w-{number}")) for number in range(20))) == ["20 joined"]
     assert told(*(rebalance(number, caused(LEAVE, f"w-{number}")) for number in range(2))) == ["2 left"]
-    assert told(rebalance(0, caused(JOIN, "a")), rebalance(9, caused(LEAVE, "b"))) == ["2 rebalances"]
+    assert told(rebalance(0, caused(JOIN, "a")), rebalance(9, caused(LEAVE, "b"))) == ["1 out, 1 in"]
+    unknown = Guess(GuessKind.MEMBER_REJOINED)
+    assert told(rebalance(0, unknown), rebalance(9, unknown)) == ["2 rebalances"]
 
 
 def test_a_minute_apart_is_another_episode_unless_one_client_caused_both() -> None:

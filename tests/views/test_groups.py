@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from equipoise.views.advice import advise
-from equipoise.views.groups import Findings, group_view, summary_of
+from equipoise.views.groups import Findings, aged, group_view, summary_of
 from equipoise.views.lag import Behind
 from equipoise.views.model import GroupType, HealthKind, Ms, Problem, Source
 from equipoise.wire.errors import ErrorCode
@@ -83,3 +84,16 @@ def test_advice_is_that_of_the_history() -> None:
     (found,) = advise(summary_of("g", journal, []))
     assert found.setting == "max.poll.interval.ms, max.poll.records"
     assert found.text.startswith("3 times a member was out because its application did not poll in time (w; each began")
+
+
+def test_a_view_grows_older_as_long_as_nothing_in_it_can_be_different() -> None:
+    ends = {("t", 0): 40, ("t", 1): 7}
+    records = [generation(4, 3_000, {"a-1": [0, 1]})]
+    found = findings(ends=ends, records=records, source=Source.OFFSETS_TOPIC, seen_since=Ms(0))
+    view = group_view(found)
+    later = aged(view, ends, Ms(20_000))
+    assert later is not None
+    assert later == group_view(replace(found, as_of=Ms(20_000)))
+    assert aged(view, ends | {("t", 0): 41}, Ms(20_000)) is None  # a record has come
+    assert aged(view, ends, Ms(4_000_000)) is None  # its rebalance is more than an hour ago
+    assert aged(group_view(findings()), {("t", 0): 100, ("t", 1): 7}, Ms(20_000)) is None  # records wait

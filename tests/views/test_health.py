@@ -110,6 +110,9 @@ def test_restless_names_the_culprit_of_most() -> None:
     late = [rebalance(NOW - number * MINUTE, LATE) for number in range(1, 8)]
     assert told(seen(rebalances=tuple(late))) == "restless: etl-17 polled too late 7 times in the last hour"
     assert told(seen(rebalances=tuple(late[:6]))) == "fine"
+    back = [rebalance(one.at + 9, caused(Trigger.MEMBER_JOINED, "etl-17")) for one in late]
+    both = tuple(sorted([*late, *back], key=lambda one: one.at))
+    assert told(seen(rebalances=both)) == "restless: etl-17 polled too late 7 times in the last hour"
     old = [rebalance(NOW - 61 * MINUTE, LATE) for _ in range(7)]
     assert told(seen(rebalances=tuple(old))) == "fine"
 

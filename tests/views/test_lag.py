@@ -73,3 +73,14 @@ def test_the_pace_of_commits_is_their_median() -> None:
     for at in (0, 5_000, 5_000, 10_000, 70_000, 75_000):
         pace.add(Ms(at))
     assert (pace.last, pace.usual_ms) == (75_000, 5_000)
+
+
+def test_a_time_in_which_nothing_came_takes_two_places_of_the_ring() -> None:
+    ring = EndRing()
+    for at in range(0, 1_000_000, 1_000):
+        ring.add(Ms(at), 7)
+    assert ring.per_second == 0
+    ring.add(Ms(1_000_000), 9)
+    assert ring.behind(7, Ms(1_000_000)) == Behind(500)  # the first of two records of the last second
+    assert ring.behind(6, Ms(1_000_000)) == Behind(1_000_000, is_at_least=True)
+    assert ring.per_second == 2

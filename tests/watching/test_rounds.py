@@ -10,7 +10,7 @@ from equipoise.views.model import ClusterView, Ms
 from equipoise.watching.access import Access
 from equipoise.watching.rounds import Purse, Rounds, Turns
 from equipoise.watching.watcher import Watched, Watcher, watching
-from tests.watching.conftest import Join
+from tests.watching.conftest import Join, Produce
 
 
 class Clock:
@@ -92,6 +92,40 @@ def watched(broker: Broker, looked_at: set[str], wealth: float) -> tuple[list[Cl
 
     asyncio.run(scenario())
     return views, asked
+
+
+def test_a_group_that_does_not_commit_is_not_asked_about_in_its_turn(
+    broker: Broker, join: Join, produce: Produce
+) -> None:
+    """Its lag grows nevertheless: ends are asked for. Who commits is asked about in the next turn."""
+    quiet, busy = join("billing", "worker"), join("reports", "reader")
+    for one in (quiet, busy):
+        one.commit({TopicPartition("orders", 0): 0})
+    asked: list[list[str]] = []
+
+    async def scenario() -> list[ClusterView]:
+        access = Access(bootstrap_servers=broker.bootstrap_servers)
+        async with watching(access, Watched(since=Ms(0))) as watcher:
+            await watcher.begin()
+            _note_questions(watcher, asked)
+            clock = Clock()
+            rounds = Rounds(watcher, set, purse(clock))
+            async with watcher.live(interval=3_600):
+                clock.now += 100
+                await asyncio.to_thread(produce, 5)
+                await rounds.round(0.0)
+                views = [rounds.view()]
+                await asyncio.to_thread(busy.commit, {TopicPartition("orders", 0): 3})
+                while not watcher.store.totals("reports").commits:
+                    await asyncio.sleep(0.01)
+                clock.now += 100
+                await rounds.round(0.0)
+                return [*views, rounds.view()]
+
+    before, after = asyncio.run(scenario())
+    assert [one.lag.lag for one in before.groups] == [5, 5]
+    assert [one.lag.lag for one in after.groups] == [5, 2]
+    assert asked == [["reports"]]
 
 
 def _note_questions(watcher: Watcher, asked: list[list[str]]) -> None:

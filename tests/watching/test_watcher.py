@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -14,7 +16,7 @@ from equipoise.server_process import free_port
 from equipoise.views.model import ClusterView, GroupType, Guess, GuessKind, HealthKind, Ms, Source
 from equipoise.watching import watcher as watcher_module
 from equipoise.watching.access import Access
-from equipoise.watching.watcher import Watched, watching
+from equipoise.watching.watcher import Watched, Watcher, watching
 from equipoise.wire.errors import ErrorCode
 from tests.watching.conftest import Join, Produce
 
@@ -27,6 +29,28 @@ def look(broker: Broker, watched: Watched = ALL) -> ClusterView:
             return await watcher.look()
 
     return asyncio.run(once())
+
+
+@pytest.fixture
+def no_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Kafka: group records are the source."""
+    monkeypatch.setattr(watcher_module, "JOURNAL_TOPIC", "no-such-topic")
+
+
+@pytest.fixture
+def no_topics(no_journal: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions are the source."""
+    monkeypatch.setattr(watcher_module, "OFFSETS_TOPIC", "no-such-topic")
+
+
+@asynccontextmanager
+async def followed(broker: Broker, interval: float = 3_600) -> AsyncIterator[tuple[Watcher, ClusterView]]:
+    """A watcher that follows its source, and its first look."""
+    access = Access(bootstrap_servers=broker.bootstrap_servers)
+    async with watching(access, Watched(since=Ms(0))) as watcher:
+        found = await watcher.look()
+        async with watcher.live(interval), asyncio.timeout(30):
+            yield watcher, found
 
 
 def settled(broker: Broker, group: str) -> None:
@@ -60,8 +84,8 @@ def test_a_group_by_the_journal(broker: Broker, join: Join, produce: Produce, pr
     assert group.generation == group.rebalances[-1].generation
 
 
-def test_by_records_of_groups_a_cause_is_a_guess(broker: Broker, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watcher_module, "JOURNAL_TOPIC", "no-such-topic")
+@pytest.mark.usefixtures("no_journal")
+def test_by_records_of_groups_a_cause_is_a_guess(broker: Broker, join: Join) -> None:
     join("billing", "worker", session_timeout_ms=30_000)
     found = look(broker)
     assert found.source is Source.OFFSETS_TOPIC
@@ -72,22 +96,16 @@ def test_by_records_of_groups_a_cause_is_a_guess(broker: Broker, join: Join, mon
     assert group.members[0].session_timeout_ms == 30_000
 
 
-def test_by_questions_alone_nothing_is_known_of_the_past(
-    broker: Broker, join: Join, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("JOURNAL_TOPIC", "OFFSETS_TOPIC"):
-        monkeypatch.setattr(watcher_module, name, "no-such-topic")
+@pytest.mark.usefixtures("no_topics")
+def test_by_questions_alone_nothing_is_known_of_the_past(broker: Broker, join: Join) -> None:
     join("billing", "worker")
     found = look(broker)
     assert found.source is Source.POLLING
     assert (found.groups[0].rebalances_last_hour, found.groups[0].generation) == (None, None)
 
 
-def test_by_questions_alone_a_change_between_two_looks_is_a_rebalance(
-    broker: Broker, join: Join, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("JOURNAL_TOPIC", "OFFSETS_TOPIC"):
-        monkeypatch.setattr(watcher_module, name, "no-such-topic")
+@pytest.mark.usefixtures("no_topics")
+def test_by_questions_alone_a_change_between_two_looks_is_a_rebalance(broker: Broker, join: Join) -> None:
     first = join("billing", "one", group_protocol="consumer")
 
     async def two_looks() -> ClusterView:
@@ -134,18 +152,16 @@ def test_a_rebalance_is_heard_of_at_once(broker: Broker, join: Join) -> None:
     settled(broker, "billing")
 
     async def heard() -> tuple[int, int]:
-        access = Access(bootstrap_servers=broker.bootstrap_servers)
-        async with watching(access, Watched(since=Ms(0))) as watcher:
-            before = len((await watcher.look()).groups[0].rebalances)
-            async with watcher.live(interval=3_600), asyncio.timeout(30):
-                with Admin(broker.bootstrap_servers) as admin:
-                    member = (await asyncio.to_thread(admin.describe_group, "billing")).members[0]
-                    await asyncio.to_thread(admin.remove_members, "billing", [(member.member_id, None)])
-                seen = -1
-                while len(watcher.group("billing").rebalances) <= before:
-                    seen = await watcher.changed(seen)
-                totals = watcher.store.totals("billing")
-                return len(watcher.group("billing").rebalances) - before, totals.rebalances.total()
+        async with followed(broker) as (watcher, found):
+            before = len(found.groups[0].rebalances)
+            with Admin(broker.bootstrap_servers) as admin:
+                member = (await asyncio.to_thread(admin.describe_group, "billing")).members[0]
+                await asyncio.to_thread(admin.remove_members, "billing", [(member.member_id, None)])
+            seen = -1
+            while len(watcher.group("billing").rebalances) <= before:
+                seen = await watcher.changed(seen)
+            totals = watcher.store.totals("billing")
+            return len(watcher.group("billing").rebalances) - before, totals.rebalances.total()
 
     assert asyncio.run(heard()) == (1, 1)
 
@@ -159,11 +175,9 @@ def test_a_cluster_that_is_away_is_an_error_that_says_so() -> None:
         asyncio.run(nowhere())
 
 
-def test_by_records_a_consumer_groups_rebalances_are_told(
-    broker: Broker, join: Join, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_journal")
+def test_by_records_a_consumer_groups_rebalances_are_told(broker: Broker, join: Join) -> None:
     """As on Kafka: begin, target and reconciliation are in the records, the cause is concluded."""
-    monkeypatch.setattr(watcher_module, "JOURNAL_TOPIC", "no-such-topic")
     first = join("billing", "one", group_protocol="consumer")
     with Admin(broker.bootstrap_servers) as admin:
         admin.add_partitions("orders", 6)
@@ -190,16 +204,13 @@ def test_beside_the_journal_commits_are_followed(broker: Broker, join: Join) -> 
     settled(broker, "billing")
 
     async def heard() -> tuple[int, int]:
-        access = Access(bootstrap_servers=broker.bootstrap_servers)
-        async with watching(access, Watched(since=Ms(0))) as watcher:
-            before = len((await watcher.look()).groups[0].rebalances)
-            async with watcher.live(interval=3_600), asyncio.timeout(30):
-                version = watcher.version
-                await asyncio.to_thread(consumer.commit, {TopicPartition("orders", 0): 4})
-                while not watcher.store.totals("billing").commits:
-                    await asyncio.sleep(0.02)
-                assert watcher.version == version, "a commit is no news for who looks on"
-                return watcher.store.totals("billing").commits, len(watcher.group("billing").rebalances) - before
+        async with followed(broker) as (watcher, found):
+            before, version = len(found.groups[0].rebalances), watcher.version
+            await asyncio.to_thread(consumer.commit, {TopicPartition("orders", 0): 4})
+            while not watcher.store.totals("billing").commits:
+                await asyncio.sleep(0.02)
+            assert watcher.version == version, "a commit is no news for who looks on"
+            return watcher.store.totals("billing").commits, len(watcher.group("billing").rebalances) - before
 
     assert asyncio.run(heard()) == (1, 0)
 
@@ -210,13 +221,10 @@ def test_who_commits_before_the_first_group_hides_no_journal(broker: Broker, joi
         admin.commit_offsets("reports", {TopicPartition("orders", 0): 0})
 
     async def found() -> tuple[Source, Source]:
-        access = Access(bootstrap_servers=broker.bootstrap_servers)
-        async with watching(access, Watched(since=Ms(0))) as watcher:
-            first = (await watcher.look()).source
-            async with watcher.live(interval=0.1), asyncio.timeout(30):
-                await asyncio.to_thread(join, "billing", "one")
-                while watcher.store.source is not Source.JOURNAL or not watcher.store.totals("billing").rebalances:
-                    await asyncio.sleep(0.02)
-                return first, watcher.store.source
+        async with followed(broker, interval=0.1) as (watcher, first):
+            await asyncio.to_thread(join, "billing", "one")
+            while watcher.store.source is not Source.JOURNAL or not watcher.store.totals("billing").rebalances:
+                await asyncio.sleep(0.02)
+            return first.source, watcher.store.source
 
     assert asyncio.run(found()) == (Source.OFFSETS_TOPIC, Source.JOURNAL)

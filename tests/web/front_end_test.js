@@ -29,7 +29,10 @@ const model = (more = {}) => new Model({
 });
 
 const RANGE = { from: 0, to: 1000 };
-const COLOURS = { ground: pixel("ffffff"), red: pixel("ff0000"), owners: [pixel(SLOTS[0] ?? ""), pixel(SLOTS[1] ?? "")] };
+const COLOURS = {
+  ground: pixel("ffffff"), red: pixel("ff0000"), owners: [pixel(SLOTS[0] ?? ""), pixel(SLOTS[1] ?? "")],
+  contrast: /** @type {number | null} */ (null), hatched: [false, true],
+};
 
 /** The columns of one lane, as names. @param {number[]} at @param {number[]} owner @param {number} width
  * @param {"bar" | "thread"} row */
@@ -124,6 +127,19 @@ Deno.test("one owner can be brought out", () => {
   });
   same(pixels[0], mix(COLOURS.ground, COLOURS.owners[0] ?? 0, 0.16));
   same(pixels[9], COLOURS.owners[1]);
+});
+
+Deno.test("with high contrast every second slot is hatched, and each span has an edge", () => {
+  const ink = pixel("000000");
+  const pixels = new Uint32Array(16 * 7);
+  const at = [0, 375, 500];
+  drawLanes(pixels, new Rows(16), [{ topic: "t", partition: 0, at, owner: [0, NO_OWNER, 1] }], {
+    range: RANGE, height: 7, colours: { ...COLOURS, contrast: ink }, broughtOut: null,
+  });
+  const names = new Map([[ink, "#"], [COLOURS.ground, "."], [COLOURS.owners[0], "a"], [COLOURS.owners[1], "b"]]);
+  const row = (/** @type {number} */ y) =>
+    [...pixels.slice(y * 16, (y + 1) * 16)].map((value) => names.get(value) ?? "~").join("");
+  same([row(0), row(1), row(2)], ["#aaaaa~~#bbb#bbb", "#aaaaa~~#bb#bbb#", "#aaaaa~~#b#bbb#b"]);
 });
 
 Deno.test("the scale goes both ways, and ticks are round", () => {

@@ -12,12 +12,18 @@ from playwright.sync_api import Browser, Page, expect
 
 from bench.console import story as tale
 from bench.console.running import FedConsole, fed_console, until
+from equipoise.console.web.broker_figures import ApiFigures, BrokerFigures
+from equipoise.console.web.live import Live
 from equipoise.views.model import GroupView, Ms, Source
+from equipoise.views.records import shown
+from equipoise.watching.topic_details import RecordView, TopicDetails
 from tests.web.conftest import Watched, watch
 from tests.web.views import T0, cluster, group, member, partition, rebalance
 
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'&"
 WHOLE = tale.told()
+SMALL = group(rebalance(1, 100, {0: (None, "a")}), rebalance(2, 700, {0: ("a", "b")}, dark={0: 40}))
+AXE = "(rules) => axe.run(document, {resultTypes: ['violations'], ...rules})"
 # Nothing but colours differs between the schemes.
 AXE_RULES: dict[str, Any] = {"light": {}, "dark": {"runOnly": {"type": "rule", "values": ["color-contrast"]}}}
 PAGES = ("/groups", f"/groups/{tale.GROUP}", f"/groups/{tale.GROUP}/table", "/topics", "/topics/orders", "/cluster")
@@ -29,7 +35,15 @@ def console() -> Iterator[FedConsole]:
     with fed_console(lambda: tale.END) as running:
         running.update(tale.cluster(tale.view(WHOLE)))
         running.do(lambda live: _with_lag(live.feed(tale.GROUP)))
+        running.do(_with_details)
         yield running
+
+
+def _with_details(live: Live) -> None:
+    """What only the pages of a topic and of the cluster show."""
+    record = RecordView(0, 7, Ms(tale.END), shown(None), shown(b'{"id": 7}'))
+    live.topic_details = lambda _topic: TopicDetails({"retention.ms": "1000"}, (record,))
+    live.broker_figures = lambda: BrokerFigures(3, 52_428_800, 99, 1.5, (ApiFigures("Fetch", 100, 5.0, 0.5),))
 
 
 def _with_lag(feed: Any) -> None:
@@ -54,11 +68,13 @@ def test_no_page_complains_and_axe_finds_nothing_serious(chromium: Browser, cons
     context = chromium.new_context(color_scheme=scheme, viewport={"width": 1400, "height": 1000})
     seen = watch(context)
     axe = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-    for place in (*PAGES, f"/groups/{tale.GROUP}/rebalances/{WHOLE.rebalances[-1].key}", "/groups/none"):
+    console.update(tale.cluster(tale.view(WHOLE), SMALL))
+    places = [place for place in PAGES if not place.endswith("/table")]  # axe takes a minute for its thousands of rows
+    some = f"/groups/{tale.GROUP}/rebalances/{WHOLE.rebalances[-1].key}", "/groups/etl/table", "/groups/none"
+    for place in (*places, *some):
         page = seen.opened(console.address + place)
         page.evaluate(axe)
-        run = "(rules) => axe.run(document, {resultTypes: ['violations'], ...rules})"
-        found = page.evaluate(run, AXE_RULES[scheme])
+        found = page.evaluate(AXE, AXE_RULES[scheme])
         bad = [
             (one["id"], one["impact"], [node["html"] for node in one["nodes"][:3]])
             for one in found["violations"]
@@ -88,6 +104,32 @@ def test_lanes_have_the_colours_of_their_owners(watched: Watched, console: FedCo
     wanted = {slots["SLOTS"][one["slot"]] for one in picture}  # type: ignore[index]
     assert wanted <= set(drawn)
     watched.check()
+
+
+_INKED = """() => {
+  const canvas = document.querySelector("[data-part=lanes]");
+  const ink = getComputedStyle(canvas).getPropertyValue("--ink").trim();
+  const all = canvas.getContext("2d").getImageData(150, 0, 900, canvas.height).data;
+  let found = 0;
+  for (let i = 0; i < all.length; i += 4) {
+    const hex = ((1 << 24) | (all[i] << 16) | (all[i + 1] << 8) | all[i + 2]).toString(16).slice(1);
+    if (`#${hex}` === ink) found++;
+  }
+  return found / (all.length / 4);
+}"""
+
+
+@pytest.mark.parametrize("asked", [{"forced_colors": "active"}, {"contrast": "more"}])
+def test_with_high_contrast_owners_are_told_apart_by_patterns(
+    watched: Watched, console: FedConsole, asked: dict[str, Any]
+) -> None:
+    page = watched.opened(address(console))
+    assert page.evaluate(_INKED) < 0.01
+    drawn = page.get_attribute("#timeline", "data-drawn")
+    page.emulate_media(**asked)
+    until(page, f"document.getElementById('timeline').dataset.drawn !== '{drawn}'")
+    assert page.evaluate(_INKED) > 0.05
+    assert page.evaluate("window.violations") == []
 
 
 def test_a_phone_needs_no_sideways_scroll(chromium: Browser, console: FedConsole) -> None:

@@ -19,6 +19,7 @@ from playwright.sync_api import Page
 from equipoise import Broker, Consumer, Producer
 from equipoise.client import Admin, TopicPartition
 from equipoise.console.main import run
+from equipoise.server_process import free_port
 from tests.commands import Ended, check_line, command_of
 from tests.web.conftest import Watched
 
@@ -177,16 +178,46 @@ def test_a_signal_ends_it_while_a_page_is_open(broker: Broker, signum: signal.Si
 
 
 def test_serve_starts_one_beside_the_broker_and_ends_it() -> None:
-    with process("serve", "--memory", "--listen", "127.0.0.1:0", "--console", "127.0.0.1:0") as started:
+    """Its page of the cluster has what the broker says of itself."""
+    figures = f"127.0.0.1:{free_port()}"
+    beside = ("--console", "127.0.0.1:0", "--metrics", figures)
+    with process("serve", "--memory", "--listen", "127.0.0.1:0", *beside) as started:
         broker, shown = line(started).split()[-1], line(started).split()[-1]
         with Admin(broker) as admin:
             admin.create_topic("orders")
-        with urlopen(f"{shown}/cluster", timeout=PATIENCE) as answer:
-            assert broker in answer.read().decode()
+        await_true(lambda: "<td>CreateTopics</td>" in read(f"{shown}/cluster?part=list"))
+        found = read(f"{shown}/cluster")
+        assert broker in found
+        assert "Loop delay" in found
         started.terminate()
         assert started.wait(PATIENCE) == 0
         with pytest.raises(OSError, match="refused"):
             urlopen(f"{shown}/cluster", timeout=PATIENCE).close()
+
+
+def read(address: str) -> str:
+    with urlopen(address, timeout=PATIENCE) as answer:
+        return bytes(answer.read()).decode()
+
+
+def test_the_page_of_a_topic_has_its_configs_and_its_records_if_they_may_be_shown(watched: Watched) -> None:
+    with Broker(topics={"orders": 2}) as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.set_configs("orders", {"retention.ms": "3600000"})
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            producer.send("orders", b'{"id": 7}', key=b"<b>k</b>").result(PATIENCE)
+        with console(broker.bootstrap_servers) as (_, address):
+            page = watched.opened(f"{address}/topics/orders")
+            page.wait_for_selector("#list >> text=retention.ms")
+            assert "Last records" not in page.inner_text("#list")
+        with console(broker.bootstrap_servers, "--show-records") as (_, address):
+            page.goto(f"{address}/topics/orders")
+            page.wait_for_selector("#list >> text=<b>k</b>")
+            assert "JSON, 9 B" in page.inner_text("#list")
+            with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+                producer.send("orders", b"second").result(PATIENCE)
+            page.wait_for_selector("#list >> text=second")
+    assert page.evaluate("window.violations") == []
 
 
 def test_a_token_is_asked_for(broker: Broker, tmp_path: Path) -> None:
@@ -208,6 +239,7 @@ def test_a_token_is_asked_for(broker: Broker, tmp_path: Path) -> None:
         (["console", "--listen", "9080"], "write HOST:PORT"),
         (["console", "--window", "soon"], "for instance"),
         (["console", "--tls-cert", "cert.pem"], "belong together"),
+        (["console", "--broker-metrics", "127.0.0.1:9082"], "http://127.0.0.1:9082/metrics"),
         (["serve", "--memory", "--tls", "--console"], "--command-config"),
     ],
 )

@@ -32,7 +32,8 @@ def test_members_and_their_rebalances(kafka: KafkaBroker, watched: Watched) -> N
         second.leave()
         page.wait_for_selector("#members >> text=Members, 1")
         page.goto(f"{address}/topics/{TOPIC}")
-        page.wait_for_selector("text=6 partitions")
+        page.wait_for_selector("#list dt:text-is('Partitions') + dd:text-is('6')")
+        page.wait_for_selector("#list >> text=All have the broker's defaults")  # of its configs
         page.goto(f"{address}/cluster")
         page.wait_for_selector("text=What this source cannot tell")
         watched.check()

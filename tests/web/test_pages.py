@@ -203,6 +203,15 @@ def test_a_cluster_that_is_away_keeps_its_last_picture() -> None:
     assert (health.status, health.text) == (503, "connection refused\n")
 
 
+@pytest.mark.parametrize("place", ["/groups/etl", "/groups/etl/table", "/groups/etl/rebalances/2", "/topics/orders"])
+def test_before_the_cluster_was_heard_from_nothing_is_missing(place: str) -> None:
+    found = get(new_live(WINDOW), place)
+    assert (found.status, found.header("retry-after")) == (503, "1")
+    assert "Asking the cluster" in text(found)
+    assert '<meta http-equiv="refresh" content="1">' in found.text
+    assert get(one_group(), place.replace("etl", "none").replace("orders", "none")).status == 404
+
+
 def test_healthz_is_well_while_the_source_is() -> None:
     assert get(new_live(WINDOW), "/healthz").status == 503
     assert get(one_group(), "/healthz").text == "ok\n"
@@ -226,6 +235,8 @@ def test_while_the_past_is_read_pages_say_so_and_are_there() -> None:
     shown = text(get(live, "/groups/etl"))
     assert "Reading back what happened since 14:00 UTC" in shown
     assert "changes between two looks" not in shown
+    live.reads_back(0.404)
+    assert "since 14:00 UTC: 40 %. The page" in text(get(live, "/groups/etl"))
     live.update(cluster(group()))
     assert "Reading back" not in text(get(live, "/groups/etl"))
 

@@ -9,6 +9,8 @@ import asyncio
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
+from resource import RUSAGE_SELF, getpagesize, getrusage
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 _LOOK_S = 1.0  # between two looks at the delay of the loop
+_STATM = Path("/proc/self/statm")
 _SIZE = 4  # bytes of a frame's size
 BOUNDS_S = (0.00005, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
 
@@ -121,10 +124,19 @@ class BrokerMetrics:
         _single(lines, "topics", "gauge", "Topics.", value=sum(1 for _ in server.topics))
         _single(lines, "groups", "gauge", "Groups.", value=groups)
         _single(lines, "log_bytes", "gauge", "Bytes of all logs.", value=size)
+        _single(lines, "memory_bytes", "gauge", "Bytes of memory that the process has.", value=_memory())
         _single(
             lines, "loop_delay_seconds", "gauge", "How late the loop came to its work.", value=round(self._delay_s, 6)
         )
         return ("\n".join(lines) + "\n").encode()
+
+
+def _memory() -> int:
+    """What Linux counts as resident now; elsewhere the most that it ever was."""
+    try:
+        return int(_STATM.read_text().split()[1]) * getpagesize()
+    except OSError:
+        return getrusage(RUSAGE_SELF).ru_maxrss
 
 
 def _family(lines: list[str], name: str, kind: str, text: str) -> None:

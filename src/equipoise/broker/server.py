@@ -302,6 +302,9 @@ class Server:
     def connected(self, connection: Connection) -> bool:
         """Keeps a new connection, or refuses it where there are too many."""
         listener = connection.listener
+        if not self.cluster.nodes[listener.node_id].is_open:
+            connection.reset()
+            return False
         if not listener.has_room_for(connection.peer):
             connection.refuse(f"listener {listener.name} has as many connections as it may have")
             return False

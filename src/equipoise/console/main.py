@@ -49,6 +49,13 @@ app.add_command(
 )
 app.add_command(
     LaterGroup(
+        "simulate",
+        "equipoise.console.commands.simulate",
+        help="Groups under virtual time: hunt for bugs, play scripts, plan.",
+    )
+)
+app.add_command(
+    LaterGroup(
         "faults", "equipoise.console.commands.faults", help="Disturb members, and brokers, of a broker under test."
     )
 )
@@ -139,7 +146,7 @@ def serve(
         registering(zookeeper) as register,
         measuring(metrics_at) as measure,
         faulting(faults_at) as disturb,
-        console_beside(console_at, is_open=is_open) as show,
+        console_beside(console_at, is_open=is_open, metrics_at=metrics_at) as show,
     ):
 
         def ready(server: Server) -> None:

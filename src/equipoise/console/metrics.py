@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import generate_latest
 
-from equipoise.views.model import GroupView, HealthKind, Ms, PartitionLag, Source
-from equipoise.watching.store import BOUNDS_S, Histogram, Totals
+from equipoise.views.model import ClusterView, GroupView, HealthKind, Ms, PartitionLag, Source
+from equipoise.watching.totals import BOUNDS_S, Histogram, Totals
 from equipoise.watching.watcher import Watcher
 
 MOST_GROUPS = 2_000
@@ -55,14 +55,21 @@ class Room:
 class GroupCollector:
     """A collector of prometheus_client. A group that is gone disappears."""
 
-    def __init__(self, watcher: Watcher, choice: Choice, lateness: Callable[[], float | None]) -> None:
+    def __init__(
+        self,
+        watcher: Watcher,
+        choice: Choice,
+        lateness: Callable[[], float | None],
+        view: Callable[[], ClusterView] | None = None,
+    ) -> None:
         self._watcher = watcher
         self._choice = choice
         self._lateness = lateness  # seconds since all questions were answered; None: never
+        self._view = view or watcher.view  # who keeps views need not make them again at each scrape
 
     def collect(self) -> Families:
         """All families, from what is known now."""
-        groups = [one for one in self._watcher.view().groups if self._is_chosen(one)]
+        groups = [one for one in self._view().groups if self._is_chosen(one)]
         shown = [one for one in groups if len(one.group_id) <= LONGEST_LABEL][: self._choice.most]
         room = Room(self._choice.most_series)
         yield from _of_groups(shown)

@@ -456,7 +456,7 @@ def episode(found: Episode) -> str:
         case EpisodeKind.LOST:
             return f"{count} lost"
         case EpisodeKind.OTHER:
-            return f"{len(found.rebalances)} rebalances"
+            return f"{found.went} out, {found.came} in" if found.went else f"{len(found.rebalances)} rebalances"
     raise AssertionError(f"no words for {found!r}")
 
 

@@ -20,6 +20,7 @@ _CAME = {"member_joined", "static_member_replaced"}
 _WENT = {"member_left", "member_removed", "member_gone"}
 _LOST = {"session_expired", "connection_lost"}
 _BACK = {"member_restarted"}
+_GONE = _WENT | _LOST | {POLL_OVERRUN}
 
 
 def episodes(rebalances: Iterable[RebalanceView]) -> tuple[Episode, ...]:
@@ -44,6 +45,7 @@ def _belongs(view: RebalanceView, before: Sequence[RebalanceView]) -> bool:
 
 def _episode(views: Sequence[RebalanceView]) -> Episode:
     kind, members, who, host = _kind(views)
+    caused = [(reason(view), one) for view in views if (one := culprit(view)) is not None]
     began = views[0].started if views[0].started is not None else views[0].at
     return Episode(
         kind=kind,
@@ -51,6 +53,8 @@ def _episode(views: Sequence[RebalanceView]) -> Episode:
         ended=views[-1].at,
         rebalances=tuple(one.key for one in views),
         members=members,
+        came=len(_clients(caused, _CAME)),
+        went=len(_clients(caused, _GONE)),
         who=who,
         host=host,
     )
@@ -63,7 +67,7 @@ def _kind(views: Sequence[RebalanceView]) -> tuple[EpisodeKind, int, Who | None,
     if late and late.most_common(1)[0][1] >= _FEW:
         name, times = late.most_common(1)[0]
         return EpisodeKind.POLL_OVERRUNS, times, next(who for _, who in caused if identity(who) == name), None
-    came, gone, lost = (_clients(caused, names) for names in (_CAME, _WENT | _LOST | {POLL_OVERRUN}, _LOST))
+    came, gone, lost = (_clients(caused, names) for names in (_CAME, _GONE, _LOST))
     again = (came & gone) | _clients(caused, _BACK)
     if len(again) >= _FEW:
         return EpisodeKind.ROLLING_RESTART, len(again), None, None

@@ -23,7 +23,7 @@ from equipoise.views.model import (
 )
 from equipoise.views.rebalances import rebalance_views
 from equipoise.views.summary import Summary
-from equipoise.views.timeline import Entry, Row, TopicPartition, tell
+from equipoise.views.timeline import Entry, Row, TopicPartition, memberships, tell
 
 _TIMES = ("began", "ended", "last")
 # What tables of the history have in every row; None where a source does not tell.
@@ -85,6 +85,17 @@ def group_view(found: Findings) -> GroupView:
     )
 
 
+def aged(view: GroupView, ends: Mapping[TopicPartition, int | Problem], now: Ms) -> GroupView | None:
+    """A view of a group whose members and commits are still the same, at a later time. None: it is to be made anew,
+    because records have come, some wait, or a rebalance is more than an hour ago by now."""
+    recent = view.rebalances_last_hour
+    if view.lag.lag or (recent is not None and len(last_hour(view.rebalances, now)) != recent):
+        return None
+    if any(ends.get((one.topic, one.partition)) != one.log_end for one in view.partitions):
+        return None
+    return replace(view, as_of=now)
+
+
 def _generation(found: Findings, rebalances: Sequence[RebalanceView]) -> int | None:
     """DescribeGroups tells none: the last rebalance does."""
     if found.generation is not None:
@@ -109,7 +120,7 @@ def _partitions(found: Findings) -> tuple[PartitionLag, ...]:
 
 def _partition(found: Findings, place: TopicPartition, owner: str | None, *, is_subscribed: bool) -> PartitionLag:
     committed, end, start = found.committed.get(place), found.ends.get(place), found.starts.get(place)
-    problem = next((one for one in (committed, end) if isinstance(one, Problem)), None)
+    problem = committed if isinstance(committed, Problem) else end if isinstance(end, Problem) else None
     at, metadata = committed if committed is not None and not isinstance(committed, Problem) else (None, None)
     last = end if isinstance(end, int) else None
     behind = found.behind.get(place)
@@ -147,7 +158,7 @@ def _members(found: Findings, partitions: Iterable[PartitionLag]) -> tuple[Membe
     for one in partitions:
         if one.lag is not None:
             lags[one.member_id] = lags.get(one.member_id, 0) + one.lag
-    told = {row["member_id"]: row for row in tell(found.group_id, found.journal, found.records).memberships}
+    told = {row["member_id"]: row for row in memberships(found.journal, found.records)}
     return tuple(_member(one, lags.get(one.member_id), told.get(one.member_id, {})) for one in found.members)
 
 

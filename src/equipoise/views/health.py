@@ -30,6 +30,7 @@ STALLED_INTERVALS = 5
 UNEVEN_MEMBERS, UNEVEN_LAG = 3, 1_000  # below these, one member's half says nothing
 _REBALANCING = {"PreparingRebalance", "CompletingRebalance"}
 _RESTING = {"Stable", "Empty"}
+_BACK = "member_joined"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +135,8 @@ def _dark_share(recent: Iterable[RebalanceView], seen: Evidence) -> float | None
 
 
 def _most_frequent(recent: Iterable[RebalanceView]) -> tuple[Who | None, int | None, str | None]:
-    """The client that caused most of them, if it caused more than half."""
+    """The client that caused most of them, if it caused more than half; what it did most, and how often. Who was out
+    comes back: as long as the one is as frequent as the other, being out is what it did."""
     known = [(who, reason(view)) for view in recent if (who := culprit(view)) is not None]
     by_client = Counter(identity(who) for who, _ in known)
     if not by_client:
@@ -143,7 +145,8 @@ def _most_frequent(recent: Iterable[RebalanceView]) -> tuple[Who | None, int | N
     mine = [(who, why) for who, why in known if identity(who) == client]
     if times * 2 <= len(known) or times < 2:
         return None, None, None
-    return mine[-1][0], times, Counter(why for _, why in mine).most_common(1)[0][0]
+    trigger, count = max(Counter(why for _, why in mine).items(), key=lambda one: (one[1], one[0] != _BACK))
+    return mine[-1][0], count, trigger
 
 
 def identity(who: Who) -> str:

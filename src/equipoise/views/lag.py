@@ -37,6 +37,9 @@ class EndRing:
         """The end as it was at this time. An end that went back, as after a deletion of the topic, begins anew."""
         if self._ends and end < self._ends[-1]:
             del self._times[:], self._ends[:]
+        if len(self._ends) > 1 and self._ends[-1] == self._ends[-2] == end:
+            self._times[-1] = at  # nothing came: of such a time its begin and its end are enough
+            return
         if len(self._ends) == ENDS:
             del self._times[0], self._ends[0]
         self._times.append(at)

@@ -130,17 +130,16 @@ class RebalanceView:
         return self.ended if self.ended is not None else self.started or Ms(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionLag:
+class PartitionLag(NamedTuple):
     """A group on one partition. `lag` is end − committed, never below 0, whatever the group's state."""
 
     topic: str
     partition: int
     committed: int | None
-    metadata: str | None = None
-    log_start: int | None = None
     log_end: int | None
     lag: int | None
+    metadata: str | None = None
+    log_start: int | None = None
     behind_ms: int | None = None  # the age of the oldest record that is not read
     member_id: str | None = None
     is_subscribed: bool = True  # False: no member asks for the topic any more; not in the sum
@@ -196,7 +195,7 @@ class Health:
     for_ms: int | None = None
     count: int | None = None  # of rebalances in the last hour
     culprit: Who | None = None
-    culprit_count: int | None = None
+    culprit_count: int | None = None  # how often it did what most of its rebalances were for
     trigger: str | None = None  # of most of the culprit's rebalances
     dark_share: float | None = None  # of partition time in the last hour
     problem: Problem | None = None
@@ -228,6 +227,8 @@ class Episode:
     ended: Ms
     rebalances: tuple[str, ...]
     members: int  # that came, went or were lost
+    came: int = 0
+    went: int = 0  # the lost ones too
     who: Who | None = None
     host: str | None = None
 
@@ -276,6 +277,7 @@ class ReplicatedPartition:
     isr_nodes: tuple[int, ...]
     log_start: int | None = None
     log_end: int | None = None
+    size_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ def tell(group: str, journal: Sequence[Entry], records: Sequence[Entry]) -> Tabl
     steps += [_metadata_step(one) for one, _ in alone]
     return Tables(
         [{"group": group, **row} for row in sorted(told + derived, key=lambda row: int(row["ended"]))],
-        [{"group": group, **row} for row in _memberships(journal, records)],
+        [{"group": group, **row} for row in memberships(journal, records)],
         [{"group": group, **row} for row in _Ownership(steps, generations, journal).rows],
     )
 
@@ -220,7 +220,7 @@ def _client(member: Mapping[str, Any]) -> tuple[str, str]:
 # -- memberships
 
 
-def _memberships(journal: Iterable[Entry], records: Iterable[Entry]) -> list[Row]:
+def memberships(journal: Iterable[Entry], records: Iterable[Entry]) -> list[Row]:
     """Memberships. Without a join in the journal, a member began with the first record that names it."""
     rows = _seen_in_records(records)
     for entry in journal:

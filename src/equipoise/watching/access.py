@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -53,12 +54,13 @@ class Questions:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._lock = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=access.client_id)  # each thread has a heap
         self._admin: Admin | None = None
 
     async def ask(self, question: Callable[[Admin], Answer]) -> Answer:
         """The answer. KafkaConnectionError: the cluster cannot be reached."""
         async with self._lock:
-            return await asyncio.to_thread(self._ask, question)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, question)
 
     def _ask(self, question: Callable[[Admin], Answer]) -> Answer:
         if self._admin is None:
@@ -66,11 +68,15 @@ class Questions:
         try:
             return question(self._admin)
         except KafkaConnectionError:
-            self.close()
+            self._hang_up()
             raise
 
     def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections. Nothing is asked afterwards."""
+        self._thread.shutdown(wait=False)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         admin, self._admin = self._admin, None
         if admin is not None:
             admin.close()

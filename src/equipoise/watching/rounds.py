@@ -2,30 +2,33 @@
 
 Groups that somebody looks at, and those that the source has told of, are asked about in every round. All others take
 turns, as far as a purse of CPU time reaches: on a small cluster that is all of them in every round, on a large one each
-is asked about once in some minutes. A view is made anew when something new is known of its group. Every view says of
-when it is.
+has its turn once in a minute. Where the source tells of every commit, a group that has not committed is not asked about
+in its turn: only the ends of its partitions are. Every view says of when it is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from equipoise.client.consumer.config import EARLIEST, LATEST
 from equipoise.views.model import ClusterView, GroupView, Ms
 from equipoise.watching.watcher import Watcher
 from equipoise.wire.errors import EquipoiseError
 
-SHARE = 0.008  # of a core, for questions and views of groups that nobody looks at
+SHARE = 0.012  # of a core, for questions and views of groups that nobody looks at
 LISTED_MS = 15_000  # between two lists of all groups, where they are many
 ENDS_MS = 15_000  # the age of an end that will do where groups are many, and nobody looks at this one
+TURN_MS = 45_000  # between two turns of a group where groups are many: all have had theirs within a minute
 STARTS_MS = 300_000
+ASKED_MS = 300_000  # the age of members and commits that will do where the source would tell of others
 _MANY = 100  # groups: fewer are listed in every round
 _TOGETHER = 25  # groups between two looks into the purse
 _NO_AGE = 0
 _DEEPEST_S = 0.5  # what a purse holds at most, and what it may owe
 Now = Callable[[], float]
+Place = tuple[str, int]
 
 
 class Purse:
@@ -98,7 +101,18 @@ class Rounds:
         self._purse = purse or Purse()
         self._last: ClusterView | None = None
         self._forget(is_new=False)
+        self._begin_with_what_is_known()
         watcher.store.take_heard()  # what the past tells was looked at already
+
+    def _begin_with_what_is_known(self) -> None:
+        """The watcher has asked all questions when rounds begin."""
+        names, places, now = self._store.group_ids, self._store.partitions(), self._watcher.now()
+        self._turns.keep(names)
+        self._turns.asked(names, now)
+        self._asked_at |= dict.fromkeys(names, now)
+        self._ends_at |= dict.fromkeys(places, now)
+        if self._watcher.watched.starts:
+            self._starts_at |= dict.fromkeys(places, now)
 
     def _forget(self, *, is_new: bool) -> None:
         """There is another store, or none was looked at yet. Of a new one nothing is shown before a round is over:
@@ -108,8 +122,9 @@ class Rounds:
         self._views: dict[str, GroupView] = {}
         self._stale: set[str] = set()  # whose views are to be made anew
         self._heard: set[str] = set()  # that the source has told of since they were last asked about
-        self._ends_at: dict[tuple[str, int], int] = {}
-        self._starts_at: dict[tuple[str, int], int] = {}
+        self._ends_at: dict[Place, int] = {}
+        self._starts_at: dict[Place, int] = {}
+        self._asked_at: dict[str, int] = {}
         self._listed_at: int | None = None
 
     # -- views
@@ -127,6 +142,7 @@ class Rounds:
         self._stale.clear()
         for name in self._views.keys() - set(names):
             del self._views[name]
+            self._asked_at.pop(name, None)
         self._last = self._watcher.view([self._views[name] for name in names])
         return self._last
 
@@ -158,11 +174,13 @@ class Rounds:
         wanted = self._heard | set(self._looked_at())
         self._heard.clear()
         await self._ask([name for name in self._store.group_ids if name in wanted], _NO_AGE)
+        are_many = len(self._views) > _MANY
+        before = began - (TURN_MS if are_many else round(interval * 500))
         while not self._purse.is_empty:
-            batch = self._turns.next(before=began - round(interval * 500), most=_TOGETHER)
+            batch = self._turns.next(before=before, most=_TOGETHER)
             if not batch:
                 break
-            await self._ask(batch, ENDS_MS if len(self._views) > _MANY else _NO_AGE)
+            await self._ask(batch, ENDS_MS if are_many else _NO_AGE, self._rests(batch, began))
         self._is_new = False
         await self._watcher.all_answered()
 
@@ -178,21 +196,48 @@ class Rounds:
         self._turns.keep(names)
         self._heard |= set(names) - before
 
-    async def _ask(self, names: Sequence[str], end_age: int) -> None:
+    def _rests(self, names: Sequence[str], now: int) -> set[str]:
+        """Those whose members and commits are known, because the source would have told of others."""
+        if not self._watcher.hears_commits:
+            return set()
+        fresh = [name for name in names if now - self._asked_at.get(name, -ASKED_MS) < ASKED_MS]
+        return {name for name in fresh if self._store.rests(name)}
+
+    async def _ask(self, names: Sequence[str], end_age: int, rests: Collection[str] = ()) -> None:
         """Members, commits, then ends: lag is never below 0."""
         if not names:
             return
         self._purse.begin()
         watcher = self._watcher
-        await watcher.refresh_groups(names)
         now = watcher.now()
+        asked = [name for name in names if name not in rests]
+        if asked:
+            for name in asked:
+                self._asked_at.pop(name, None)  # whoever is not answered is asked about again
+            await watcher.refresh_groups(asked)
+            self._asked_at |= dict.fromkeys(asked, now)
         places = watcher.store.partitions(names)
-        due = [one for one in places if now - self._ends_at.get(one, -end_age) >= end_age]
+        due = _older(self._ends_at, places, now - end_age)
         await watcher.refresh_offsets(due, LATEST, names)
         self._ends_at |= dict.fromkeys(due, now)
-        new = [one for one in places if now - self._starts_at.get(one, -STARTS_MS) >= STARTS_MS]
-        await watcher.refresh_offsets(new, EARLIEST, names)
-        self._starts_at |= dict.fromkeys(new, now)
+        due = _older(self._starts_at, places, now - STARTS_MS)
+        await watcher.refresh_offsets(due, EARLIEST, names)
+        self._starts_at |= dict.fromkeys(due, now)
         self._turns.asked(names, now)
-        self._stale.update(names)
+        self._make(names, rests)
         self._purse.pay()
+
+    def _make(self, names: Collection[str], rests: Collection[str]) -> None:
+        """Views of groups that had their turn, while the purse pays for them."""
+        store, now = self._store, self._watcher.now()
+        if store is not self._watcher.store:
+            return
+        for name in names:
+            before = self._views.get(name) if name in rests and name not in self._stale else None
+            self._views[name] = (before and store.aged(before, now)) or store.view(name, now)
+        self._stale.difference_update(names)
+
+
+def _older(at: Mapping[Place, int], places: Collection[Place], than: int) -> list[Place]:
+    """The places that were not asked about since a time."""
+    return [one for one in places if at.get(one, than) <= than]

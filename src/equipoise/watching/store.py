@@ -5,8 +5,7 @@ It has no clock and no connection: whoever feeds it says when.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from sys import intern
@@ -15,27 +14,23 @@ from typing import Any
 from equipoise.client import OffsetAndMetadata, TopicPartition
 from equipoise.client.admin import TopicDescription
 from equipoise.client.admin_groups import CLASSIC, CONSUMER, GroupDescription, GroupListing, MemberDescription
-from equipoise.coordinator.reasons import Departure, Refusal
 from equipoise.views.consumer_entries import ConsumerGroupRecords, consumer_record, kafka_uuid, with_names
 from equipoise.views.entries import Entry, group_entry
-from equipoise.views.groups import Findings, group_view
+from equipoise.views.groups import Findings, aged, group_view
 from equipoise.views.lag import Behind, CommitPace, EndRing, LagRing
-from equipoise.views.model import Dark, GroupType, GroupView, MemberView, Move, Ms, Problem, RebalanceView, Source
-from equipoise.views.rebalances import from_records, from_row, reason
+from equipoise.views.model import Dark, GroupType, GroupView, MemberView, Move, Ms, Problem, Source
+from equipoise.views.rebalances import from_records
 from equipoise.views.timeline import is_target, owners
+from equipoise.watching.totals import Totals, count_rebalance, count_row
 from equipoise.wire.errors import KafkaError, ProtocolError
 from equipoise.wire.offsets_records import OffsetCommitValue, decode_record, decode_usual_value, group_of_commit
 
 ROWS = 4_000  # of the journal, kept of each group: of 500 rebalances and more
 GENERATIONS = 500
-PHASES = ("detect", "join", "assign", "sync")
-BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0)
-OTHER = "other"
 GROUP_METADATA = b"\0\2"  # what keys of records of classic groups begin with
-_DEPARTURES = frozenset(one.name.lower() for one in Departure)
-_REFUSALS = frozenset(one.name.lower() for one in Refusal)
 _TYPES = {CLASSIC: GroupType.CLASSIC, CONSUMER: GroupType.CONSUMER}
 Place = tuple[str, int]
+Committed = tuple[int, str] | Problem  # offset and metadata
 
 
 def _rows() -> deque[Entry]:
@@ -46,43 +41,13 @@ def _generations() -> deque[Entry]:
     return deque(maxlen=GENERATIONS)
 
 
-class Histogram:
-    """Spans of time, counted by bounds in seconds; the last count is of those beyond all bounds."""
-
-    __slots__ = ("counts", "total_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS_S) + 1)
-        self.total_s = 0.0
-
-    def add(self, ms: int) -> None:
-        """A bound belongs to the spans below it (Prometheus's `le`)."""
-        self.counts[bisect_left(BOUNDS_S, ms / 1000)] += 1
-        self.total_s += ms / 1000
-
-
-@dataclass(slots=True)
-class Totals:
-    """What has happened since the watching began; the views hold only the last rebalances."""
-
-    rebalances: Counter[str] = field(default_factory=Counter)  # by reason
-    failed: int = 0  # overtaken
-    moved: int = 0
-    departures: Counter[str] = field(default_factory=Counter)
-    fenced: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    commits: int = 0
-    phases: dict[str, Histogram] = field(default_factory=lambda: {name: Histogram() for name in PHASES})
-    dark: Histogram = field(default_factory=Histogram)
-
-
 @dataclass(slots=True)
 class _Group:
     group_id: str
     listing: GroupListing | None = None
-    description: GroupDescription | KafkaError | None = None
-    described_at: Ms | None = None
-    committed: Mapping[TopicPartition, OffsetAndMetadata | KafkaError] = field(default_factory=dict)
+    description: GroupDescription | KafkaError | None = None  # without its members
+    members: tuple[MemberView, ...] = ()
+    committed: Mapping[Place, Committed] = field(default_factory=dict)
     journal: deque[Entry] = field(default_factory=_rows)
     records: deque[Entry] = field(default_factory=_generations)
     consumer_records: ConsumerGroupRecords = field(default_factory=ConsumerGroupRecords)
@@ -104,10 +69,11 @@ class Store:
         self._ends: dict[Place, int | Problem] = {}
         self._starts: dict[Place, int | Problem] = {}
         self._rings: dict[Place, EndRing] = {}
-        self._sizes: dict[str, int] = {}
+        self._sizes: dict[Place, int] = {}
         self._names: dict[str, str] = {}  # of topics, by id
         self._heard: set[str] = set()
-        self._partitions: dict[TopicPartition, TopicPartition] = {}
+        self._unasked: set[str] = set()  # groups whose commits are others than the known ones
+        self._places: dict[Place, Place] = {}
 
     @property
     def group_ids(self) -> list[str]:
@@ -127,7 +93,7 @@ class Store:
         if row["type"] == "state_changed":
             group.state_since = Ms(row["at"])
         if (row["at"] or 0) >= self.began:
-            _count(group.totals, row)
+            count_row(group.totals, row)
         return group_id
 
     def take_record(self, key: bytes | None, value: bytes | None, at: Ms) -> str | None:
@@ -138,6 +104,8 @@ class Store:
         named = group_entry(key, value, at) if is_classic else self._take_consumer_record(key, value, at)
         if named is None:
             return None
+        if is_classic:
+            self._share_places(named[1])
         self._take_generation(*named)
         return named[0]
 
@@ -161,6 +129,7 @@ class Store:
         if committed_at is not None:
             group = self._group(name)
             group.pace.add(committed_at)
+            self._unasked.add(name)
             group.totals.commits += at >= self.began
         return True
 
@@ -177,7 +146,7 @@ class Store:
             named = None if earlier is None else with_names(earlier, self._names)
             view = from_records(group_id, with_names(entry, self._names), named)
             if view is not None:
-                _count_rebalance(group.totals, view)
+                count_rebalance(group.totals, view)
 
     # -- answers
 
@@ -186,6 +155,7 @@ class Store:
         found = {one.group_id: one for one in listings}
         for name in [name for name in self._groups if is_all and name not in found]:
             del self._groups[name]
+            self._unasked.discard(name)
         for name, one in found.items():
             self._group(name).listing = one
 
@@ -193,10 +163,12 @@ class Store:
         """What coordinators say of groups. By questions alone, a change of members is a rebalance."""
         for name, one in found.items():
             group = self._group(name)
-            before, group.described_at = group.description, at
-            group.description = one if isinstance(one, KafkaError) else self._slim(one)
+            before = group.description
             if isinstance(one, KafkaError):
+                group.description, group.members = one, ()
                 continue
+            group.description = one._replace(members=[])
+            group.members = tuple(self._member(member, at) for member in one.members)
             _name_clients(group.records, one)
             if one.state_ms_ago is not None:
                 group.state_since = Ms(at - one.state_ms_ago)
@@ -208,7 +180,15 @@ class Store:
 
     def take_committed(self, group_id: str, found: Mapping[TopicPartition, OffsetAndMetadata | KafkaError]) -> None:
         """The offsets that a group has committed."""
-        self._group(group_id).committed = {self._shared(partition): one for partition, one in found.items()}
+        self._group(group_id).committed = {self._shared(place): _committed(place, one) for place, one in found.items()}
+
+    def asking(self, group_ids: Iterable[str]) -> None:
+        """These groups are asked about: what they commit from now on is news again."""
+        self._unasked.difference_update(group_ids)
+
+    def not_answered(self, group_id: str) -> None:
+        """The commits of a group could not be had: it is to be asked about again."""
+        self._unasked.add(group_id)
 
     def take_ends(
         self, found: Mapping[TopicPartition, int | KafkaError], at: Ms, of: Iterable[str] | None = None
@@ -229,9 +209,7 @@ class Store:
 
     def take_sizes(self, found: Mapping[TopicPartition, int]) -> None:
         """The bytes of partitions on disk."""
-        self._sizes = {}
-        for (topic, _), size in found.items():
-            self._sizes[topic] = self._sizes.get(topic, 0) + size
+        self._sizes = {self._shared(place): size for place, size in found.items()}
 
     def take_ages(self, group_id: str, found: Mapping[TopicPartition, Ms], now: Ms) -> None:
         """The times of the oldest records that a group has not read."""
@@ -239,18 +217,24 @@ class Store:
         group.behind = {partition: Behind(max(0, now - at)) for partition, at in found.items()}
 
     def _note_lag(self, group: _Group, at: Ms) -> None:
-        known = []
-        for partition, one in group.committed.items():
-            end = self._ends.get(partition)
-            if isinstance(one, OffsetAndMetadata) and isinstance(end, int):
-                known.append(max(0, end - one.offset))
-                behind = self._rings[partition].behind(one.offset, at) if partition in self._rings else None
-                if behind is not None and not behind.is_at_least and behind.ms:
-                    group.behind[partition] = behind
-                elif end <= one.offset:
-                    group.behind.pop(partition, None)
-        if known:
-            group.lags.add(at, sum(known))
+        lag, is_known = 0, False
+        for place, one in group.committed.items():
+            end = self._ends.get(place)
+            if not isinstance(end, int) or isinstance(one, Problem):
+                continue
+            is_known = True
+            if end > one[0]:
+                lag += end - one[0]
+                self._note_age(group, place, one[0], at)
+            elif group.behind:
+                group.behind.pop(place, None)
+        if is_known:
+            group.lags.add(at, lag)
+
+    def _note_age(self, group: _Group, place: Place, offset: int, at: Ms) -> None:
+        behind = self._rings[place].behind(offset, at) if place in self._rings else None
+        if behind is not None and not behind.is_at_least and behind.ms:
+            group.behind[place] = behind
 
     # -- views
 
@@ -259,28 +243,39 @@ class Store:
         heard, self._heard = self._heard, set()
         return heard
 
-    def partitions(self, of: Iterable[str] | None = None) -> list[TopicPartition]:
+    def rests(self, group_id: str) -> bool:
+        """Whether nothing was heard of the group since it was last asked about: its members and commits are those."""
+        group = self._group(group_id)
+        told, listed = group.description, group.listing
+        if not isinstance(told, GroupDescription) or told.group_state not in ("Stable", "Empty"):
+            return False
+        is_as_listed = listed is None or listed.group_state in (None, told.group_state)
+        return is_as_listed and group_id not in self._unasked
+
+    def partitions(self, of: Iterable[str] | None = None) -> set[Place]:
         """All partitions that these groups, or all, have committed or own."""
-        groups = list(self._groups.values()) if of is None else [self._group(name) for name in of]
-        found = {one for group in groups for one in group.committed}
-        for group in groups:
-            if isinstance(group.description, GroupDescription):
-                found |= {one for member in group.description.members for one in member.partitions}
-        return sorted(found)
+        found: set[Place] = set()
+        for group in self._groups.values() if of is None else [self._group(name) for name in of]:
+            found.update(group.committed)
+            for member in group.members:
+                found.update(member.partitions)
+        return found
 
     def unread(self, group_id: str) -> dict[TopicPartition, int]:
         """The first unread offset of each partition on which the group has lag."""
         return {
-            partition: one.offset
-            for partition, one in self._group(group_id).committed.items()
-            if isinstance(one, OffsetAndMetadata)
-            and isinstance(end := self._ends.get(partition), int)
-            and end > one.offset
+            TopicPartition(*place): one[0]
+            for place, one in self._group(group_id).committed.items()
+            if not isinstance(one, Problem) and isinstance(end := self._ends.get(place), int) and end > one[0]
         }
 
     def view(self, group_id: str, now: Ms) -> GroupView:
         """The group as it is known now."""
         return group_view(self._findings(self._group(group_id), now))
+
+    def aged(self, view: GroupView, now: Ms) -> GroupView | None:
+        """The same view at a later time, if nothing in it is different."""
+        return aged(view, self._ends, now) if self.rests(view.group_id) else None
 
     def entries(self, group_id: str) -> tuple[list[Entry], list[Entry]]:
         """Rows of the journal and records of generations, as `views.timeline.tell` takes them."""
@@ -310,22 +305,49 @@ class Store:
         """The ends that are known."""
         return {place: end for place, end in self._ends.items() if isinstance(end, int)}
 
+    def size(self, place: Place) -> int | None:
+        """The bytes of a partition, if they are known."""
+        return self._sizes.get(place)
+
     def sizes(self) -> Mapping[str, int]:
         """The bytes of topics, as far as they are known."""
-        return self._sizes
+        found: dict[str, int] = {}
+        for (topic, _), size in self._sizes.items():
+            found[topic] = found.get(topic, 0) + size
+        return found
 
-    def _shared(self, partition: TopicPartition) -> TopicPartition:
+    def _shared(self, place: Place) -> Place:
         """The one object for a partition: a hundred thousand commits name ten thousand of them."""
-        return self._partitions.setdefault(partition, partition)
+        found = self._places.get(place)
+        if found is None:
+            found = (intern(place[0]), place[1])
+            self._places[found] = found
+        return found
 
-    def _slim(self, told: GroupDescription) -> GroupDescription:
-        members = [
-            one._replace(partitions=frozenset(map(self._shared, one.partitions)), target=None) for one in told.members
-        ]
-        return told._replace(members=members)
+    def _share_places(self, entry: Entry) -> None:
+        for member in entry.get("members", ()):
+            member["partitions"] = [self._shared(one) for one in member["partitions"]]
+
+    def _member(self, member: MemberDescription, at: Ms) -> MemberView:
+        """`at`: when the coordinator said so; deadlines count from then."""
+        told = member.deadlines
+        return MemberView(
+            **_identity(member),
+            partitions=tuple(self._shared(one) for one in sorted(member.partitions)),
+            topics=tuple(map(intern, member.topics)),
+            lag=None,
+            member_epoch=member.member_epoch,
+            last_seen=None if told is None else _after(at, told.last_seen_ms_ago, -1),
+            session_ends=None if told is None else _after(at, told.session_ms_left),
+            awaiting=None if told is None else told.awaiting,
+            awaited_until=None if told is None else _after(at, told.awaited_ms_left),
+        )
 
     def _group(self, group_id: str) -> _Group:
-        return self._groups.setdefault(group_id, _Group(group_id))
+        found = self._groups.get(group_id)
+        if found is None:
+            found = self._groups[group_id] = _Group(group_id)
+        return found
 
     def take_topics(self, found: Iterable[TopicDescription]) -> None:
         """Names of topics: records of `consumer` groups have their ids."""
@@ -354,8 +376,8 @@ class Store:
             protocol=described.protocol if described else None,
             generation=described.generation if described else None,
             coordinator_id=described.coordinator_id if described else listed.coordinator_id if listed else None,
-            members=tuple(_member(one, group.described_at) for one in described.members) if described else (),
-            committed={place: _committed(place, one) for place, one in group.committed.items()},
+            members=group.members,
+            committed=group.committed,
             starts=self._starts,
             ends=self._ends,
             behind=group.behind,
@@ -386,43 +408,20 @@ def _commit_time(key: bytes, value: bytes) -> Ms | None:
 
 
 def _slim(row: Entry) -> Entry:
-    """A row names the same topics and members again and again, and JSON makes a new text of each."""
-    if row["type"] == "rebalance":
-        row["moved"] = [Move(*_shared_texts(one)) for one in row["moved"]]
-        row["dark_ms"] = [Dark(*_shared_texts(one)) for one in row["dark_ms"]]
-    return row
+    """A row names the same fields, topics and members again and again, and JSON makes a new text of each."""
+    slim: Entry = _shared_texts(row)
+    if slim["type"] == "rebalance":
+        slim["moved"] = [Move(*one) for one in slim["moved"]]
+        slim["dark_ms"] = [Dark(*one) for one in slim["dark_ms"]]
+    return slim
 
 
-def _shared_texts(values: Iterable[Any]) -> Iterable[Any]:
-    return (intern(one) if isinstance(one, str) else one for one in values)
-
-
-def _count(totals: Totals, row: Entry) -> None:
-    match row["type"]:
-        case "rebalance":
-            _count_rebalance(totals, from_row(row))
-        case "member_left":
-            totals.departures[_known(row["departure"], _DEPARTURES)] += 1
-        case "member_fenced":
-            totals.fenced += 1
-        case "commit_refused":
-            totals.refused[_known(row["refusal"], _REFUSALS)] += 1
-
-
-def _known(name: object, names: frozenset[str]) -> str:
-    """A reason that only newer brokers know is "other": the number of labels is bounded."""
-    return name if isinstance(name, str) and name in names else OTHER
-
-
-def _count_rebalance(totals: Totals, view: RebalanceView) -> None:
-    totals.rebalances[reason(view)] += 1
-    totals.failed += view.overtaken
-    totals.moved += len(view.moved)
-    for name, took in zip(PHASES, view.phases or (), strict=False):
-        if took is not None:
-            totals.phases[name].add(took)
-    for one in view.dark or ():
-        totals.dark.add(one.dark_ms)
+def _shared_texts(value: Any) -> Any:
+    if isinstance(value, str):
+        return intern(value)
+    if isinstance(value, dict):
+        return {intern(name): _shared_texts(one) for name, one in value.items()}
+    return [_shared_texts(one) for one in value] if isinstance(value, list) else value
 
 
 def _note_look(records: deque[Entry], told: GroupDescription, at: Ms) -> None:
@@ -457,28 +456,14 @@ def _identity(member: MemberDescription) -> dict[str, Any]:
     return {name: getattr(member, name) for name in ("member_id", "group_instance_id", "client_id", "client_host")}
 
 
-def _member(member: MemberDescription, at: Ms | None) -> MemberView:
-    """`at`: when the coordinator said so; deadlines count from then."""
-    told = member.deadlines
+def _after(at: Ms, span: int | None, sign: int = 1) -> Ms | None:
+    return None if span is None else Ms(at + sign * span)
 
-    def time(span: int | None, sign: int = 1) -> Ms | None:
-        return None if span is None or at is None else Ms(at + sign * span)
 
-    return MemberView(
-        **_identity(member),
-        partitions=tuple((topic, number) for topic, number in sorted(member.partitions)),
-        topics=member.topics,
-        lag=None,
-        member_epoch=member.member_epoch,
-        last_seen=None if told is None else time(told.last_seen_ms_ago, -1),
-        session_ends=None if told is None else time(told.session_ms_left),
-        awaiting=None if told is None else told.awaiting,
-        awaited_until=None if told is None else time(told.awaited_ms_left),
+def _committed(place: Place, one: OffsetAndMetadata | KafkaError) -> Committed:
+    return (
+        _problem(f"{place[0]}-{place[1]}", one) if isinstance(one, KafkaError) else (one.offset, intern(one.metadata))
     )
-
-
-def _committed(place: Place, one: OffsetAndMetadata | KafkaError) -> tuple[int, str] | Problem:
-    return _problem(f"{place[0]}-{place[1]}", one) if isinstance(one, KafkaError) else (one.offset, one.metadata)
 
 
 def _problem(what: str, error: KafkaError) -> Problem:

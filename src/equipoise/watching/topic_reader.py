@@ -29,10 +29,17 @@ async def starts_of(
 
 
 async def read_back(
-    consumer: AsyncConsumer, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], take: Take
+    consumer: AsyncConsumer,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    take: Take,
+    *,
+    progress: Callable[[float], None] = lambda _share: None,
 ) -> None:
     """Reads until every partition's position has reached its end. Positions are compared, not offsets of records: the
-    last records may be control records, or compacted away. Bound it by a timeout."""
+    last records may be control records, or compacted away. `progress` hears which share was read. Bound it by a
+    timeout."""
+    total = sum(ends[one] - starts[one] for one in starts) or 1
     pending = {one for one in starts if starts[one] < ends[one]}
     if not pending:
         return
@@ -43,7 +50,9 @@ async def read_back(
         for record in await consumer.poll(_POLL_S):
             if record.offset < ends[TopicPartition(record.topic, record.partition)]:
                 take(record)
-        pending = {one for one in pending if await consumer.position(one) < ends[one]}
+        positions = {one: await consumer.position(one) for one in pending}
+        pending = {one for one in pending if positions[one] < ends[one]}
+        progress(1 - sum(ends[one] - max(positions[one], starts[one]) for one in pending) / total)
 
 
 async def follow(consumer: AsyncConsumer, ends: Mapping[TopicPartition, int], take: Take) -> None:

@@ -37,4 +37,5 @@ def _partition(topic: str, one: PartitionDescription, store: Store) -> Replicate
         isr_nodes=tuple(one.isr_nodes),
         log_start=store.log_start(place),
         log_end=store.log_end(place),
+        size_bytes=store.size(place),
     )

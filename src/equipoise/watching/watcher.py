@@ -19,16 +19,18 @@ from equipoise.client.admin import ClusterDescription, TopicDescription
 from equipoise.client.admin_groups import GroupListings
 from equipoise.client.consumer.config import EARLIEST, LATEST
 from equipoise.coordinator.placement import partition_for
-from equipoise.views.model import BrokerView, ClusterView, GroupView, Ms, Problem, Source
+from equipoise.views.model import BrokerView, ClusterView, GroupView, Ms, Source
 from equipoise.watching.access import Access, Questions
+from equipoise.watching.problems import Problems
 from equipoise.watching.store import Store
 from equipoise.watching.topic_reader import Take, first_times, follow, read_back, starts_of
-from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
+from equipoise.wire.errors import EquipoiseError, KafkaError
 
 JOURNAL_TOPIC, OFFSETS_TOPIC = "__rebalances", "__consumer_offsets"
 _CLUSTER = "the cluster"
+_BROKERS_GROUPS = "groups of broker "
+_SIZES = "sizes of topics"
 _AGES_S = 2.0  # patience with the oldest unread records
-_MOST_PROBLEMS = 20  # the newest of each thing; a page that lists thousands tells nothing
 _MOST_AGES = 256  # partitions whose oldest unread record is looked at
 _TOGETHER = 100  # groups that are asked about at once
 _SIZES_MS = 60_000  # between two questions for the sizes of topics
@@ -56,10 +58,11 @@ class Watcher:
         self._began = self.now()
         self.store = Store(Source.POLLING, self._began)
         self.cluster: ClusterDescription | None = None
-        self.problems: list[Problem] = []
+        self.problems = Problems()
         self.answered: Ms | None = None  # when all questions were last answered
         self.is_answering = False  # whether those of the last round were
         self.poll_seconds: dict[str, float] = {}  # how long the last questions took, by API
+        self.read_back: float | None = None  # the share of the past that was read, while it is read
         self._sized: Ms | None = None
         self._questions = Questions(access)
         self._topics: dict[str, TopicDescription] = {}
@@ -76,13 +79,18 @@ class Watcher:
     # -- one look
 
     async def look(self) -> ClusterView:
-        """Everything once, from the beginning: the source is chosen, its past is read, all questions are asked.
+        """Everything once, from the beginning. KafkaConnectionError: the cluster cannot be reached."""
+        await self.begin()
+        return self.view()
+
+    async def begin(self) -> None:
+        """The source is chosen, its past is read, all questions are asked. What they tell is in no view yet.
         KafkaConnectionError: the cluster cannot be reached."""
         await self._ask_cluster()
         if self.watched.since is not None:
             await self._read_past(self.watched.since)
+            self.read_back = None
         await self.refresh()
-        return self.view()
 
     async def glance(self) -> ClusterView:
         """Groups and their states alone: what can be had at once."""
@@ -110,8 +118,9 @@ class Watcher:
     async def refresh_listings(self) -> None:
         """Which groups there are."""
         listed = await self._ask("ListGroups", list_groups)
+        self.problems.had_all(_BROKERS_GROUPS)
         for node_id, error in listed.failures.items():
-            self._note(f"groups of broker {node_id}", error)
+            self._note(f"{_BROKERS_GROUPS}{node_id}", error)
         is_all = self.watched.group_ids is None and not listed.failures
         self.store.take_listings(listed.groups, is_all=is_all)
 
@@ -122,12 +131,12 @@ class Watcher:
         await self._refresh_commits(names)
 
     async def refresh_offsets(
-        self, places: Sequence[TopicPartition], which: int, names: Collection[str] | None = None
+        self, places: Collection[tuple[str, int]], which: int, names: Collection[str] | None = None
     ) -> None:
         """The ends or the first offsets of partitions; the lag of these groups follows, or of all."""
         found: Mapping[TopicPartition, int | KafkaError] = {}
         if places:
-            asked = dict.fromkeys(places, which)
+            asked = {TopicPartition(*one): which for one in sorted(places)}
             found = await self._ask("ListOffsets", lambda admin: admin.list_offsets(asked))
         if which == LATEST:
             self.store.take_ends(found, self.now(), names)
@@ -144,7 +153,7 @@ class Watcher:
         """A round is over, and all of its questions were answered."""
         self.answered = self.now()
         self.is_answering = True
-        self.problems = [one for one in self.problems if one.what != _CLUSTER]
+        self.problems.had(_CLUSTER)
         await self._announce()
 
     def failed(self, error: Exception) -> None:
@@ -171,12 +180,18 @@ class Watcher:
             groups=tuple(self.store.view(name, now) for name in self._wanted()) if groups is None else tuple(groups),
             source=self.store.source,
             as_of=now,
-            problems=tuple(self.problems),
+            problems=self.problems.all,
         )
 
     def group(self, group_id: str) -> GroupView:
         """One group as it is known now."""
         return self.store.view(group_id, self.now())
+
+    @property
+    def hears_commits(self) -> bool:
+        """Whether the source that is followed tells of every commit: then only groups that commit are asked about."""
+        is_following = self._following is not None and not self._following.done()
+        return is_following and any(topic == OFFSETS_TOPIC for topic, _ in self._source_ends)
 
     @property
     def topics(self) -> dict[str, TopicDescription]:
@@ -200,11 +215,14 @@ class Watcher:
     async def _refresh_commits(self, group_ids: Sequence[str]) -> None:
         if not group_ids:
             return
+        self.store.asking(group_ids)
         found = await self._ask("OffsetFetch", lambda admin: admin.committed_of_groups(group_ids))
         for name, committed in found.items():
             if isinstance(committed, KafkaError):
                 self._note(f"offsets of {name}", committed)
+                self.store.not_answered(name)
             else:
+                self.problems.had(f"offsets of {name}")
                 self.store.take_committed(name, committed)
 
     async def _refresh_sizes(self) -> None:
@@ -215,8 +233,9 @@ class Watcher:
         self._sized = self.now()
         try:
             self.store.take_sizes(await self._ask("DescribeLogDirs", Admin.sizes))
+            self.problems.had(_SIZES)
         except KafkaError as error:
-            self._note("sizes of topics", error)
+            self._note(_SIZES, error)
 
     async def _look_at_ages(self, group_ids: Sequence[str]) -> None:
         """By reading the record at each committed offset: who may not read the topic knows none. What is not read when
@@ -234,12 +253,10 @@ class Watcher:
                     self._note(f"records that {name} has not read", error)
                     return
                 self.store.take_ages(name, found, self.now())
+                self.problems.had(f"records that {name} has not read")
 
     def _note(self, what: str, error: Exception) -> None:
-        code = error.code if isinstance(error, KafkaError) else ErrorCode.NETWORK_EXCEPTION
-        told = str(error) or f"it could not be read within {self.access.timeout:.0f} s"
-        problem = Problem(what, code, told)
-        self.problems = [*(one for one in self.problems if one.what != what), problem][-_MOST_PROBLEMS:]
+        self.problems.note(what, error, f"it could not be read within {self.access.timeout:.0f} s")
 
     # -- the source
 
@@ -255,6 +272,7 @@ class Watcher:
             except (KafkaError, TimeoutError) as error:
                 self._note(topic, error)
                 continue
+            self.problems.had(topic)
             if source is Source.JOURNAL and OFFSETS_TOPIC in self._topics:
                 await self._read_commits_too(store, since)
             self.store, self._sized = store, None
@@ -272,15 +290,19 @@ class Watcher:
                     first.append(Ms(record.timestamp))
                 take(record)
 
-            await read_back(consumer, starts, ends, noting)
+            await read_back(consumer, starts, ends, noting, progress=self._has_read)
         store.seen_since = first[0] if is_cut and first else since
         self._source_ends = ends
+
+    def _has_read(self, share: float) -> None:
+        self.read_back = share
 
     async def _read_commits_too(self, store: Store, since: Ms) -> None:
         """The journal has no commits; how often a group commits, and its members' timeouts, are in the other topic."""
         ends, seen = self._source_ends, store.seen_since
         try:
             await self._read_topic(store, OFFSETS_TOPIC, since)
+            self.problems.had(OFFSETS_TOPIC)
         except (KafkaError, TimeoutError) as error:
             self._note(OFFSETS_TOPIC, error)
             self._source_ends = {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 
 import pytest
 
 from equipoise.broker import Broker
+from equipoise.broker.server import Server
 from equipoise.client import Producer
 from equipoise.errors import UsageError
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
@@ -42,6 +44,21 @@ def test_a_killed_broker_resets_its_connections(three: Broker, at: At) -> None:
     assert is_refused(three.brokers[1].address)
     assert not three.brokers[1].is_running
     assert at(2).call(MetadataRequest(topics=[])).controller_id == 2
+
+
+def test_a_connection_that_was_accepted_at_the_last_moment_is_reset(three: Broker) -> None:
+    """The loop accepts it in the turn in which the broker is killed."""
+    host, _, port = three.brokers[2].address.rpartition(":")
+
+    async def kill(server: Server) -> socket.socket:
+        found = socket.create_connection((host, int(port)), timeout=10)
+        await asyncio.sleep(0)
+        server.cluster.kill(2)
+        return found
+
+    with three.call_async(kill) as late, pytest.raises(ConnectionResetError):
+        late.recv(1)
+    assert three.call(lambda server: server.cluster.nodes[2].connections) == []
 
 
 def test_a_stopped_broker_answers_what_it_has_taken(three: Broker, at: At) -> None:

@@ -103,6 +103,15 @@ def test_starts_rise(offsets: list[int]) -> None:
         assert [at for _, at in starts] == sorted({at for _, at in starts})
 
 
+def test_a_thousand_epochs_are_remembered() -> None:
+    placement = Placement((1, 2), 1)
+    for offset in range(1, 3_001):
+        placement = placement.led_by(2, offset)
+    assert len(placement.starts) == 1_001
+    assert epoch_end(placement.starts, 2_500, 9_999) == (2_500, 2_501)
+    assert epoch_end(placement.starts, 7, 9_999) == (7, 2_000)  # as where the records of that time are deleted
+
+
 def test_leaders_are_spread() -> None:
     assert spread([1, 2, 3], 4, factor=2, first=1) == [(2, 3), (3, 1), (1, 2), (2, 3)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 from uuid import uuid4
@@ -17,11 +17,13 @@ from equipoise.watching import watcher as watcher_module
 from proving.brokers import KafkaBroker
 from proving.tools import Tools
 from tests.commands import Command, Ended
+from tests.console.groups.golden import compare, until
 from tests.console.schemas import all_schemas, check
 from tests.proving.needed import needed
 
 pytestmark = pytest.mark.kafka
 PATIENCE_S = 60
+Golden = Callable[..., int]
 
 
 @pytest.fixture
@@ -66,16 +68,10 @@ class Scene:
                 one.poll(0.1)
         return consumer
 
-    def settle(self, count: int, *polled: Consumer) -> None:
-        """Waits until the group has so many members, and rests."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            group = self.admin.describe_group(self.group)
-            if len(group.members) == count and group.group_state == "Stable":
-                return
-            for one in polled:
-                one.poll(0.1)
-            assert time.monotonic() < deadline
+    def newest(self, groups: Command) -> int:
+        """The generation of its last rebalance, as the records tell; 0 if there was none."""
+        found = json.loads(groups("history", self.group, "--json").out)["rebalances"]
+        return max((one["generation"] or 0 for one in found), default=0)
 
 
 @pytest.fixture
@@ -245,23 +241,52 @@ def test_a_consumer_group_is_reconstructed_from_its_records(groups: Command, sce
     assert (view["guess"]["kind"], view["guess"]["who"]["client_id"]) == ("member_gone", "two")
 
 
-def test_what_members_of_a_classic_group_did_is_concluded(groups: Command, scene: Scene) -> None:
-    """A leave, a death and a session that expired look the same in the records; a restart does not."""
+@pytest.fixture
+def golden(groups: Command, scene: Scene, pytestconfig: pytest.Config) -> Golden:
+    """Compares the next rebalance after a generation with its transcript; its own generation."""
 
-    def why() -> str:
-        lines = groups("explain", scene.group).out.splitlines()
-        assert any(line.startswith("  source   group metadata records") for line in lines)
-        return re.sub(r"-[0-9a-f]{8}\b", "-ID", next(line for line in lines if line.startswith("  why")))
+    def check(name: str, after: int, *polled: Consumer) -> int:
+        def there() -> bool:
+            for one in polled:
+                one.poll(0.05)
+            return scene.newest(groups) > after
 
-    one = scene.join("one")
-    two = scene.join("two", beside=one)
-    assert "two-ID (client two, " in why()
-    assert why().endswith("is new, so it has joined")
+        until(there)
+        ended = groups("explain", scene.group, str(after + 1))
+        assert ended.status == 0, ended.err
+        text = ended.out.replace(scene.topic, "orders").replace(scene.group, "billing")
+        compare(f"kafka/{name}", text, pytestconfig)
+        return after + 1
+
+    return check
+
+
+def test_what_members_of_a_classic_group_did_is_concluded(golden: Golden, scene: Scene) -> None:
+    """Golden transcripts of what the records tell: each says what it is made of, and what it cannot know. A leave, a
+    death and a member that polls too late look the same; a restart does not."""
+    eager: dict[str, Any] = {"partition_assignment_strategy": "range", "metadata_max_age_ms": 200}
+    one = scene.join("one", **eager)
+    at = golden("the-first-member-joins", 0, one)
+    two = scene.join("two", beside=one, **eager)
+    at = golden("a-member-joins", at, one, two)
+    scene.admin.add_partitions(scene.topic, 4)
+    at = golden("partitions-are-added", at, one, two)
     two.close()
-    scene.settle(1, one)
-    assert why().endswith("is gone: it left or died")
-    scene.join("pod", beside=one, group_instance_id="pod-1")
-    assert "client pod" in why()
+    at = golden("a-member-leaves", at, one)
+    late = scene.join("late", beside=one, max_poll_interval_ms=2_000, **eager)
+    at = golden("another-member-joins", at, one, late)
+    at = golden("a-member-polls-too-late", at, one)
+    scene.admin.create_topic(f"{scene.topic}-returned", 2)
+    one.subscribe(pattern=f"^{scene.topic}")
+    golden("a-pattern-matches", at, one)
+
+
+def test_a_static_member_that_comes_back_is_told_from_a_new_one(golden: Golden, scene: Scene) -> None:
+    one = scene.join("pod", group_instance_id="pod-1", partition_assignment_strategy="range,roundrobin")
+    at = golden("a-static-member-joins", 0, one)
+    one.close()
+    again = scene.join("pod", group_instance_id="pod-1", partition_assignment_strategy="roundrobin")
+    golden("a-static-member-is-replaced", at, again)
 
 
 def test_where_no_topic_can_be_read_questions_tell_what_is(

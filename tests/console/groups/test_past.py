@@ -16,18 +16,10 @@ from equipoise.client import Admin
 from equipoise.console.commands.groups.watch import screen
 from equipoise.console.output import Output
 from tests.commands import Command
+from tests.console.groups.golden import masked
 from tests.watching.conftest import Join
 
 PATIENCE_S = 60
-# Of real runs: what differs from run to run.
-_FIGURES = ((r"\d\d:\d\d:\d\d\.\d{3}", "TIME"), (r"-[0-9a-f]{8}\b", "-ID"), (r"took [\d.,]+ \w+", "took T"))
-_SPANS = ((r"(detect|join|assign|sync|target|reconcile) [\d,]+ ms", r"\1 N ms"), (r"for [\d.]+ (ms|s)", "for T"))
-
-
-def masked(text: str) -> str:
-    for pattern, instead in (*_FIGURES, *_SPANS):
-        text = re.sub(pattern, instead, text)
-    return re.sub(r" \(longest: [^)]*\)", "", text)
 
 
 def test_a_join_explained(groups: Command, broker: Broker, join: Join) -> None:

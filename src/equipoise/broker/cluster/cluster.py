@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from equipoise.broker.cluster.node import Node
 from equipoise.broker.cluster.placement import NOBODY, Placement
@@ -46,6 +46,8 @@ class Cluster:
     def _adopt(self) -> None:
         """Partitions whose leader is gone since the last start have another; those that were never placed are."""
         placements, nodes, moves = self._server.topics.placements, list(self.nodes), Moves()
+        if not self.is_many and placements.is_empty:
+            return
         for partition in self._partitions():
             placement, end = partition.placement, partition.log.log_end_offset
             if self.is_many and not placements.is_placed(partition.topic.topic_id, partition.index):
@@ -84,17 +86,20 @@ class Cluster:
             if node.is_up:
                 yield node, *node.address_for(connection)
 
-    def replicas(self, placement: Placement) -> list[int]:
-        """Those that exist."""
-        return [one for one in placement.replicas if one in self.nodes]
-
-    def in_sync(self, placement: Placement) -> list[int]:
-        """Those that are up: all have the one log."""
-        return [one for one in placement.replicas if one in self.nodes and self.nodes[one].is_up]
-
-    def offline(self, placement: Placement) -> list[int]:
-        """Those that are not."""
-        return [one for one in placement.replicas if one in self.nodes and not self.nodes[one].is_up]
+    def describe(self, partition: Partition) -> dict[str, Any]:
+        """The fields that answers of Metadata and DescribeTopicPartitions share. Replicas that are up are in sync: all
+        have the one log. Without a leader it is an error, and all the same described
+        (KRaftMetadataCache.partitionMetadata)."""
+        replicas = [one for one in partition.placement.replicas if one in self.nodes]
+        return {
+            "error_code": ErrorCode.NONE if partition.leader != NOBODY else ErrorCode.LEADER_NOT_AVAILABLE,
+            "partition_index": partition.index,
+            "leader_id": partition.leader,
+            "leader_epoch": partition.leader_epoch,
+            "replica_nodes": replicas,
+            "isr_nodes": [one for one in replicas if self.nodes[one].is_up],
+            "offline_replicas": [one for one in replicas if not self.nodes[one].is_up],
+        }
 
     def racks_of(self, topic: Topic) -> tuple[frozenset[str], ...]:
         """The racks of each partition's replicas; nothing, where no broker has a rack."""

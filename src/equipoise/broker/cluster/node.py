@@ -22,6 +22,7 @@ class Node:
         self.listeners = Listeners(server, node_id)
         self.is_up = True
         self.is_cut = False
+        self.is_open = True  # a connection that was accepted at the last moment is refused when it is not
         self._server = server
 
     @property
@@ -49,17 +50,24 @@ class Node:
 
     async def resume(self) -> None:
         """Accepts connections again, at the same addresses."""
-        await self.listeners.resume()
+        self.is_open = True
+        try:
+            await self.listeners.resume()
+        except BaseException:
+            self.is_open = False
+            raise
         self.is_up, self.is_cut = True, False
 
     def reset(self) -> None:
         """No client reaches it any more: connections are reset, new ones refused."""
+        self.is_open = False
         self.listeners.pause()
         for connection in self.connections:
             connection.reset()
 
     def close_connections(self) -> None:
         """Accepts no more, and ends the connections when the answers that are there have left."""
+        self.is_open = False
         self.listeners.pause()
         for connection in self.connections:
             connection.complete_delayed(Completion.SHUTDOWN)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 NOBODY = -1  # leads a partition none of whose replicas is up
 UNDEFINED = -1  # an epoch or an offset that is not known
 EpochStarts = tuple[tuple[int, int], ...]  # epoch and first offset, both rising
+_KEPT = 1000  # epochs with records, of one partition
 _FROM_THE_FIRST_DAY: EpochStarts = ((0, 0),)
 
 
@@ -58,8 +59,9 @@ class Placement(NamedTuple):
 
 
 def with_epoch(starts: EpochStarts, epoch: int, offset: int) -> EpochStarts:
-    """Epochs that begin there or later have no records (LeaderEpochFileCache.assign)."""
-    return (*(one for one in starts if one[1] < offset), (epoch, offset))
+    """Epochs that begin there or later have no records (LeaderEpochFileCache.assign). Only the latest are kept: each is
+    saved with every move of any partition."""
+    return (*[one for one in starts if one[1] < offset][-_KEPT:], (epoch, offset))
 
 
 def epoch_of(starts: EpochStarts, offset: int) -> int:

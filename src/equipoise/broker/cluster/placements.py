@@ -48,6 +48,11 @@ class Placements:
         self._next = sum(map(len, self._placed.values()))  # who leads first of the next topic
         self.alone = Placement((self.nodes[0],), self.nodes[0])
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever placed."""
+        return not self._placed
+
     def of(self, topic_id: bytes, index: int) -> Placement:
         """Of a partition that was never placed: the first broker has led it all the time."""
         rows = self._placed.get(topic_id)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from equipoise.broker.cluster.placement import NOBODY
 from equipoise.broker.handlers.topics import authorize_create
 from equipoise.broker.net.authorizer import NO_OPERATIONS
 from equipoise.broker.topics.topics import INTERNAL_TOPICS, NewTopic, Topic, unify_collision_chars
@@ -24,10 +23,8 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.schema import ZERO_UUID, Encoded
 
 if TYPE_CHECKING:
-    from equipoise.broker.cluster.cluster import Cluster
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
-    from equipoise.broker.topics.topics import Partition
 
 _FIRST_VERSION_WITH_IDS = 12
 
@@ -184,20 +181,7 @@ class _Asking:
         placements, cluster = self.server.topics.placements, self.server.cluster
         if not cluster.is_many and not placements.is_placed(topic.topic_id, 0):
             return _partition_rows(self.call.version, self.server.node_id, len(topic.partitions))
-        return [_partition(cluster, one) for one in topic.partitions]
-
-
-def _partition(cluster: Cluster, one: Partition) -> MetadataResponsePartition:
-    """Without a leader it is an error, and all the same described (KRaftMetadataCache.partitionMetadata)."""
-    return MetadataResponsePartition(
-        error_code=ErrorCode.NONE if one.leader != NOBODY else ErrorCode.LEADER_NOT_AVAILABLE,
-        partition_index=one.index,
-        leader_id=one.leader,
-        leader_epoch=one.leader_epoch,
-        replica_nodes=cluster.replicas(one.placement),
-        isr_nodes=cluster.in_sync(one.placement),
-        offline_replicas=cluster.offline(one.placement),
-    )
+        return [MetadataResponsePartition(**cluster.describe(one)) for one in topic.partitions]
 
 
 def _partition_rows(version: int, node_id: int, count: int) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.broker.cluster.placement import NOBODY
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k75_describe_topic_partitions import (
     Cursor,
@@ -17,10 +16,8 @@ from equipoise.wire.apis.k75_describe_topic_partitions import (
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from equipoise.broker.cluster.cluster import Cluster
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
-    from equipoise.broker.topics.topics import Partition
 
 PAGE = 2000
 
@@ -73,19 +70,10 @@ def _describe(
         return answer, 0
     count = len(topic.partitions)
     answer.topic_id, answer.is_internal = topic.topic_id, topic.is_internal
-    answer.partitions = [_partition(server.cluster, one) for one in topic.partitions[first : first + limit]]
+    answer.partitions = [
+        DescribeTopicPartitionsResponsePartition(
+            **server.cluster.describe(one), eligible_leader_replicas=[], last_known_elr=[]
+        )
+        for one in topic.partitions[first : first + limit]
+    ]
     return answer, count
-
-
-def _partition(cluster: Cluster, one: Partition) -> DescribeTopicPartitionsResponsePartition:
-    return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.NONE if one.leader != NOBODY else ErrorCode.LEADER_NOT_AVAILABLE,
-        partition_index=one.index,
-        leader_id=one.leader,
-        leader_epoch=one.leader_epoch,
-        replica_nodes=cluster.replicas(one.placement),
-        isr_nodes=cluster.in_sync(one.placement),
-        eligible_leader_replicas=[],
-        last_known_elr=[],
-        offline_replicas=cluster.offline(one.placement),
-    )

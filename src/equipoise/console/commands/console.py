@@ -33,6 +33,12 @@ LISTEN = "127.0.0.1:9080"
 @click.option("--tls-cert", metavar="FILE", type=click.Path(path_type=Path), help="Speak https, with this certificate.")
 @click.option("--tls-key", metavar="FILE", type=click.Path(path_type=Path), help="The key of --tls-cert.")
 @click.option("--allow-actions", is_flag=True, help="Let pages reset offsets, delete groups and remove members.")
+@click.option("--show-records", is_flag=True, help="Show the last records of topics which may be private.")
+@click.option(
+    "--broker-metrics",
+    metavar="URL",
+    help="Show figures of a broker of ours on the page of the cluster, from its `serve --metrics`.",
+)
 @cluster_options
 def console(
     listen: str,
@@ -42,28 +48,35 @@ def console(
     tls_cert: Path | None,
     tls_key: Path | None,
     allow_actions: bool,
+    show_records: bool,
+    broker_metrics: str | None,
     cluster: ClusterOptions,
 ) -> None:
     """Show the groups of a cluster in a browser, live, until Ctrl-C or SIGTERM.
 
     Without --allow-actions it only reads.
     """
-    from equipoise.console.web.serving import Listen, read_token, run_console
+    from equipoise.console.web.broker_figures import check_address
+    from equipoise.console.web.serving import Listen, Shows, read_token, run_console
 
     log_warnings()
     token = None if token_file is None else read_token(token_file)
     place = Listen.parse(listen, names=hosts, token=token, tls_cert=tls_cert, tls_key=tls_key)
     access = replace(cluster.access(), client_id="equipoise-console")
+    figures = None if broker_metrics is None else check_address(broker_metrics)
+    shows = Shows(window_ms=window_ms, actions=allow_actions, records=show_records, broker_metrics=figures)
 
     def ready(address: str) -> None:
         print(f"equipoise console on {address}", flush=True)
 
     with suppress(KeyboardInterrupt):  # before it is ready
-        asyncio.run(run_console(access, place, window_ms, ready, allows_actions=allow_actions))
+        asyncio.run(run_console(access, place, shows, ready))
 
 
 @contextmanager
-def console_beside(listen: str | None, *, is_open: bool) -> Iterator[Callable[[str], None]]:
+def console_beside(
+    listen: str | None, *, is_open: bool, metrics_at: str | None = None
+) -> Iterator[Callable[[str], None]]:
     """Gives what starts a console for a broker, in a process of its own: a page that is looked at must not slow what
     it looks at. UsageError: the broker lets in only those who log in, and the console would have to."""
     if listen is None:
@@ -80,6 +93,8 @@ def console_beside(listen: str | None, *, is_open: bool) -> Iterator[Callable[[s
 
     def start(address: str) -> None:
         command = [sys.executable, "-m", "equipoise", "console", "--bootstrap-servers", address, "--listen", listen]
+        if metrics_at is not None:
+            command += ["--broker-metrics", f"http://{metrics_at}/metrics"]
         started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
         guard.watch(started[0].pid)
 

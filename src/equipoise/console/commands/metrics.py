@@ -78,7 +78,7 @@ async def _serve(
     assert isinstance(choice, Choice)
     _end_quietly()
     async with watching(cluster.access(), Watched(since=wall_time(), sizes=True)) as watcher:
-        await watcher.look()
+        await watcher.begin()
 
         def late() -> float | None:
             return lateness(watcher.answered, watcher.now())

@@ -142,16 +142,20 @@ class Pages:
         """One topic, or only its tables."""
         found = self._live.cluster
         wanted = _named(request, "topic")
-        rows = None if found is None else topics_page.topic(found, self._live.topics(), wanted)
+        told = self._live.topic_details(wanted)
+        rows = None if found is None else topics_page.topic(found, self._live.topics(), wanted, told)
         if rows is None:
             return self._missing(f"No topic {name(wanted)} was seen on this cluster.")
         if request.query_params.get("part") == "list":
             return _fragment(rows)
         return self._page(name(wanted), topics_page.page_of(wanted, rows), current="/topics")
 
-    async def cluster(self, _request: Request) -> Response:
-        """Brokers and source."""
-        return self._page("Cluster", cluster_page.cluster(self._frame()), current="/cluster")
+    async def cluster(self, request: Request) -> Response:
+        """Brokers and source, or only what changes of them."""
+        tables = cluster_page.tables(self._frame(), self._live.broker_figures())
+        if request.query_params.get("part") == "list":
+            return _fragment(tables)
+        return self._page("Cluster", cluster_page.content(self._frame(), tables), current="/cluster")
 
     # -- for programs
 
@@ -228,12 +232,16 @@ class Pages:
 
     def _frame(self) -> Frame:
         live = self._live
-        return Frame(self._bootstrap, live.cluster, live.trouble, self._now(), live.reading_since)
+        return Frame(self._bootstrap, live.cluster, live.trouble, self._now(), live.reading_since, live.reading_percent)
 
     def _page(self, title: str, *content: Node, current: str = "") -> Response:
         return HTMLResponse(page(self._frame(), title, *content, current=current))
 
     def _missing(self, text: str) -> Response:
+        """Before the cluster was heard from, nothing is known to be missing: the browser asks again by itself."""
+        if self._live.cluster is None:
+            body = [h.meta(http_equiv="refresh", content="1"), h.p(".quiet")["Asking the cluster …"]]
+            return HTMLResponse(page(self._frame(), "Asking", *body), 503, headers={"retry-after": "1"})
         body = [h.div(".title")[h.h1["Not here"]], h.p[text], h.p[h.a(href="/groups")["all groups"]]]
         return HTMLResponse(page(self._frame(), "Not here", *body), 404)
 

@@ -7,12 +7,13 @@ of the token in each form stand against both.
 
 from __future__ import annotations
 
-import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
+
+from equipoise.http_server import has_token, is_token
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -85,18 +86,16 @@ class Guard:
         return None
 
     def _is_known(self, scope: Scope, headers: dict[str, str]) -> bool:
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        is_for_programs = scope["path"] == "/metrics" or scope["path"].startswith("/api/")
-        if kind.lower() == "bearer" and is_for_programs and self._is_token(given.strip()):
+        if self._token is None:
             return True
-        return self._is_token(cookie(headers.get("cookie", ""), COOKIE) or "")
-
-    def _is_token(self, given: str) -> bool:
-        return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())
+        is_for_programs = scope["path"] == "/metrics" or scope["path"].startswith("/api/")
+        if is_for_programs and has_token(headers.get("authorization", ""), self._token):
+            return True
+        return is_token(cookie(headers.get("cookie", ""), COOKIE) or "", self._token)
 
     async def _let_in(self, scope: Scope, send: Send, given: str) -> None:
         """The token leaves the address at once: it would stay in histories and logs."""
-        if not self._is_token(given):
+        if self._token is None or not is_token(given, self._token):
             await _answer(_with_headers(send), Refusal(401, "This is not the token of this console."))
             return
         kept = [(name, value) for name, value in _query(scope) if name != "token"]
@@ -126,11 +125,6 @@ def cookie(header: str, name: str) -> str | None:
     except CookieError:
         return None
     return found[name].value if name in found else None
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a listen address."""
-    return host in ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
 def _is_same_origin(headers: dict[str, str]) -> bool:

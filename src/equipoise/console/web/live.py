@@ -9,12 +9,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from equipoise.console.web.broker_figures import BrokerFigures
 from equipoise.console.web.lag_history import LagHistory
 from equipoise.console.web.owners import Owners
 from equipoise.console.web.stream import Broadcast
 from equipoise.console.web.timeline import Timeline, difference, snapshot, timeline
 from equipoise.coordinator.events import Event
 from equipoise.views.model import ClusterView, GroupView, Ms, TopicView
+from equipoise.watching.topic_details import TopicDetails
 
 LAG_EVERY_MS = 5_000
 MOST_GROUPS = 5_000  # with a history of lag
@@ -106,10 +108,13 @@ class Live:
         self.trouble: str | None = None  # why the cluster cannot be asked
         self.heard_at: Ms | None = None
         self.reading_since: Ms | None = None
+        self.reading_percent: int | None = None
         self.list_wait_ms = 0  # so long may a viewer of the list wait: the list takes time to render
         self.metrics: Callable[[], bytes] | None = None  # for Prometheus; None before the first look
         self.tell: Tell = lambda _group_id: Told()  # of a group, from the source in use
         self.topics: Callable[[], Sequence[TopicView]] = tuple
+        self.topic_details: Callable[[str], TopicDetails | None] = lambda _topic: None  # for the page of a topic
+        self.broker_figures: Callable[[], BrokerFigures | None] = lambda: None  # for the page of the cluster
         self.notice: Callable[[], str] = lambda: ""  # what pages say while the cluster does not answer
         self._window_ms = window_ms
         self._fragments = fragments
@@ -122,16 +127,28 @@ class Live:
         was_lost = self.trouble is not None or self.reading_since != reading_since
         self.cluster, self.trouble, self.heard_at = cluster, None, cluster.as_of
         self.reading_since = reading_since
+        self.reading_percent = None if reading_since is None else self.reading_percent
         for view in cluster.groups:
             self._update_group(view)
         present = {view.group_id for view in cluster.groups}
         for group_id, feed in self._feeds.items():
             if group_id not in present and feed.deleted_at is None:
                 feed.gone(cluster.as_of, self._fragments, self.tell)
-        self.overview.publish("changed", {"wait": self.list_wait_ms})
+        self.lists_changed()
         if has_other_source:
             self._load_again()
         if was_lost:
+            self._tell_all("fragments", self._notices())
+
+    def lists_changed(self) -> None:
+        """Pages that are lists ask for their part anew."""
+        self.overview.publish("changed", {"wait": self.list_wait_ms})
+
+    def reads_back(self, share: float | None) -> None:
+        """So much of the past was read. Those who look are told with each percent."""
+        percent = None if share is None else min(int(share * 100), 99)
+        if percent != self.reading_percent:
+            self.reading_percent = percent
             self._tell_all("fragments", self._notices())
 
     def _load_again(self) -> None:

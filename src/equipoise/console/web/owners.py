@@ -56,7 +56,9 @@ class Owners:
         return self._by_member[member_id]
 
     def of(self, member_id: str) -> Owner:
-        """The owner behind a member id."""
+        """The owner behind a member id, also of one that no view has named."""
+        if member_id not in self._by_member:
+            self._by_member[member_id] = self._place(member_id, set())
         return self.all[self._by_member[member_id]]
 
     def _place(self, member_id: str, shared: set[str]) -> int:

@@ -8,18 +8,25 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from equipoise.console.web.app import make_app, new_live
-from equipoise.console.web.guard import App, is_loopback, new_token
+from equipoise.console.web.broker_figures import BrokerFiguresReader
+from equipoise.console.web.guard import App, new_token
+from equipoise.console.web.live import Live
 from equipoise.console.web.source import until_one_ends, watch_cluster
+from equipoise.console.web.wanted import Wanted
+from equipoise.http_server import is_loopback
 from equipoise.watching.access import Access, Questions
+from equipoise.watching.topic_details import topic_details
 from equipoise.wire.errors import UsageError
 
 DEFAULT_LISTEN = "127.0.0.1:9080"
+_DETAILS_S, _FIGURES_S = 5.0, 5.0  # between two questions for what an open page shows
 _GRACE_S = 1  # open streams would hold Ctrl-C otherwise
 
 
@@ -110,28 +117,55 @@ def _no_signals() -> Iterator[None]:
     yield
 
 
-async def run_console(
-    access: Access, listen: Listen, window_ms: int, ready: Callable[[str], None], *, allows_actions: bool = False
-) -> None:
-    """Watches and serves, until a signal ends it or the cluster refuses us. Actions have a connection of their own."""
-    live = new_live(window_ms)
-    actions = Questions(access)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shows:
+    """How far back the console looks, and what it may do and show beyond groups."""
+
+    window_ms: int
+    actions: bool = False
+    records: bool = False
+    broker_metrics: str | None = None
+
+
+async def run_console(access: Access, listen: Listen, shows: Shows, ready: Callable[[str], None]) -> None:
+    """Watches and serves, until a signal ends it or the cluster refuses us. Actions have a connection of their own, and
+    what only single pages show has one."""
+    live = new_live(shows.window_ms)
+    actions, details = Questions(access), Questions(access)
+    asking = _ask_for_pages(live, access, details, shows)
     app = make_app(
         live,
         access.bootstrap_servers,
         hosts=listen.names,
         token=listen.token,
         is_tls=listen.is_tls,
-        ask=actions.ask if allows_actions else None,
+        ask=actions.ask if shows.actions else None,
     )
     async with serving(app, listen) as port:
         ready(listen.address(port))
-        watching = asyncio.create_task(watch_cluster(access, live, window_ms))
+        watching = asyncio.create_task(watch_cluster(access, live, shows.window_ms))
         try:
             await _until_signal(watching)
         finally:
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
             live.close()  # a stream that is open would hold the server
             actions.close()
+            details.close()
+
+
+def _ask_for_pages(live: Live, access: Access, questions: Questions, shows: Shows) -> list[asyncio.Task[None]]:
+    """What single pages show is asked for while they are open."""
+    ask = partial(topic_details, access, questions, with_records=shows.records)
+    topics = Wanted(ask, _DETAILS_S, live.lists_changed)
+    live.topic_details = topics.get
+    tasks = [asyncio.create_task(topics.keep_asking())]
+    if shows.broker_metrics is not None:
+        figures = Wanted(BrokerFiguresReader().read, _FIGURES_S, live.lists_changed)
+        live.broker_figures = partial(figures.get, shows.broker_metrics)
+        tasks.append(asyncio.create_task(figures.keep_asking()))
+    return tasks
 
 
 async def _until_signal(watching: asyncio.Task[None]) -> None:

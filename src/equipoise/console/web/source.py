@@ -44,7 +44,7 @@ async def watch_cluster(access: Access, live: Live, window_ms: int) -> None:
             async with watching(access, Watched(since=since, starts=True, sizes=True)) as watcher:
                 await _first_look(watcher, live, since)
                 rounds = Rounds(watcher, live.looked_at)
-                live.metrics = registry_of(GroupCollector(watcher, Choice(), partial(_lateness, watcher)))
+                live.metrics = registry_of(GroupCollector(watcher, Choice(), partial(_lateness, watcher), rounds.view))
                 live.tell = partial(_told, watcher)
                 live.topics = partial(_topics, watcher)
                 live.update(rounds.view())
@@ -58,7 +58,7 @@ async def watch_cluster(access: Access, live: Live, window_ms: int) -> None:
 
 async def _first_look(watcher: Watcher, live: Live, since: Ms) -> None:
     """The past may take long to read. Meanwhile the pages show what questions alone tell."""
-    looking = asyncio.create_task(watcher.look())
+    looking = asyncio.create_task(watcher.begin())
     try:
         done, _ = await asyncio.wait({looking}, timeout=_SOON_S)
         if not done and live.cluster is None:
@@ -67,6 +67,9 @@ async def _first_look(watcher: Watcher, live: Live, since: Ms) -> None:
                     found = await quick.glance()
                     if not looking.done():
                         live.update(found, reading_since=since)
+        while not looking.done():
+            live.reads_back(watcher.read_back)
+            await asyncio.wait({looking}, timeout=_SOON_S)
         await looking
     finally:
         looking.cancel()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -27,6 +27,9 @@ from pyspark.sql.types import (
 from equipoise.spark.sink.options import SinkOptions
 from equipoise.spark.sink.writing import producer_of, write
 from equipoise.wire.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BYTES = (StringType, BinaryType)
 _TYPES: dict[str, tuple[type[DataType], ...]] = {

@@ -44,6 +44,7 @@ class Frame(NamedTuple):
     trouble: str | None
     now: int
     reading_since: int | None = None  # the past from then on is still being read
+    reading_percent: int | None = None
 
 
 def page(frame: Frame, title: str, *content: Node, current: str = "") -> str:
@@ -98,7 +99,10 @@ def notices(frame: Frame) -> Node:
         )
     if frame.reading_since is not None:
         since = datetime.fromtimestamp(frame.reading_since / 1000, UTC).strftime("%H:%M")
-        found.append(h.p(".notice")[f"Reading back what happened since {since} UTC. The page fills in by itself."])
+        percent = "" if frame.reading_percent is None else f": {frame.reading_percent} %"
+        found.append(
+            h.p(".notice")[f"Reading back what happened since {since} UTC{percent}. The page fills in by itself."]
+        )
     elif cluster is not None and cluster.source is Source.POLLING:
         found.append(h.p(".notice")["The source is polling: changes between two looks are seen as one."])
     return found

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 from urllib.parse import quote
 
 import htpy as h
 
+from equipoise.console import words
 from equipoise.console.web.owners import Owners
 from equipoise.console.web.pages.layout import Node, head, name, number, table
 from equipoise.console.web.timeline import group_address
-from equipoise.views.model import ClusterView, GroupView, ReplicatedPartition, TopicView
+from equipoise.views.model import ClusterView, GroupView, PartitionLag, Problem, ReplicatedPartition, TopicView
+from equipoise.views.plain import iso
+from equipoise.views.records import LONGEST, Shown
+from equipoise.watching.topic_details import RecordView, TopicDetails
 
 _STREAM = "/api/groups/stream"
 _LISTED = 1_000
+_COLUMNS = 5  # groups beside each other; the others are named
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _KILO = 1000
 _FINE = 10  # rates below it have a decimal
@@ -114,69 +120,154 @@ def page_of(wanted: str, tables: Node) -> Node:
     return [h.div(".title")[h.h1[name(wanted)]], h.div(id="list", data_stream=_STREAM)[tables]]
 
 
-def topic(cluster: ClusterView, topics: Sequence[TopicView], wanted: str) -> Node | None:
-    """Its partitions, then their owner in each group; None if neither metadata nor a group knows it."""
+def topic(
+    cluster: ClusterView, topics: Sequence[TopicView], wanted: str, told: TopicDetails | None = None
+) -> Node | None:
+    """What is set on it and lately came to it, then its partitions with their owner in each group; None if neither
+    metadata nor a group knows it."""
     found = next((one for one in topics if one.name == wanted), None)
     groups = [one for one in cluster.groups if any(place.topic == wanted for place in one.partitions)]
     if found is None and not groups:
         return None
-    nobody = h.p(".quiet")["No group reads it."]
-    return [found and _partitions(found), [_of_group(one, wanted) for one in groups] or nobody]
+    more = len(groups) - _COLUMNS
+    return [
+        found and _figures(found, len(groups)),
+        not groups and h.p(".quiet")["No group reads it."],
+        details(told),
+        _partitions(found, wanted, groups[:_COLUMNS]),
+        more > 0 and h.p(".quiet")["Read by ", _links(groups[_COLUMNS:]), " too."],
+    ]
 
 
-def _partitions(found: TopicView) -> Node:
+def _figures(found: TopicView, groups: int) -> Node:
+    figures = (
+        ("Partitions", f"{len(found.partitions):,}"),
+        ("Records", "–" if found.records is None else f"{found.records:,}"),
+        ("Size", size(found.size_bytes)),
+        ("In a second", rate(found.per_second)),
+        ("Groups", str(groups)),
+    )
+    return h.dl(".figures")[[h.div[h.dt[title], h.dd[text]] for title, text in figures]]
+
+
+def _links(groups: Iterable[GroupView]) -> list[Node]:
+    found: list[Node] = []
+    for one in groups:
+        found += [", "] if found else []
+        found.append(h.a(href=group_address(one.group_id))[name(one.group_id)])
+    return found
+
+
+def details(found: TopicDetails | None) -> Node:
+    """Configs that differ from the defaults, and the last records if the console may show them."""
+    if found is None:
+        return None
+    return [_configs(found.configs), _records(found.records)]
+
+
+def _configs(found: Mapping[str, str] | Problem | None) -> Node:
+    if found is None:
+        return None
+    if isinstance(found, Problem):
+        return [h.h2["Configs"], h.p(".quiet")[words.problem(found)]]
+    if not found:
+        return [h.h2["Configs"], h.p(".quiet")["All have the broker's defaults."]]
+    rows_of_configs = [h.tr[h.td[name(key)], h.td[name(value)]] for key, value in sorted(found.items())]
+    return table("Configs that differ from the broker's defaults", [head("config"), head("value")], rows_of_configs)
+
+
+def _records(found: Sequence[RecordView] | Problem | None) -> Node:
+    if found is None:
+        return None
+    if isinstance(found, Problem):
+        return [h.h2["Last records"], h.p(".quiet")[words.problem(found)]]
+    heads = [
+        head("partition", is_number=True),
+        head("offset", is_number=True),
+        head("time", is_optional=True),
+        head("key"),
+        head("value"),
+    ]
+    return table(f"Last records, {len(found)}", heads, [_record(one) for one in found])
+
+
+def _record(one: RecordView) -> Node:
+    return h.tr[
+        number(one.partition),
+        number(one.offset),
+        h.td(".optional")[iso(one.at)],
+        h.td(".payload")[_payload(one.key)],
+        h.td(".payload")[_payload(one.value)],
+    ]
+
+
+def _payload(one: Shown) -> Node:
+    if one.kind == "null":
+        return h.span(".quiet")["null"]
+    is_plain = one.kind == "text" and one.size < LONGEST
+    return [h.code[one.text], not is_plain and h.small(".quiet")[f" {one.kind}, {size(one.size)}"]]
+
+
+class _Read(NamedTuple):
+    """A group on the partitions of one topic."""
+
+    group: GroupView
+    owners: Owners
+    places: dict[int, PartitionLag]
+
+
+def _partitions(found: TopicView | None, wanted: str, groups: Sequence[GroupView]) -> Node:
+    """A column for each group: who owns the partition there, and what it has still to read."""
+    reading = [_read(one, wanted) for one in groups]
+    known = {one.partition: one for one in found.partitions} if found else {}
+    numbers = sorted(known.keys() | {number for one in reading for number in one.places})
     heads = [
         head("partition", is_number=True),
         head("leader", is_number=True),
-        head("replicas"),
+        head("replicas", is_optional=True),
         head("in sync", is_optional=True),
-        head("start", is_number=True),
+        head("start", is_number=True, is_optional=True),
         head("end", is_number=True),
+        head("size", is_number=True, is_optional=True),
+        [h.th(scope="col")[_links([one.group])] for one in reading],
     ]
-    told = ", ".join(
-        text for text in (_told(size(found.size_bytes), ""), _told(rate(found.per_second), " in/s")) if text
-    )
-    title = f"{len(found.partitions):,} partitions{', ' + told if told else ''}"
-    return table(title, heads, [_partition(one) for one in found.partitions[:_LISTED]])
-
-
-def _told(text: str, unit: str) -> str:
-    return "" if text == "–" else text + unit
-
-
-def _partition(one: ReplicatedPartition) -> Node:
-    return h.tr[
-        number(one.partition),
-        number(one.leader_id) if one.leader_id is not None else h.td(".number")["no leader"],
-        h.td[", ".join(map(str, one.replica_nodes))],
-        h.td(".optional")[", ".join(map(str, one.isr_nodes))],
-        number(one.log_start),
-        number(one.log_end),
+    more = len(numbers) - _LISTED
+    return [
+        table(
+            "Partitions, and who owns them", heads, [_row_of(one, known.get(one), reading) for one in numbers[:_LISTED]]
+        ),
+        more > 0 and h.p(".quiet")[f"and {more:,} more"],
     ]
 
 
-def _of_group(group: GroupView, wanted: str) -> Node:
+def _read(group: GroupView, wanted: str) -> _Read:
     owners = Owners()
     owners.learn(group)
-    heads = [
-        head("partition", is_number=True),
-        head("committed", is_number=True),
-        head("end", is_number=True),
-        head("lag", is_number=True),
-        head("owner"),
+    return _Read(group, owners, {one.partition: one for one in group.partitions if one.topic == wanted})
+
+
+def _row_of(partition: int, one: ReplicatedPartition | None, reading: Sequence[_Read]) -> Node:
+    ends = [place.log_end for read in reading if (place := read.places.get(partition)) is not None]
+    end = one.log_end if one is not None and one.log_end is not None else next(iter(ends), None)
+    leader = None if one is None else one.leader_id
+    return h.tr[
+        number(partition),
+        h.td(".number")["no leader"] if one is not None and leader is None else number(leader),
+        h.td(".optional")["–" if one is None else ", ".join(map(str, one.replica_nodes))],
+        h.td(".optional")["–" if one is None else ", ".join(map(str, one.isr_nodes))],
+        h.td(".number.optional")["–" if one is None or one.log_start is None else f"{one.log_start:,}"],
+        number(end),
+        h.td(".number.optional")[size(None if one is None else one.size_bytes)],
+        [_owned(read.places.get(partition), read.owners) for read in reading],
     ]
-    found = [one for one in group.partitions if one.topic == wanted]
-    rows_of_group = [
-        h.tr[
-            number(one.partition),
-            number(one.committed),
-            number(one.log_end),
-            number(one.lag),
-            h.td[owners.of(one.member_id).name if one.member_id else "nobody"],
-        ]
-        for one in found[:_LISTED]
-    ]
-    return [
-        h.h2[h.a(href=group_address(group.group_id))[name(group.group_id)]],
-        table(f"Partitions in {name(group.group_id)}", heads, rows_of_group),
-    ]
+
+
+def _owned(place: PartitionLag | None, owners: Owners) -> Node:
+    """Who owns a partition, and what waits there."""
+    if place is None:
+        return h.td(".quiet")["–"]
+    lag = "lag unknown" if place.lag is None else f"{place.lag:,} behind" if place.lag else ""
+    if place.member_id is None:
+        return h.td[h.span(".quiet")["nobody"], lag and h.small(".quiet")[f" · {lag}"]]
+    owner = owners.of(place.member_id)
+    return h.td[h.span(class_=f"swatch s{owner.slot}"), owner.name, lag and h.small(".quiet")[f" · {lag}"]]

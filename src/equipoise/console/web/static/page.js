@@ -5,6 +5,7 @@ import { drain } from "./drain.js";
 import { groupPage } from "./group.js";
 import { onPage } from "./keys.js";
 import { replace, stream } from "./live.js";
+import { onContrast } from "./paint.js";
 
 const THEMES = ["auto", "light", "dark"];
 
@@ -26,7 +27,9 @@ function themes() {
     } catch { /* a browser may keep nothing; the choice then lasts as long as the page */ }
     set(now);
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("themed")));
+  const themed = () => dispatchEvent(new Event("themed"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themed);
+  onContrast(themed);
 }
 
 function kept() {

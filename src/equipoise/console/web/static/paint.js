@@ -11,6 +11,18 @@ const FONT = '11px Inter, system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
 
 /** @typedef {Record<string, string>} Theme */
 
+const CONTRAST = ["(forced-colors: active)", "(prefers-contrast: more)"];
+
+/** Whether colours alone will not do. */
+export function wantsContrast() {
+  return CONTRAST.some((query) => matchMedia(query).matches);
+}
+
+/** @param {() => void} changed */
+export function onContrast(changed) {
+  for (const query of CONTRAST) matchMedia(query).addEventListener("change", changed);
+}
+
 /** The colours as they are now. @param {Element} element @returns {Theme} */
 export function theme(element) {
   const style = getComputedStyle(element);
@@ -27,6 +39,8 @@ export function pixelColours(colours, owners) {
     ground: pixel(colours.ground ?? "ffffff"),
     red: pixel(colours.red ?? "ff0000"),
     owners: owners.map((owner) => pixel(SLOTS[owner.slot % SLOTS.length] ?? "888888")),
+    contrast: wantsContrast() ? pixel(colours.ink ?? "000000") : null,
+    hatched: owners.map((owner) => owner.slot % 2 === 1),
   };
 }
 

@@ -5,13 +5,20 @@
 
 import { NO_OWNER } from "./model.js";
 
-/** @typedef {{ground: number, red: number, owners: number[]}} Colours  as 0xAABBGGRR */
+/** `contrast`: the colour of edges, and of the hatching of every second slot; null where colours alone will do.
+ * @typedef {{ground: number, red: number, owners: number[], contrast: number | null, hatched: boolean[]}} Colours
+ * as 0xAABBGGRR */
 /** @typedef {import("./model.js").Lane} Lane */
 
 const LEAST_RED = 0.42; // of a column that stands alone
 const NEIGHBOURS = 2; // columns on each side that make it a crowd
 const THREAD = 3; // pixels: narrower gaps turn their column red
+const HATCH = 4; // pixels from one line of the hatching to the next
 const DIMMED = 0.16; // what is left of a bar while another owner is brought out
+
+const EDGED = 6; // pixels: a narrower span has no edge, a crowd of them would be all edges
+const HATCHED = 1;
+const EDGE = 2;
 
 /** @param {number} under @param {number} over @param {number} share of `over` */
 export function mix(under, over, share) {
@@ -31,17 +38,19 @@ export class Rows {
     this.thread = new Uint32Array(width);
     this.dark = new Float32Array(width);
     this.touched = new Uint16Array(width + 1);
+    this.marks = new Uint8Array(width); // HATCHED and EDGE, where contrast is wanted
   }
 }
 
 /** Fills the rows of one lane. @param {Rows} rows @param {Lane} lane @param {{from: number, to: number}} range
  * @param {Colours} colours @param {number | null} broughtOut */
 export function fillRows(rows, lane, range, colours, broughtOut) {
-  const { width, bar, thread, dark } = rows;
+  const { width, bar, thread, dark, marks } = rows;
   const scale = width / (range.to - range.from);
   bar.fill(colours.ground);
   thread.fill(colours.ground);
   dark.fill(0);
+  marks.fill(0);
   let isDark = false;
   for (let index = firstVisible(lane.at, range.from); index < lane.at.length; index++) {
     const start = ((lane.at[index] ?? 0) - range.from) * scale;
@@ -52,8 +61,11 @@ export function fillRows(rows, lane, range, colours, broughtOut) {
       const colour = shade(colours, owner, broughtOut);
       bar.fill(colour, Math.max(Math.floor(start), 0), Math.ceil(end));
       thread.fill(colour, Math.max(Math.floor(start), 0), Math.ceil(end));
+      if (colours.hatched[owner]) marks.fill(HATCHED, Math.max(Math.floor(start), 0), Math.ceil(end));
+      if (start >= 0 && end - start >= EDGED) marks[Math.floor(start)] = EDGE;
     } else if (owner === NO_OWNER) {
       isDark = true;
+      if (end - start >= THREAD) marks.fill(0, Math.max(Math.round(start), 0), Math.round(end));
       darken(rows, Math.max(start, 0), end, colours);
     }
   }
@@ -91,6 +103,7 @@ function redden(rows, red) {
     const low = Math.max(x - NEIGHBOURS, 0);
     const high = Math.min(x + NEIGHBOURS + 1, width);
     const crowd = (touched[high] ?? 0) - (touched[low] ?? 0);
+    rows.marks[x] = 0; // red is seen before anything else
     const part = Math.min(Math.max(share, LEAST_RED / Math.sqrt(Math.max(crowd - 1, 1))), 1); // a pair is no crowd
     bar[x] = mix(bar[x] ?? 0, red, part);
     thread[x] = mix(thread[x] ?? 0, red, part);
@@ -109,6 +122,15 @@ function firstVisible(at, from) {
   return Math.max(low - 1, 0);
 }
 
+/** Edges and hatching in one row of pixels: colours that few eyes tell apart become patterns.
+ * @param {Uint32Array} pixels @param {Rows} rows @param {number} at @param {number} y @param {number} ink */
+function contrast(pixels, rows, at, y, ink) {
+  for (let x = 0; x < rows.width; x++) {
+    const mark = rows.marks[x];
+    if (mark === EDGE || (mark === HATCHED && (x + y) % HATCH === 0)) pixels[at + x] = ink;
+  }
+}
+
 /** Draws all lanes. @param {Uint32Array} pixels of `rows.width` columns @param {Rows} rows @param {Lane[]} lanes in
  * their order @param {{range: {from: number, to: number}, height: number, colours: Colours,
  * broughtOut: number | null}} look */
@@ -124,6 +146,7 @@ export function drawLanes(pixels, rows, lanes, look) {
     for (let y = 0; y < height - gap; y++) {
       const isThread = y >= middle && y < middle + thick;
       pixels.set(isThread ? rows.thread : rows.bar, top + y * rows.width);
+      if (colours.contrast !== null) contrast(pixels, rows, top + y * rows.width, y, colours.contrast);
     }
     if (gap) pixels.fill(bare, top + (height - 1) * rows.width, top + height * rows.width);
   });
