@@ -10,7 +10,8 @@ import click
 from equipoise.console.edge import run_app
 from equipoise.console.options import Whole, file_option
 
-_MODULES = {name: f"bench.{name}" for name in ("consumer", "handover", "history", "producer", "simulate")} | {
+_ALONE = ("consumer", "handover", "history", "producer", "simulate", "transactions")
+_MODULES = {name: f"bench.{name}" for name in _ALONE} | {
     "versus-kafka": "bench.versus.run",
     "large-group": "bench.large.run",
     "first-batch": "bench.first_batch.run",
@@ -111,6 +112,12 @@ _add(
     "Steps of hunts in simulated groups a minute on one core, and a plan of 10,000 members.",
     _quick("A few runs and a small plan, some seconds."),
     file_option("--study", help="Print the table of docs/planning.md instead, and draw its picture."),
+)
+_add(
+    "transactions",
+    "Transactions a second; exactly-once in Spark.",
+    "Transactions per second beside confluent-kafka and Apache Kafka, and the cost of exactly-once in the Spark sink.",
+    _quick("Fewer transactions and rounds, some two minutes."),
 )
 _add(
     "spark",

@@ -21,6 +21,7 @@ INTERNAL = {
     "ExpandsTooFarError",
     "FrameSizeError",
     "JavaUnavailable",
+    "RefusedError",
     "RefusedTokenError",
     "SaslServerError",
     "ScramMessageError",

@@ -22,6 +22,7 @@ SOURCES = ROOT / "docs" / "rules" / "sources.md"
 TABLES = sorted(set((ROOT / "docs" / "rules").glob("*.md")) - {SOURCES})
 HEAD = "| rule | what holds | from | ours | shown by |"
 CITING = {  # the folders whose rules a table has
+    "transactional-producers": ["src/equipoise/client/transactions", "tests/client/transactions"],
     "classic-groups": ["src/equipoise/coordinator", "tests/spec"],
     "consumer-subscriptions": ["src/equipoise/coordinator/consumer/regex", "tests/regex"],
     "members": ["src/equipoise/member", "tests/member"],

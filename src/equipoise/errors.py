@@ -3,7 +3,9 @@
 `EquipoiseError` is the root. `UsageError`: the call or a setting is wrong. `ProtocolError`: the peer broke Kafka's
 protocol. `KafkaConnectionError`: a broker cannot be reached; `TlsError` is its kind for TLS. `KafkaError`: a broker
 answered with an error; `code` is Kafka's number for it. Its subclasses have Kafka's names; `AuthenticationError` is a
-login that is refused, `AuthorizationError` an operation that ACLs deny.
+login that is refused, `AuthorizationError` an operation that ACLs deny. Those of a transaction say what to do next:
+`TransactionAbortableError` to abort, `TransactionFatalError` to close the producer, `TransactionTimeoutError` to call
+again.
 """
 
 from __future__ import annotations
@@ -20,6 +22,13 @@ if TYPE_CHECKING:
         TopicReplacedError,
     )
     from equipoise.client.net.errors import AuthenticationError, KafkaConnectionError, TlsError
+    from equipoise.client.transactions.errors import (
+        LostTransactionError,
+        ProducerFencedError,
+        TransactionAbortableError,
+        TransactionFatalError,
+        TransactionTimeoutError,
+    )
     from equipoise.member.errors import (
         CommitFailedError,
         FencedInstanceIdError,
@@ -60,15 +69,20 @@ __all__ = [
     "KafkaConnectionError",
     "KafkaError",
     "LogTruncationError",
+    "LostTransactionError",
     "NoOffsetForPartitionError",
     "NotRegisteredError",
     "OffsetOutOfRangeError",
     "OwnershipLostError",
     "PipelineError",
+    "ProducerFencedError",
     "ProtocolError",
     "RebalanceInProgressError",
     "TlsError",
     "TopicReplacedError",
+    "TransactionAbortableError",
+    "TransactionFatalError",
+    "TransactionTimeoutError",
     "UnequalSubscriptionsError",
     "UsageError",
     "ZooKeeperError",
@@ -82,6 +96,13 @@ _HOMES = {
         "NoOffsetForPartitionError",
         "OffsetOutOfRangeError",
         "TopicReplacedError",
+    ],
+    "equipoise.client.transactions.errors": [
+        "LostTransactionError",
+        "ProducerFencedError",
+        "TransactionAbortableError",
+        "TransactionFatalError",
+        "TransactionTimeoutError",
     ],
     "equipoise.member.errors": ["CommitFailedError", "FencedInstanceIdError", "RebalanceInProgressError"],
     "equipoise.security.denials": ["AuthorizationError"],

@@ -261,7 +261,8 @@ def test_settings_that_cannot_be(broker: Broker) -> None:
     refused: list[tuple[dict[str, object], str]] = [
         ({}, "bootstrap.servers is missing"),
         ({"lingerms": 1}, "unknown setting 'lingerms'; did you mean 'linger.ms'"),
-        ({"transactional.id": "x"}, "transactional.id cannot be set"),
+        ({"transactional.id": ""}, "transactional.id is empty"),
+        ({"transactional.id": "x", "acks": "1"}, "transactional.id needs acks=all"),
         ({"acks": "2"}, "must be one of all, 1, 0"),
         ({"acks": "1", "enable.idempotence": "true"}, "enable.idempotence=true needs acks=all"),
     ]

@@ -8,6 +8,7 @@ import typing
 from enum import Enum
 from typing import Any
 
+from equipoise.client.admin_transactions import ProducerDescription, TransactionListing
 from equipoise.console.commands.groups.reset import Change
 from equipoise.coordinator.reasons import Cause
 from equipoise.simulate.plan import Planned, PlanSettings
@@ -131,6 +132,7 @@ def _others() -> dict[str, Schema]:
                 _of_rows({"name": _TEXT, "iterations": {"type": "object", "additionalProperties": _NUMBER}})
             ),
         },
+        "transactions": {**_SHORT_HEAD, **_transactions()},
         "produced": {**_SHORT_HEAD, "topic": _TEXT, "records": _NUMBER},
         "acls": {"acls": _list(_of_rows(dict.fromkeys(acl, _TEXT)))},
         "plan": {"scenario": _TEXT, "settings": _object(PlanSettings), "strategies": _list(_object(Planned))},
@@ -138,6 +140,18 @@ def _others() -> dict[str, Schema]:
             **dict.fromkeys(("first_seed", "runs", "steps"), _NUMBER),
             "broken": {"anyOf": [_of_rows({"seed": _NUMBER, "rule": _TEXT, "script": _TEXT}), _NULL]},
         },
+    }
+
+
+def _transactions() -> dict[str, Schema]:
+    place = _of_rows({"topic": _TEXT, "partition": _NUMBER})
+    described = _object(TransactionListing)["properties"] | dict.fromkeys(
+        ("producer_epoch", "transaction_timeout_ms", "transaction_start_time_ms"), _NUMBER
+    )
+    return {
+        "transactions": _list(_object(TransactionListing)),
+        "described": _list(_of_rows(described | {"partitions": _list(place)})),
+        "producers": _list(_object(ProducerDescription)),
     }
 
 

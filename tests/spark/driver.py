@@ -2,7 +2,8 @@
 
 Each batch is a file of its own in `out`, of JSON lines, written whole or not at all, so that a batch that comes
 again changes nothing. A line on stdin, or its end, stops the query. `die_at`: when so many rows are written, all of it
-is killed. `stop_at`: when so many are written, the batch does not end before the query is stopped.
+is killed. `stop_at`: when so many are written, the batch does not end before the query is stopped. `sink`: the options
+of our sink, instead of files.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def main(given: dict[str, Any]) -> None:
     reader = spark.readStream.format("equipoise").options(**given["options"])
     checkpoint = str(Path(given["home"]) / "checkpoint")
     frame = reader.load().select("topic", "partition", "offset")
-    if "remote" in given:  # where a function for each batch would take one more process
+    if "sink" in given:
+        writer = reader.load().select("value").writeStream.format("equipoise").options(**given["sink"])
+    elif "remote" in given:  # where a function for each batch would take one more process
         writer = frame.writeStream.format("json").option("path", str(Path(given["home"]) / "out"))
     else:
         writer = frame.writeStream.foreachBatch(sink(given, running))

@@ -172,3 +172,14 @@ def test_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(PipelineError) as caught:
             load(function)
         assert sentence in str(caught.value)
+
+
+def test_a_sink_that_writes_exactly_once_commits_for_the_group(tmp_path: Path) -> None:
+    file = tmp_path / "orders.toml"
+    file.write_text(
+        'group = "g"\n[source]\nkafka.bootstrap.servers = "x:1"\nsubscribe = "orders"\n'
+        '[sink]\nformat = "topic"\ntopic = "out"\ndelivery = "exactly-once"\n'
+    )
+    assert Pipeline.read(str(file)).sink_options["group.id"] == "g"
+    other = Pipeline.read(str(file), {"sink.delivery": "at-least-once"})
+    assert "group.id" not in other.sink_options

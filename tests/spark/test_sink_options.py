@@ -19,6 +19,7 @@ from pyspark.sql.types import (
 )
 
 from equipoise.broker import Broker
+from equipoise.member.partitions import TopicPartition
 from equipoise.settings import render
 from equipoise.spark.sink import sink, writing
 from equipoise.spark.sink.options import PRODUCER_WITHOUT_EFFECT, SinkOptions, rows
@@ -39,8 +40,18 @@ def test_names_are_those_of_the_java_producer() -> None:
 
 
 def test_what_has_no_effect_is_accepted() -> None:
-    given = {"kafka.linger.ms": "5", "kafka.retries": "3", "includeHeaders": "true", "checkpointLocation": "/tmp/x"}
+    given = {"kafka.linger.ms": "5", "kafka.retries": "3", "includeHeaders": "true", "queryName": "x"}
     assert SinkOptions.parse(SERVERS | given) == SinkOptions.parse(SERVERS)
+
+
+def test_exactly_once_has_a_prefix_and_a_long_time() -> None:
+    options = SinkOptions.parse(SERVERS | {"delivery": "exactly-once", "topic": "a"})
+    assert (options.producer.transactional_id, options.producer.transaction_timeout_ms) == ("equipoise", 900_000)
+    assert options.anchor == TopicPartition("a", 0)
+    given = {"delivery": "exactly-once", "decision.topic": "b", "kafka.transactional.id": "shop"}
+    other = SinkOptions.parse(SERVERS | given | {"kafka.transaction.timeout.ms": "5000"})
+    assert (other.producer.transactional_id, other.producer.transaction_timeout_ms) == ("shop", 5_000)
+    assert (other.anchor, other.topic) == (TopicPartition("b", 0), None)
 
 
 def test_acks_1_goes_without_numbers() -> None:
@@ -58,7 +69,12 @@ REFUSED = [
     (SERVERS | {"kafka.acks": "1", "kafka.enable.idempotence": "true"}, "enable.idempotence=true needs acks=all"),
     (SERVERS | {"kafka.max.in.flight.requests.per.connection": "6"}, "must be between 1 and 5"),
     (SERVERS | {"kafka.key.serializer": "x"}, "key.serializer is not for Spark: the column key is written as it is"),
-    (SERVERS | {"kafka.transactional.id": "x"}, "the sink has no transactions"),
+    (SERVERS | {"kafka.transactional.id": "x"}, "transactions need the option delivery"),
+    (SERVERS | {"delivery": "twice"}, "delivery=twice: it is at-least-once or exactly-once"),
+    (SERVERS | {"delivery": "exactly-once"}, "needs the option decision.topic"),
+    (SERVERS | {"delivery": "exactly-once", "topic": "a", "kafka.acks": "1"}, "transactional.id needs acks=all"),
+    (SERVERS | {"delivery": "exactly-once", "topic": "a", "group.id": "g"}, "needs the option checkpointLocation"),
+    (SERVERS | {"topic": "a", "group.id": "g"}, "need delivery=exactly-once"),
 ]
 
 
@@ -105,6 +121,7 @@ def test_an_unknown_topic_is_refused_when_the_query_is_planned() -> None:
 def test_the_page_lists_the_settings() -> None:
     page = (ROOT / "docs/spark.md").read_text(encoding="utf-8").partition("## The sink")[2]
     listed = re.findall(r"^\| `kafka\.(.+)` \| (.+) \| (.+) \|$", page, re.MULTILINE)
-    assert listed == [(name, render(row.default) or "(empty)", row.metadata["doc"]) for name, row in rows().items()]
+    defaults = {name: "(none)" if row.default is None else render(row.default) for name, row in rows().items()}
+    assert listed == [(name, defaults[name] or "(empty)", row.metadata["doc"]) for name, row in rows().items()]
     without_effect = page.partition("Accepted without effect:")[2].partition("Refused")[0]
     assert re.findall(r"`kafka\.([^`]+)`", without_effect) == list(PRODUCER_WITHOUT_EFFECT)

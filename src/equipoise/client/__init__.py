@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from equipoise.client.producer.async_producer import AsyncProducer
     from equipoise.client.producer.delivery import RecordMetadata
     from equipoise.client.producer.producer import Producer
+    from equipoise.client.transactions.errors import (
+        ProducerFencedError,
+        TransactionAbortableError,
+        TransactionFatalError,
+        TransactionTimeoutError,
+    )
+    from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
     from equipoise.member import (
         CommitFailedError,
         FencedInstanceIdError,
@@ -53,6 +60,7 @@ __all__ = [
     "CommitFailedError",
     "Connection",
     "Consumer",
+    "ConsumerGroupMetadata",
     "ConsumerRecord",
     "FencedInstanceIdError",
     "KafkaConnectionError",
@@ -62,6 +70,7 @@ __all__ = [
     "OffsetOutOfRangeError",
     "PatternType",
     "Producer",
+    "ProducerFencedError",
     "RebalanceInProgressError",
     "RebalanceListener",
     "RecordMetadata",
@@ -70,6 +79,9 @@ __all__ = [
     "SubscriptionPattern",
     "TopicPartition",
     "TopicReplacedError",
+    "TransactionAbortableError",
+    "TransactionFatalError",
+    "TransactionTimeoutError",
 ]
 
 _HOMES = {
@@ -82,6 +94,7 @@ _HOMES = {
     "AsyncProducer": "equipoise.client.producer.async_producer",
     "Connection": "equipoise.client.net.blocking",
     "Consumer": "equipoise.client.consumer.consumer",
+    "ConsumerGroupMetadata": "equipoise.client.transactions.group_metadata",
     "ConsumerRecord": "equipoise.client.fetch.records",
     "KafkaConnectionError": "equipoise.client.net.errors",
     "LogTruncationError": "equipoise.client.fetch.subscription_state",
@@ -89,11 +102,15 @@ _HOMES = {
     "OffsetOutOfRangeError": "equipoise.client.fetch.subscription_state",
     "PatternType": "equipoise.security.acls",
     "Producer": "equipoise.client.producer.producer",
+    "ProducerFencedError": "equipoise.client.transactions.errors",
     "RebalanceListener": "equipoise.client.group.listener",
     "RecordMetadata": "equipoise.client.producer.delivery",
     "ResourcePattern": "equipoise.security.acls",
     "ResourceType": "equipoise.security.acls",
     "TopicReplacedError": "equipoise.client.fetch.subscription_state",
+    "TransactionAbortableError": "equipoise.client.transactions.errors",
+    "TransactionFatalError": "equipoise.client.transactions.errors",
+    "TransactionTimeoutError": "equipoise.client.transactions.errors",
 }
 _load = importer(__name__, {name: _HOMES.get(name, "equipoise.member") for name in __all__})
 

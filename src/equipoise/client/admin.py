@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from equipoise.client.admin_acls import create_request, delete_request, deleted, describe_request, described
 from equipoise.client.admin_connections import metadata_of
-from equipoise.client.admin_groups import GroupAdmin
+from equipoise.client.admin_transactions import TransactionAdmin
 from equipoise.client.consumer.config import EARLIEST, LATEST
 from equipoise.client.metadata.list_offsets import all_listed, list_offsets_request, listed_offsets
 from equipoise.client.metadata.metadata import Metadata
@@ -132,8 +132,8 @@ class UserDescription(NamedTuple):
     iterations: dict[str, int]
 
 
-class Admin(GroupAdmin):
-    """Manages topics, groups, users and ACLs. A refusal is a KafkaError, in the broker's own words if any.
+class Admin(TransactionAdmin):
+    """Manages topics, groups, transactions, users and ACLs. A refusal is a KafkaError, in the broker's words if any.
 
     with Admin("127.0.0.1:9092") as admin:
         admin.create_topic("orders", partitions=6, configs={"retention.ms": "3600000"})

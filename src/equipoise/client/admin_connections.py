@@ -11,8 +11,10 @@ from equipoise.client.net.blocking import Connection
 from equipoise.client.net.errors import KafkaConnectionError, error_from, is_final
 from equipoise.client.security.config import SecurityConfig
 from equipoise.client.security.parsing import security_from_keywords
+from equipoise.member.partitions import TopicPartition
 from equipoise.security.denials import RESOURCE_OF, AclAction
 from equipoise.wire.apis.k03_metadata import MetadataResponse
+from equipoise.wire.errors import ErrorCode
 
 
 class AdminConnections:
@@ -57,6 +59,16 @@ class AdminConnections:
 
     def _metadata(self, names: list[str] | None) -> MetadataResponse:
         return self._bootstrap.send(metadata_request(names), MetadataResponse)
+
+    def _leader(self, partition: TopicPartition) -> Connection:
+        """The broker that leads the partition. KafkaError: there is none."""
+        metadata = metadata_of(self._metadata([partition.topic]))
+        leader = metadata.leader(partition)
+        if leader is None:
+            code = metadata.errors.get(partition.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._check(code, None, f"{self._bootstrap.address} knows no broker that leads {partition}")
+        assert leader is not None
+        return self._connection(metadata.nodes[leader.node_id].address)
 
     def _controller(self) -> Connection:
         """A cluster that names no controller forwards such requests by itself, or answers NOT_CONTROLLER."""

@@ -15,6 +15,7 @@ from equipoise.client.admin_connections import AdminConnections
 from equipoise.client.net.blocking import Connection
 from equipoise.client.net.errors import KafkaConnectionError, error_from
 from equipoise.member.commits import OffsetAndMetadata
+from equipoise.member.coordination import GROUP
 from equipoise.member.partitions import TopicPartition, by_topic
 from equipoise.security.acls import AclOperation
 from equipoise.security.denials import on_cluster, on_group, on_topic
@@ -296,22 +297,22 @@ class GroupAdmin(AdminConnections):
                 found.setdefault((row.node_id, row.host, row.port), []).append(row.key)
         return found
 
-    def _coordinators(self, group_ids: list[str]) -> list[Coordinator]:
+    def _coordinators(self, names: list[str], key_type: int = GROUP) -> list[Coordinator]:
         """Asks again, for as long as the timeout, while a coordinator is being found."""
         deadline = time.monotonic() + self._timeout
-        rows = self._ask_coordinators(group_ids)
+        rows = self._ask_coordinators(names, key_type)
         while any(row.error_code in _PASSING for row in rows) and time.monotonic() < deadline:
             time.sleep(_LOOK_AGAIN_S)
-            rows = self._ask_coordinators(group_ids)
+            rows = self._ask_coordinators(names, key_type)
         return rows
 
-    def _ask_coordinators(self, group_ids: list[str]) -> list[Coordinator]:
+    def _ask_coordinators(self, names: list[str], key_type: int) -> list[Coordinator]:
         rows: list[Coordinator] = []
         has_many = self._bootstrap.version(FindCoordinatorRequest) >= _FIRST_WITH_MANY_KEYS
         step = _ASKED_TOGETHER if has_many else 1
-        for first in range(0, len(group_ids), step):
-            keys = group_ids[first : first + step]
-            request = FindCoordinatorRequest(key=keys[0], coordinator_keys=keys)
+        for first in range(0, len(names), step):
+            keys = names[first : first + step]
+            request = FindCoordinatorRequest(key=keys[0], key_type=key_type, coordinator_keys=keys)
             answer = self._bootstrap.send(request, FindCoordinatorResponse)
             rows += answer.coordinators or [
                 Coordinator(

@@ -59,6 +59,13 @@ app.add_command(
         "faults", "equipoise.console.commands.faults", help="Disturb members, and brokers, of a broker under test."
     )
 )
+app.add_command(
+    LaterGroup(
+        "transactions",
+        "equipoise.console.commands.transactions",
+        help="List and describe transactions, and end one that hangs, on any Kafka cluster.",
+    )
+)
 app.add_later(
     {name: f"equipoise.console.commands.{name}" for name in ("cluster", "consume", "metrics", "produce")},
     {"group": "groups", "topic": "topics"},

@@ -14,6 +14,7 @@ from typing import Any
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.client.consumer.engine import ConsumerEngine
 from equipoise.client.group.listener import RebalanceListener
+from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
 from equipoise.member import (
     Callback,
     CallbackKind,
@@ -115,6 +116,22 @@ class BaseConsumer:
     def generation_id(self) -> int:
         """The group's generation, or the member epoch, as this member knows it; -1 before the first join."""
         return self._engine.member.generation_id
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """This consumer's place in its group, for `Producer.send_offsets` (KIP-447). It changes with each rebalance:
+        ask for it in each transaction."""
+        member = self._engine.member
+        config = member.config
+        return ConsumerGroupMetadata(config.group_id, member.generation_id, member.member_id, config.group_instance_id)
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The offsets behind what poll() has returned, of each assigned partition: what commit() would commit."""
+        return self._engine.subscriptions.consumed()
+
+    def seek_to_committed(self, *partitions: Place | Places) -> None:
+        """The next poll() begins at the group's committed offsets, or where auto.offset.reset says. After an aborted
+        transaction the same records are read again. Without partitions: of all."""
+        self._engine.seek_to_committed(self._named(partitions))
 
     def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
         """Rejoins a classic group, though nothing has changed. UsageError with group.protocol=consumer."""

@@ -243,6 +243,11 @@ class ConsumerEngine:
         committed = {one: LogPosition(at.offset, at.leader_epoch) for one, at in found.items()}
         self.subscriptions.begin(lacking, committed)
 
+    def seek_to_committed(self, partitions: Iterable[TopicPartition]) -> None:
+        """Begins there, as after an assignment."""
+        self.subscriptions.forget(partitions)
+        self._loop.call_soon_threadsafe(self._lacking.set)
+
     async def position(self, partition: TopicPartition) -> int:
         """Waits until it is known."""
         while (known := self.subscriptions.position(partition)) is None:

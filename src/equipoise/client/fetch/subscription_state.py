@@ -239,6 +239,13 @@ class SubscriptionState:
             self._move(self._find(partition), offset, leader_epoch)
         self.on_change()
 
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """They have no position any more, and nothing that was fetched is taken."""
+        with self.lock:
+            for partition in partitions:
+                self._move(self._find(partition), None)
+        self.on_change()
+
     def begin(self, lacking: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, LogPosition]) -> None:
         """At a committed offset, or as auto.offset.reset says; not if anything has happened to the partition since it
         had the epoch in `lacking`: others may have had it meanwhile."""

@@ -45,6 +45,7 @@ class ApiVersions:
         self._client_id = client_id
         self._correlation_id = 0
         self._served: dict[int, VersionRange] = {}
+        self.features: dict[str, int] = {}  # that the cluster has agreed on, with their levels (KIP-584)
 
     @property
     def is_known(self) -> bool:
@@ -106,6 +107,7 @@ class ApiVersions:
         if answer.error_code:
             raise error_from(answer.error_code, f"{self.address} refuses to say what it serves")
         self._served = {api.api_key: VersionRange(api.min_version, api.max_version) for api in answer.api_keys}
+        self.features = {one.name: one.max_version_level for one in answer.finalized_features}
         return True
 
 

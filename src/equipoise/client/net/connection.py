@@ -168,6 +168,10 @@ class AsyncConnection(asyncio.BufferedProtocol):
         """The version in which `request` would be sent. UsageError: the broker serves none that we know."""
         return self._api_versions.version(request)
 
+    def feature(self, name: str) -> int:
+        """The level of a feature that the cluster has agreed on; 0: none (KIP-584)."""
+        return self._api_versions.features.get(name, 0)
+
     @property
     def is_waiting(self) -> bool:
         """Whether a request has no answer yet."""

@@ -26,6 +26,7 @@ class Purpose(Enum):
     FETCH_ASIDE = "fetch aside"  # short fetches while the long one waits
     PRODUCE = "produce"  # answered when all replicas have the records
     COORDINATOR = "coordinator"  # joins and heartbeats, which may be held
+    TRANSACTIONS = "transactions"  # of their coordinators: answered when all replicas have the record
     OFFSETS = "offsets"  # of the coordinator too: any request behind a held heartbeat ends the hold
 
 

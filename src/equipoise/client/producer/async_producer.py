@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Self
 
 from equipoise.client.producer.delivery import Delivery, RecordMetadata, Report
-from equipoise.client.producer.engine import GivenHeaders, ProducerEngine, Text, prepare
+from equipoise.client.producer.engine import GivenHeaders, OffsetsToCommit, ProducerEngine, Text, prepare
 from equipoise.client.producer.producer import open_engine, parse
+from equipoise.client.transactions.errors import TransactionAbortableError
+from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 _CLOSE_S = 30.0
@@ -61,6 +64,7 @@ class AsyncProducer:
         place = known.choose(partition, row[1], size)
         if not engine.accumulator.has_room(size):
             await self._wait_for_room(size)
+        engine.check_send()
         delivery = engine.accumulator.append(place, row, size, known.limit)
         if on_delivery is not None:
             delivery.report(on_delivery)
@@ -85,13 +89,51 @@ class AsyncProducer:
         """Returns when everything sent so far is stored. Raises as `Producer.flush` does."""
         await _flush(self._engine, timeout)
 
+    # -- transactions, as those of `Producer`
+
+    async def init_transactions(self) -> None:
+        """Claims transactional.id, and fences the producer that has it."""
+        await self._engine.transactions.init()
+
+    async def begin_transaction(self) -> None:
+        """Records and offsets that are sent from now on count together, or not at all."""
+        await self._engine.transactions.begin()
+
+    async def send_offsets(self, offsets: OffsetsToCommit, group: ConsumerGroupMetadata | str) -> None:
+        """Commits offsets of a consumer's group with the transaction."""
+        await self._engine.send_offsets(offsets, group)
+
+    async def commit_transaction(self) -> None:
+        """Waits until all records are stored, then commits."""
+        await self._engine.commit()
+
+    async def abort_transaction(self) -> None:
+        """Takes back all that was sent since begin_transaction()."""
+        await self._engine.abort()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """A transaction that commits at the end of `async with`, and is aborted by an exception."""
+        await self.begin_transaction()
+        try:
+            yield self
+            await self.commit_transaction()
+        except TransactionAbortableError:
+            await self._engine.abort_open()
+            raise
+        except BaseException:
+            await self._engine.abandon_transaction()
+            raise
+
     async def close(self, timeout: float = _CLOSE_S) -> None:
-        """Stores what was sent, for so many seconds at most, and ends. Raises as `flush` does."""
+        """Stores what was sent, for so many seconds at most, and ends. Raises as `flush` does. An open transaction is
+        aborted."""
         engine, self._is_closed = self._opened, True
         self._opened = None
         if engine is None:
             return
         try:
+            await engine.abandon_transaction()
             await _flush(engine, timeout)
         finally:
             await engine.close()

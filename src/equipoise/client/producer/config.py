@@ -30,7 +30,6 @@ _REFUSED = {
     "key.serializer": "send() takes keys as bytes or text",
     "value.serializer": "send() takes values as bytes or text",
     "partitioner.class": "send(partition=...) says where a record goes",
-    "transactional.id": "there are no transactions yet; an idempotent producer stores each record once",
 }
 
 
@@ -53,6 +52,12 @@ class ProducerConfig(ClientConfig):
     )
     buffer_memory: int = setting(67_108_864, "Bytes of records that are not stored yet; send() waits for room.", 1)
     max_block_ms: int = setting(60_000, "Longest time that send() waits for room, or for a topic's metadata.", 0)
+    transactional_id: str | None = setting(
+        None, "The name under which this producer has transactions. No two running producers may have the same."
+    )
+    transaction_timeout_ms: int = setting(
+        60_000, "Time after which the coordinator aborts a transaction that is still open.", 1, INT_MAX
+    )
     delivery_timeout_ms: int = setting(120_000, "Time limit from send() until the record is stored.", 0, INT_MAX)
 
     @property
@@ -71,7 +76,9 @@ class ProducerConfig(ClientConfig):
             given["acks"] = "all"
         config = cls(**parse_client(given, rows(), _ALIASES, DOCUMENT))
         check_servers(config)
-        return config._with_idempotence_settled("enable.idempotence" in given)
+        config = config._with_idempotence_settled("enable.idempotence" in given)
+        config._check_transactions()
+        return config
 
     def _with_idempotence_settled(self, is_given: bool) -> Self:
         """A broker numbers what all replicas have: without acks=all there is nothing to number (KIP-679,
@@ -81,6 +88,16 @@ class ProducerConfig(ClientConfig):
         if is_given:
             raise UsageError(f"enable.idempotence=true needs acks=all, and acks is {self.acks}")
         return replace(self, enable_idempotence=False)
+
+    def _check_transactions(self) -> None:
+        """A transaction that commits has all its records
+        (ProducerConfig.postProcessAndValidateIdempotenceConfigs)."""
+        if self.transactional_id is None:
+            return
+        if not self.transactional_id:
+            raise UsageError("transactional.id is empty: name the producer, or leave the setting out")
+        if not self.enable_idempotence:
+            raise UsageError("transactional.id needs acks=all and enable.idempotence=true: leave them out")
 
     @property
     def codec(self) -> Codec:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 
@@ -15,6 +16,9 @@ from equipoise.client.producer.accumulator import RECORD_OVERHEAD
 from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.partitioner import StickyPartitioner, partition_for_key
 from equipoise.client.producer.sender import Sender
+from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
+from equipoise.client.transactions.manager import TransactionManager
+from equipoise.member import OffsetAndMetadata
 from equipoise.member.partitions import TopicPartition
 from equipoise.settings import INT_MAX
 from equipoise.wire.apis.k32_describe_configs import (
@@ -26,8 +30,13 @@ from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageEr
 from equipoise.wire.records.batch import HEADER_SIZE
 from equipoise.wire.records.build import Row
 
+log = logging.getLogger(__name__)
+
 _TOPIC_RESOURCE = 2
 _CREATION_S = 5.0  # in which a cluster that creates topics by itself has done so
+
+
+OffsetsToCommit = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 
 class ProducerTopic:
@@ -66,6 +75,10 @@ class ProducerEngine:
         self.cluster = Cluster(config)
         self.sender = Sender(self.cluster, config)
         self.accumulator = self.sender.accumulator
+        self.manager: TransactionManager | None = None
+        if config.transactional_id is not None:
+            self.manager = TransactionManager(self.cluster, config, flush=self.sender.flush, wake=self.sender.wake)
+            self.sender.identity = self.manager
         self.topics: dict[str, ProducerTopic] = {}
         self._metadata = asyncio.Event()
         self.cluster.watchers.append(self._learn)
@@ -134,6 +147,56 @@ class ProducerEngine:
             return int(found.value or INT_MAX)
         except (EquipoiseError, ValueError):  # nobody need tell us; the broker then says which batch is too large
             return INT_MAX
+
+    # -- transactions
+
+    @property
+    def transactions(self) -> TransactionManager:
+        """UsageError: the producer has none."""
+        if self.manager is None:
+            raise UsageError("this producer has no transactions: set transactional.id, a name of its own")
+        return self.manager
+
+    def check_send(self) -> None:
+        """Raises if the producer has transactions, and none that records may be sent in."""
+        if self.manager is not None:
+            self.manager.transaction.check_send()
+
+    async def send_offsets(self, offsets: OffsetsToCommit, group: ConsumerGroupMetadata | str) -> None:
+        """A group by its name alone is not checked for members."""
+        whole = {
+            TopicPartition(*one): at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)
+            for one, at in offsets.items()
+        }
+        known = ConsumerGroupMetadata(group) if isinstance(group, str) else group
+        await self.transactions.send_offsets(whole, known)
+
+    async def commit(self) -> None:
+        """The error of a record comes back as that of the transaction."""
+        try:
+            await self.transactions.commit()
+        finally:
+            self.sender.unseen = None
+
+    async def abort(self) -> None:
+        """What has failed in the transaction does not count any more."""
+        try:
+            await self.transactions.abort()
+        finally:
+            self.sender.unseen = None
+
+    async def abandon_transaction(self) -> None:
+        """Aborts the transaction that is open at the end, if there is one; else it would hold up readers until
+        transaction.timeout.ms (KafkaProducer.close)."""
+        try:
+            await self.abort_open()
+        except EquipoiseError as error:
+            log.warning("the open transaction could not be aborted: %s", error)
+
+    async def abort_open(self) -> None:
+        """If there is one. TransactionFatalError: it belongs to another producer."""
+        if self.manager is not None and self.manager.transaction.is_open:
+            await self.abort()
 
     def take_unseen(self) -> EquipoiseError | None:
         """The first failure that nobody has been told of."""

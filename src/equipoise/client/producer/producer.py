@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from equipoise.client.net.loop_thread import LoopThread
 from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.delivery import Delivery, ProducerBatch, Report
-from equipoise.client.producer.engine import GivenHeaders, ProducerEngine, ProducerTopic, Text, prepare
+from equipoise.client.producer.engine import (
+    GivenHeaders,
+    OffsetsToCommit,
+    ProducerEngine,
+    ProducerTopic,
+    Text,
+    prepare,
+)
+from equipoise.client.transactions.coordinators import Coordinators
+from equipoise.client.transactions.errors import TransactionAbortableError
+from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
+from equipoise.client.transactions.others import ProducerEpoch
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader, Buffer
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Result = TypeVar("Result")
 
 _CLOSE_S = 30.0
 
@@ -37,6 +51,7 @@ class Producer:
         self._engine = self._thread.run(open_engine(self.config))
         self._topics = self._engine.topics
         self._append = self._engine.accumulator.append
+        self._manager = self._engine.manager
 
     def send(
         self,
@@ -59,6 +74,8 @@ class Producer:
         place = known.choose(partition, row[1], size)
         if self._is_closed:
             raise UsageError("this producer is closed: make a new one")
+        if self._manager is not None:
+            self._manager.transaction.check_send()
         delivery = self._append(place, row, size, known.limit)
         if on_delivery is not None:
             delivery.report(on_delivery)
@@ -110,14 +127,71 @@ class Producer:
 
     def add(self, partition: TopicPartition, header: BatchHeader, body: Buffer, label: str) -> ProducerBatch:
         """Takes a batch as `RecordColumns.batches` makes it; `label` names its first record in errors."""
+        self._engine.check_send()
         return self._engine.accumulator.add(partition, header, body, label)
 
+    # -- transactions
+
+    def init_transactions(self, transactional_id: str | None = None) -> None:
+        """Claims transactional.id: fences the producer that has it, and aborts what that one left open. The first
+        begin_transaction() does so if the application has not. With another id the producer goes on under that one."""
+        self._thread.run(self._engine.transactions.init(transactional_id))
+
+    def begin_transaction(self) -> None:
+        """Records and offsets that are sent from now on count together, or not at all."""
+        self._thread.run(self._engine.transactions.begin())
+
+    def send_offsets(self, offsets: OffsetsToCommit, group: ConsumerGroupMetadata | str) -> None:
+        """Commits offsets of a consumer's group with the transaction. An offset is that of the next record to read.
+
+        `group`: the consumer's `group_metadata()`. If the consumer has lost its partitions the error is
+        TransactionAbortableError.
+        """
+        self._thread.run(self._engine.send_offsets(offsets, group))
+
+    def prepare_transaction(self) -> ProducerEpoch:
+        """Waits until all records are stored, and leaves the commit to another process, which needs the result. Then
+        init_transactions() begins anew, under another id, or when that process is done."""
+        return self._thread.run(self._engine.transactions.prepare())
+
+    def commit_transaction(self) -> None:
+        """Waits until all records are stored, then commits. TransactionAbortableError: one is not stored; abort.
+        TransactionTimeoutError: call it again."""
+        self._thread.run(self._engine.commit())
+
+    def abort_transaction(self) -> None:
+        """Takes back all that was sent since begin_transaction()."""
+        self._thread.run(self._engine.abort())
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """A transaction that commits at the end of `with`, and is aborted by an exception.
+
+        After TransactionAbortableError it is aborted already, and the work can be done again.
+        """
+        self.begin_transaction()
+        try:
+            yield self
+            self.commit_transaction()
+        except TransactionAbortableError:
+            self._thread.run(self._engine.abort_open())
+            raise
+        except BaseException:
+            self._thread.run(self._engine.abandon_transaction())
+            raise
+
+    def ask_coordinators(self, work: Callable[[Coordinators], Coroutine[Any, Any, Result]]) -> Result:
+        """What `work` returns, which asks coordinators on the producer's loop. TransactionTimeoutError after
+        max.block.ms."""
+        return self._thread.run(self._engine.transactions.ask_others(work))
+
     def close(self, timeout: float = _CLOSE_S) -> None:
-        """Flushes, for at most so many seconds, and ends. Raises as `flush` does."""
+        """Flushes, for at most so many seconds, and ends. Raises as `flush` does. An open transaction is aborted."""
         if self._is_closed:
             return
         self._is_closed = True
         try:
+            self._thread.run(self._engine.abandon_transaction())
             self.flush(timeout)
         finally:
             self._end()

@@ -28,15 +28,15 @@ from equipoise.client.metadata.list_offsets import PASSING
 from equipoise.client.metadata.metadata import Leader
 from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.connection import AsyncConnection
-from equipoise.client.net.errors import KafkaConnectionError, error_from
+from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.client.net.pool import Purpose
 from equipoise.client.producer.accumulator import PartitionQueue, RecordAccumulator
 from equipoise.client.producer.config import ACKS, ProducerConfig
 from equipoise.client.producer.delivery import ProducerBatch
+from equipoise.client.producer.identity import WITHOUT_IDS, IdempotentIdentity, Identity, ProducerIdAndEpoch
 from equipoise.member import BrokerNode
 from equipoise.member.partitions import TopicPartition
-from equipoise.security.acls import AclOperation
-from equipoise.security.denials import AuthorizationError, on_cluster
+from equipoise.security.denials import AuthorizationError
 from equipoise.settings import INT_MAX
 from equipoise.wire.apis.k00_produce import (
     PartitionProduceData,
@@ -45,41 +45,24 @@ from equipoise.wire.apis.k00_produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from equipoise.wire.apis.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
 from equipoise.wire.records.batch import HEADER_SIZE
-from equipoise.wire.records.build import close_batch, frame_batch
+from equipoise.wire.records.build import TRANSACTIONAL, close_batch, frame_batch
 
 log = logging.getLogger(__name__)
 
-_WITHOUT_IDS = 12  # the newest version of Produce that has topics by name
-_MAX_SEQUENCE = 2**31 - 1
 _REPEATED = PASSING | {
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    ErrorCode.CONCURRENT_TRANSACTIONS,  # the transaction before is being completed
 }
 _MOVED = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 _STORED = {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}
 _OUT_OF_ORDER = {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
 _NEVER = float("inf")
 _LOOK_S = 0.5  # at deadlines, when nothing else happens
-
-
-class ProducerIdAndEpoch:
-    """A producer id, and the next sequence number of each partition."""
-
-    def __init__(self, producer_id: int, producer_epoch: int) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self._sequences: dict[TopicPartition, int] = {}
-
-    def take(self, batch: ProducerBatch) -> int:
-        """Gives a batch its first sequence number. Those of the next batch follow, and wrap round after 2^31 - 1."""
-        sequence = self._sequences.get(batch.partition, 0)
-        self._sequences[batch.partition] = (sequence + batch.count) & _MAX_SEQUENCE
-        return sequence
 
 
 class Sender:
@@ -96,9 +79,10 @@ class Sender:
         self._in_flight: dict[int, int] = {}  # requests by node
         self._connections: dict[int, AsyncConnection] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
-        self._identity: ProducerIdAndEpoch | None = None
+        self.identity: Identity = IdempotentIdentity(
+            cluster, config, note=self._note, give_up=self._give_up_all, found=self._news.set
+        )
         self._gaps: set[TopicPartition] = set()  # behind which batches are numbered anew
-        self._asking: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._main: asyncio.Task[None] | None = None
         self.unseen: EquipoiseError | None = None  # the first failure that nobody watches
@@ -110,11 +94,12 @@ class Sender:
 
     async def close(self) -> None:
         """What is still under way is given up."""
-        working = self._main, self._asking, *self._tasks, *self._connecting.values()
+        working = self._main, *self._tasks, *self._connecting.values()
         tasks = [task for task in working if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.identity.close()
         closed = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the producer was closed before the record was stored")
         for queue in self.accumulator.busy():
             for batch in [*queue.under_way, *queue.failed, *queue.waiting]:
@@ -150,8 +135,8 @@ class Sender:
 
     def _look(self) -> float:
         """Sends what is due. Returns the seconds until something may be, if nothing happens before."""
-        if self._cluster.refusal is not None:
-            self._give_up_all(self._cluster.refusal)
+        if (refusal := self._cluster.refusal or self.identity.dropping) is not None:
+            self._give_up_all(refusal)
         now = time.monotonic()
         due = now + _LOOK_S
         by_node: dict[int, list[ProducerBatch]] = {}
@@ -160,7 +145,7 @@ class Sender:
             at = self._due(queue, now)
             if at > now:
                 due = min(due, at)
-            elif (node_id := self._node(queue)) is not None and self._can_send(node_id):
+            elif (node_id := self._sendable_to(queue)) is not None:
                 by_node.setdefault(node_id, []).append(self._take(queue, node_id))
         for node_id, batches in by_node.items():
             for portion in self._portions(batches):
@@ -170,9 +155,13 @@ class Sender:
     def _has_more(self, now: float) -> bool:
         """Whether a partition has another batch for a request that may be sent at once."""
         return any(
-            self._due(queue, now) <= now and (node_id := self._node(queue)) is not None and self._can_send(node_id)
-            for queue in self.accumulator.busy()
+            self._due(queue, now) <= now and self._sendable_to(queue) is not None for queue in self.accumulator.busy()
         )
+
+    def _sendable_to(self, queue: PartitionQueue) -> int | None:
+        """The broker to which the partition's next batch may go at once; None: there is none yet."""
+        node_id = self._node(queue)
+        return node_id if node_id is not None and self._can_send(node_id, queue.partition) else None
 
     def _due(self, queue: PartitionQueue, now: float) -> float:
         """When the partition's next batch may go."""
@@ -185,10 +174,12 @@ class Sender:
     def _may_follow(self, queue: PartitionQueue) -> bool:
         """Whether a batch may go while others are under way. What is sent again goes alone. What was numbered under an
         old id may have to be sent again, and nothing behind it may overtake it. So a new id goes alone as well, until
-        the broker has stored a batch under it."""
+        the broker has stored a batch under it; or goes with others, if the broker refuses a gap at its beginning."""
         if queue.under_way[-1].is_repeated:
             return False
-        return not self._config.enable_idempotence or queue.known_as is self._identity
+        if not self._config.enable_idempotence or queue.known_as is self.identity.current:
+            return True
+        return self.identity.refuses_gaps and queue.under_way[0].identity is self.identity.current
 
     def _node(self, queue: PartitionQueue) -> int | None:
         """The leader, unless batches are still under way to the one before."""
@@ -198,16 +189,17 @@ class Sender:
             return None
         return None if queue.under_way and queue.node_id != leader.node_id else leader.node_id
 
-    def _can_send(self, node_id: int) -> bool:
-        if self._config.enable_idempotence and self._identity is None:
-            self._ask_identity()
+    def _can_send(self, node_id: int, partition: TopicPartition) -> bool:
+        if self._config.enable_idempotence and self.identity.current is None:
+            self.identity.ask()
             return False
         connection, in_flight = self._connections.get(node_id), self._in_flight.get(node_id, 0)
         if connection is None or connection.is_closed:
             if not in_flight and node_id not in self._connecting:
                 self._connecting[node_id] = asyncio.create_task(self._connect(node_id))
             return False
-        return in_flight < self._config.max_in_flight_requests_per_connection
+        has_room = in_flight < self._config.max_in_flight_requests_per_connection
+        return has_room and self.identity.may_send_to(partition)
 
     async def _connect(self, node_id: int) -> None:
         try:
@@ -230,8 +222,8 @@ class Sender:
             batch = self.accumulator.take(queue)
         if batch.header is None:
             batch.header, batch.body = close_batch(batch.rows, self._config.codec)
-        if batch.identity is None and self._identity is not None:
-            batch.identity, batch.sequence = self._identity, self._identity.take(batch)
+        if batch.identity is None and (identity := self.identity.current) is not None:
+            batch.identity, batch.sequence = identity, identity.take(batch)
         queue.under_way.append(batch)
         queue.node_id = node_id
         return batch
@@ -261,7 +253,7 @@ class Sender:
         try:
             request = self._request(batches)
             if request.acks == 0:
-                await connection.tell(request, _WITHOUT_IDS)
+                await connection.tell(request, WITHOUT_IDS)
                 answer = None
             else:
                 answer = await self._answer(node_id, connection, request, batches)
@@ -281,7 +273,7 @@ class Sender:
         """Of the leader. One that is silent, and that nobody takes for the leader any more, is left: the connection
         goes with it, because all that is under way on it must fail before anything is sent again."""
         timeout, partitions = self._config.request_timeout_ms / 1000, [batch.partition for batch in batches]
-        answer = connection.send(request, ProduceResponse, timeout, newest=_WITHOUT_IDS)
+        answer = connection.send(request, ProduceResponse, timeout, newest=self.identity.newest_produce)
         try:
             return await self._cluster.while_leading(node_id, partitions, answer)
         except KafkaConnectionError:
@@ -290,12 +282,18 @@ class Sender:
 
     def _request(self, batches: list[ProducerBatch]) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
+        transactional_id = self.identity.transactional_id
         for batch in batches:
             name, number = batch.partition
             topic = topics.setdefault(name, TopicProduceData(name=name, partition_data=[]))
-            topic.partition_data.append(PartitionProduceData(index=number, records=memoryview(_framed(batch))))
-        timeout = min(self._config.request_timeout_ms, INT_MAX)
-        return ProduceRequest(acks=ACKS[self._config.acks], timeout_ms=timeout, topic_data=list(topics.values()))
+            framed = _framed(batch, is_transactional=transactional_id is not None)
+            topic.partition_data.append(PartitionProduceData(index=number, records=memoryview(framed)))
+        return ProduceRequest(
+            transactional_id=transactional_id,
+            acks=ACKS[self._config.acks],
+            timeout_ms=min(self._config.request_timeout_ms, INT_MAX),
+            topic_data=list(topics.values()),
+        )
 
     def _take_answer(self, batches: list[ProducerBatch], answer: ProduceResponse | None) -> None:
         if answer is None:
@@ -382,7 +380,7 @@ class Sender:
         queue = self._queue(batch)
         if all(one.is_passed_over for one in queue.failed):
             failed, queue.failed = queue.failed, []
-            self._leave_gap(batch.partition)
+            self._leave_gap(batch.partition, error)
             for one in failed:
                 self._conclude(one, _refused(one, error))
 
@@ -391,12 +389,15 @@ class Sender:
         if batch in queue.under_way:
             queue.under_way.remove(batch)
         if batch.identity is not None:
-            self._leave_gap(batch.partition)
+            self._leave_gap(batch.partition, error)
+        else:
+            self.identity.lose_batch(error, is_numbered=False)
         self._conclude(batch, error)
 
-    def _leave_gap(self, partition: TopicPartition) -> None:
-        self._gaps.add(partition)
-        self._identity = None
+    def _leave_gap(self, partition: TopicPartition, error: EquipoiseError) -> None:
+        if self.identity.transactional_id is None:  # else nothing behind the gap is sent any more
+            self._gaps.add(partition)
+        self.identity.lose_batch(error, is_numbered=True)
 
     def _expire(self, queue: PartitionQueue, now: float) -> None:
         for batch in [one for one in (*queue.failed, *list(queue.waiting)[:1]) if one.deadline < now]:
@@ -427,38 +428,6 @@ class Sender:
         self.accumulator.release(batch)
         batch.conclude(error)
 
-    # -- who we are
-
-    def _ask_identity(self) -> None:
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._find_identity())
-
-    async def _find_identity(self) -> None:
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=INT_MAX)
-        failures = 0
-        while self._identity is None:
-            try:
-                answer = await self._cluster.ask(request, InitProducerIdResponse)
-                if not answer.error_code:
-                    self._identity = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
-                    break
-                error = self._no_identity(answer.error_code)
-                if isinstance(error, AuthorizationError):  # it does not pass; Java's producer fails, too
-                    self._give_up_all(error)
-                    return
-                self._note(error)
-            except EquipoiseError as error:
-                self._note(error)
-            failures += 1
-            await asyncio.sleep(self._backoff.pause(failures))
-        self._news.set()
-
-    def _no_identity(self, code: int) -> KafkaError:
-        """From Kafka 3.0 on WRITE on some topic will do (KIP-679, KafkaApis.handleInitProducerIdRequest)."""
-        what = "the cluster gives no producer id, which WRITE on a topic or IDEMPOTENT_WRITE on the cluster allows"
-        action, principal = on_cluster(AclOperation.IDEMPOTENT_WRITE), self._config.security.principal
-        return error_from(code, what, action, principal=principal)
-
     def _note(self, error: EquipoiseError, node_id: int | None = None) -> None:
         """Every batch that waits for an id, or for this node, will say why, if its time runs out."""
         for queue in self.accumulator.busy():
@@ -473,7 +442,7 @@ def _release(waiter: asyncio.Future[None], *_: object) -> None:
         waiter.set_result(None)
 
 
-def _framed(batch: ProducerBatch) -> bytearray:
+def _framed(batch: ProducerBatch, *, is_transactional: bool) -> bytearray:
     assert batch.header is not None
     header = batch.header
     if isinstance(batch.identity, ProducerIdAndEpoch):
@@ -481,6 +450,7 @@ def _framed(batch: ProducerBatch) -> bytearray:
             producer_id=batch.identity.producer_id,
             producer_epoch=batch.identity.producer_epoch,
             base_sequence=batch.sequence,
+            attributes=header.attributes | (TRANSACTIONAL if is_transactional else 0),
         )
     return frame_batch(header, batch.body)
 

@@ -37,7 +37,8 @@ def check(pipeline: Pipeline, members: int) -> None:
             where = options.consumer.bootstrap_servers
             raise PipelineError(f"no topic matches {options.strategy.pattern!r} at {where}: create one first")
     if pipeline.sink_format in (OURS, TOPIC):
-        producer = SinkOptions.parse(pipeline.sink_options).producer
+        # Each member has a checkpoint, of its own, which the runner names.
+        producer = SinkOptions.parse({**pipeline.sink_options, "checkpointLocation": "/"}).producer
         _listing(ConsumerConfig(**shared_settings(producer)), ConsumerStrategy(pattern=".*"))
     for number in range(members):
         places = paths_of(pipeline, number)

@@ -91,8 +91,12 @@ class Pipeline:
 
     @property
     def sink_options(self) -> dict[str, str]:
-        """The options that Spark passes to the sink."""
-        return {name: value for name, value in self.sink.items() if name not in ("format", "outputMode")}
+        """The options that Spark passes to the sink. If it writes exactly once, the group's offsets count with the
+        rows."""
+        options = {name: value for name, value in self.sink.items() if name not in ("format", "outputMode")}
+        is_exact = self.sink_format in (OURS, TOPIC) and options.get("delivery") == "exactly-once"
+        group = self.source_options.get(GROUP_ID) if is_exact and self.source_format == OURS else None
+        return options if group is None else {GROUP_ID: group} | options
 
     @property
     def is_shared(self) -> bool:

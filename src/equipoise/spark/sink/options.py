@@ -11,6 +11,7 @@ from typing import Self
 
 from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.config import rows as producer_rows
+from equipoise.member.partitions import TopicPartition
 from equipoise.settings import Rows
 from equipoise.spark.options import by_known_names, kafka_settings
 from equipoise.wire.errors import UsageError
@@ -29,14 +30,19 @@ PRODUCER_WITHOUT_EFFECT = (
     "socket.connection.setup.timeout.ms",
 )
 # The source's, and Spark's own: options of the query come along.
-OPTIONS_WITHOUT_EFFECT = "includeHeaders", "checkpointLocation", "path", "queryName"
+OPTIONS_WITHOUT_EFFECT = "includeHeaders", "path", "queryName"
+AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
+SINK_OPTIONS = "topic", "delivery", "decision.topic", "group.id", "checkpointLocation"
+TIMEOUT_MS = 900_000  # the most that brokers allow by default: a batch and a restart of the query must fit into it
 _REFUSED = {
     "key.serializer": "the column key is written as it is: make it binary or string",
     "value.serializer": "the column value is written as it is: make it binary or string",
     "partitioner.class": "the column partition says where a row goes",
-    "transactional.id": "the sink has no transactions; without them no row is lost, but a retried task writes again",
     "interceptor.classes": "interceptors could change what is written",
 }
+
+
+_PREFIX = "equipoise"
 
 
 def rows() -> Rows:
@@ -44,7 +50,7 @@ def rows() -> Rows:
     return {name: row for name, row in producer_rows().items() if name not in PRODUCER_WITHOUT_EFFECT}
 
 
-def _parse_producer(settings: Mapping[str, str]) -> ProducerConfig:
+def _parse_producer(settings: Mapping[str, str], delivery: str) -> ProducerConfig:
     """The producer's settings. UsageError names the setting at fault, and the nearest match."""
     for name, instead in _REFUSED.items():
         if name in settings:
@@ -52,6 +58,10 @@ def _parse_producer(settings: Mapping[str, str]) -> ProducerConfig:
     if settings.get("acks") == "0":
         raise UsageError("acks=0: without an answer a task cannot know that its rows are stored: use all or 1")
     given = {name: value for name, value in settings.items() if name not in PRODUCER_WITHOUT_EFFECT}
+    if delivery == EXACTLY_ONCE:
+        given = {"transactional.id": _PREFIX, "transaction.timeout.ms": str(TIMEOUT_MS), **given}
+    elif "transactional.id" in given or "transaction.timeout.ms" in given:
+        raise UsageError("transactions need the option delivery, with the value exactly-once: set it")
     # A task sends what it has and waits until it is stored: to linger would only cost time.
     return ProducerConfig.parse({**given, "linger.ms": 0})
 
@@ -62,15 +72,55 @@ class SinkOptions:
 
     producer: ProducerConfig
     topic: str | None = None  # of all rows; it goes before the column
+    delivery: str = AT_LEAST_ONCE
+    decision_topic: str | None = None  # whose partition 0 the decisions are committed for
+    group_id: str | None = None  # of the source, whose offsets are committed with the rows
+    checkpoint: str | None = None
+
+    @property
+    def is_exactly_once(self) -> bool:
+        """Whether rows are written in transactions."""
+        return self.delivery == EXACTLY_ONCE
+
+    @property
+    def anchor(self) -> TopicPartition:
+        """The partition for which decisions are committed. Nothing is written to it."""
+        name = self.decision_topic or self.topic
+        assert name is not None
+        return TopicPartition(name, 0)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
         """Reads options in any case. UsageError names the option at fault."""
-        given = by_known_names(options, ("topic", *OPTIONS_WITHOUT_EFFECT))
+        given = by_known_names(options, (*SINK_OPTIONS, *OPTIONS_WITHOUT_EFFECT))
         if given.get("topic") == "":
             raise UsageError("the option topic is empty: name the topic, or leave it out and give a column topic")
+        delivery = given.get("delivery", AT_LEAST_ONCE)
+        if delivery not in (AT_LEAST_ONCE, EXACTLY_ONCE):
+            raise UsageError(f"delivery={delivery}: it is {AT_LEAST_ONCE} or {EXACTLY_ONCE}")
         settings = kafka_settings(options)
         try:
-            return cls(producer=_parse_producer(settings), topic=given.get("topic"))
+            producer = _parse_producer(settings, delivery)
         except UsageError as error:
             raise UsageError(f"among the options kafka.*: {error}") from None
+        return cls(
+            producer=producer,
+            topic=given.get("topic"),
+            delivery=delivery,
+            decision_topic=given.get("decision.topic"),
+            group_id=given.get("group.id"),
+            checkpoint=given.get("checkpointLocation"),
+        )._checked()
+
+    def _checked(self) -> Self:
+        if not self.is_exactly_once:
+            if self.decision_topic is not None or self.group_id is not None:
+                raise UsageError("the options decision.topic and group.id of the sink need delivery=exactly-once")
+        elif self.topic is None and self.decision_topic is None:
+            raise UsageError(
+                "delivery=exactly-once with a column topic needs the option decision.topic: one of the topics, for "
+                "whose partition 0 the sink commits which batch is written"
+            )
+        elif self.group_id is not None and self.checkpoint is None:
+            raise UsageError("group.id of the sink needs the option checkpointLocation: it has the offsets of a batch")
+        return self

@@ -1,11 +1,12 @@
 """The sink: writes rows of a DataFrame as records to topics, with the columns of Spark's own Kafka connector.
 
 A task's rows are stored when it ends. Rows that a failed task has written stay, and its repetition writes them again:
-at least once.
+at least once. With delivery=exactly-once they count when the driver commits them, once.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,7 +25,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from equipoise.spark.sink import committing
 from equipoise.spark.sink.options import SinkOptions
+from equipoise.spark.sink.prepared import Prepared, of_write, prepare, write_prepared
 from equipoise.spark.sink.writing import producer_of, write
 from equipoise.wire.errors import UsageError
 
@@ -64,9 +67,20 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
+        self._life = uuid.uuid4().hex  # of this write, in the names of its transactions
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        if self._options.is_exactly_once:
+            return write_prepared(iterator, self._options, of_write(self._options, self._life))
         return Written(write(iterator, self._options))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        if prepared := _prepared(messages):
+            committing.commit_write(self._options, prepared)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        if prepared := _prepared(messages):
+            committing.abort_write(self._options, prepared)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -76,7 +90,23 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        if self._options.is_exactly_once:
+            return prepare(iterator, self._options)
         return Written(write(iterator, self._options))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        if prepared := _prepared(messages):
+            committing.commit(self._options, prepared, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Spark calls it also after a commit() that has failed."""
+        if prepared := _prepared(messages):
+            committing.abort(self._options, prepared, batchId)
+
+
+def _prepared(messages: list[WriterCommitMessage | None]) -> list[Prepared]:
+    """Those of tasks that ended; none without delivery=exactly-once."""
+    return [one for one in messages if isinstance(one, Prepared)]
 
 
 def _planned(schema: StructType, options: Mapping[str, str]) -> SinkOptions:

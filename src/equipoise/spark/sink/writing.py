@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -16,9 +17,12 @@ from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.producer import Producer
 from equipoise.spark.executor.reading import freeze
 from equipoise.spark.sink.options import SinkOptions
+from equipoise.wire.errors import EquipoiseError
 
 _ENOUGH_BYTES = 1_000_000, 16_000_000  # what stays in the processor's cache; for batches of many partitions, more
 _ENOUGH_BYTES_A_PARTITION = 50_000
+
+_ABORT_S = 5.0
 
 _PRODUCERS: dict[ProducerConfig, Producer] = {}
 
@@ -26,17 +30,22 @@ _PRODUCERS: dict[ProducerConfig, Producer] = {}
 def write(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> int:
     """Writes the rows of one task, and returns their number when all are stored. UsageError and KafkaError name the row
     at fault."""
-    freeze()
     producer = producer_of(options.producer)
-    writing = ArrowRows(producer, options.topic, _name)
     try:
-        for rows in _gathered(batches, writing):
-            writing.send(rows)
-            producer.raise_unseen()
-        producer.flush()
+        return send(batches, options, producer)
     except BaseException:
         discard(producer)
         raise
+
+
+def send(batches: Iterator[pa.RecordBatch], options: SinkOptions, producer: Producer) -> int:
+    """Sends rows with this producer, and returns their number when all are stored."""
+    freeze()
+    writing = ArrowRows(producer, options.topic, _name)
+    for rows in _gathered(batches, writing):
+        writing.send(rows)
+        producer.raise_unseen()
+    producer.flush()
     return writing.rows
 
 
@@ -77,9 +86,13 @@ def producer_of(config: ProducerConfig) -> Producer:
     return _PRODUCERS[config]
 
 
-def discard(producer: Producer) -> None:
-    """Drops a producer after an error: its pending records belong to a task that Spark repeats."""
+def discard(producer: Producer, *, aborts: bool = False) -> None:
+    """Drops a producer after an error: its pending records belong to a task that Spark repeats. `aborts`: an open
+    transaction is aborted, if the coordinator can be reached."""
     _PRODUCERS.pop(producer.config, None)
+    if aborts:
+        with suppress(EquipoiseError):
+            producer.close(_ABORT_S)
     producer.abandon()
 
 

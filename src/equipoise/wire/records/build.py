@@ -21,7 +21,7 @@ from equipoise.wire.records.codecs import compress
 NO_TIMESTAMP = -1
 
 _LOG_APPEND_TIME = 0x08
-_TRANSACTIONAL = 0x10
+TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
@@ -67,7 +67,7 @@ def build_batch(
         crc=0,
         attributes=codec
         | (_LOG_APPEND_TIME if log_append_time is not None else 0)
-        | (_TRANSACTIONAL if transactional else 0)
+        | (TRANSACTIONAL if transactional else 0)
         | (_CONTROL if control else 0),
         last_offset_delta=delta,
         base_timestamp=base_timestamp,
@@ -117,7 +117,7 @@ def build_pairs(
         raise UsageError("a batch without records covers no offsets: give pairs")
     body = b"".join([_pair(delta, key, value) for delta, (key, value) in enumerate(pairs)])
     last = len(pairs) - 1
-    attributes, (producer_id, epoch) = (0, (-1, -1)) if producer is None else (_TRANSACTIONAL, producer)
+    attributes, (producer_id, epoch) = (0, (-1, -1)) if producer is None else (TRANSACTIONAL, producer)
     times = timestamp, timestamp
     return frame_batch(
         BatchHeader(0, 0, -1, MAGIC, 0, attributes, last, *times, producer_id, epoch, -1, last + 1), body

@@ -1,0 +1,133 @@
+"""`equipoise transactions`: who transacts, what is open, and the end of a transaction that hangs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from equipoise.console.options import ClusterOptions, Decorated, timed_cluster_options
+from equipoise.console.tables import print_table
+from equipoise.wire.text import printable
+
+if TYPE_CHECKING:
+    from equipoise.client.admin_transactions import TransactionDescription
+    from equipoise.member.partitions import TopicPartition
+
+
+def _as_json(function: Decorated) -> Decorated:
+    return click.option("--json", "as_json", is_flag=True, help="One JSON object instead of words.")(function)
+
+
+@click.command("list")
+@click.option("--state", "states", metavar="STATE", multiple=True, help="Only these: Ongoing, Empty ... Repeatable.")
+@_as_json
+@timed_cluster_options
+def transactions_list(states: tuple[str, ...], as_json: bool, cluster: ClusterOptions) -> None:
+    """All transactional ids, with their states."""
+    with cluster.admin() as admin:
+        found = admin.list_transactions(states)
+        if as_json:
+            _print_json(admin, transactions=[one._asdict() for one in found])
+            return
+    if not found:
+        print(f"no transactions on {printable(cluster.bootstrap_servers)}")
+        return
+    rows = [(one.transactional_id, one.transaction_state, one.producer_id, one.coordinator_id) for one in found]
+    print_table(("transactional id", "state", "producer id", "coordinator"), rows)
+
+
+@click.command("describe")
+@click.argument("names", metavar="ID...", nargs=-1, required=True)
+@_as_json
+@timed_cluster_options
+def transactions_describe(names: tuple[str, ...], as_json: bool, cluster: ClusterOptions) -> None:
+    """What these transactional ids have open, since when, and in which partitions."""
+    from equipoise.wire.errors import KafkaError
+
+    with cluster.admin() as admin:
+        found = admin.describe_transactions(names)
+        for one in found.values():
+            if isinstance(one, KafkaError):
+                raise one
+        described = [one for one in found.values() if not isinstance(one, KafkaError)]
+        if as_json:
+            _print_json(admin, described=[_row(one) for one in described])
+            return
+    rows = [
+        (
+            one.transactional_id,
+            one.transaction_state,
+            one.producer_id,
+            one.producer_epoch,
+            _since(one.transaction_start_time_ms),
+            f"{one.transaction_timeout_ms / 1000:g} s",
+            ", ".join(map(str, one.partitions)) or "-",
+        )
+        for one in described
+    ]
+    print_table(("transactional id", "state", "producer id", "epoch", "open for", "time-out", "partitions"), rows)
+
+
+@click.command("producers")
+@click.argument("topic", metavar="TOPIC")
+@click.argument("partition", metavar="PARTITION", type=click.IntRange(0))
+@_as_json
+@timed_cluster_options
+def transactions_producers(topic: str, partition: int, as_json: bool, cluster: ClusterOptions) -> None:
+    """The producers that a partition remembers; those with an open transaction first."""
+    with cluster.admin() as admin:
+        found = admin.describe_producers(_place(topic, partition))
+        if as_json:
+            _print_json(admin, producers=[one._asdict() for one in found])
+            return
+    if not found:
+        print(f"no producers in {printable(topic)}-{partition}")
+        return
+    rows = [(*one[:3], one.current_txn_start_offset, _since(one.last_timestamp)) for one in found]
+    print_table(("producer id", "epoch", "last sequence", "open from offset", "last wrote"), rows)
+
+
+@click.command("abort")
+@click.argument("topic", metavar="TOPIC")
+@click.argument("partition", metavar="PARTITION", type=click.IntRange(0))
+@click.option("--start-offset", metavar="N", type=click.IntRange(0), required=True, help="Where it begins there.")
+@_as_json
+@timed_cluster_options
+def transactions_abort(topic: str, partition: int, start_offset: int, as_json: bool, cluster: ClusterOptions) -> None:
+    """A transaction that hangs: its coordinator does not know it, and readers wait for its end."""
+    with cluster.admin() as admin:
+        admin.abort_transaction(_place(topic, partition), start_offset)
+        if as_json:
+            from equipoise.console.commands.groups.changes import Result, print_results
+            from equipoise.console.output import Output
+
+            print_results(admin, "", [Result(f"{topic}-{partition}")], Output(json=True))
+            return
+    print(f"the transaction that began at offset {start_offset} of {printable(topic)}-{partition} is aborted")
+
+
+def _place(topic: str, partition: int) -> TopicPartition:
+    from equipoise.member.partitions import TopicPartition
+
+    return TopicPartition(topic, partition)
+
+
+def _row(one: TransactionDescription) -> dict[str, Any]:
+    partitions = [{"topic": place.topic, "partition": place.partition} for place in one.partitions]
+    return {**one._asdict(), "partitions": partitions}
+
+
+def _since(at_ms: int) -> str:
+    return "-" if at_ms < 0 else f"{max(0.0, time.time() - at_ms / 1000):.0f} s"
+
+
+def _print_json(admin: Any, **rows: Any) -> None:
+    """One schema for all: what a command does not show is empty."""
+    from equipoise.console.output import head_of, print_json
+
+    print_json("transactions", **head_of(admin), **{"transactions": [], "described": [], "producers": []} | rows)
+
+
+COMMANDS = (transactions_list, transactions_describe, transactions_producers, transactions_abort)

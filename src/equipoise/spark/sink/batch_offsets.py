@@ -1,0 +1,68 @@
+"""The offsets of a micro-batch's source, from Spark's checkpoint: the sink commits them with the rows.
+
+Spark writes offsets/N before batch N runs, so that the file is there when the sink commits the batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from equipoise.member import OffsetAndMetadata
+from equipoise.member.partitions import TopicPartition
+from equipoise.spark.sink.options import SinkOptions
+from equipoise.spark.source.offset_commits import commit_metadata
+from equipoise.spark.source.source_offset import SourceOffset
+from equipoise.wire.errors import UsageError
+
+
+def batch_offsets(options: SinkOptions, batch: int) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Where the group's part of the batch ends; nothing if the option group.id is not given."""
+    if options.group_id is None:
+        return {}
+    for offset in _offsets(_read(options, batch)):
+        if offset.group == options.group_id:
+            metadata = commit_metadata(offset)
+            return {one: OffsetAndMetadata(at, metadata, offset.epoch(one, at)) for one, at in offset.to.items()}
+    raise UsageError(
+        f"group.id={options.group_id}: no source of this query is in this group, by batch {batch} of its checkpoint; "
+        "name the group of the source, or leave the option out of the sink"
+    )
+
+
+def _read(options: SinkOptions, batch: int) -> str:
+    assert options.checkpoint is not None
+    path = f"{options.checkpoint.rstrip('/')}/offsets/{batch}"
+    where = urlparse(path)
+    try:
+        if where.scheme in ("", "file"):
+            return Path(unquote(where.path) if where.scheme else path).read_text(encoding="utf-8")
+        from pyarrow import fs
+
+        files, inside = fs.FileSystem.from_uri(path)
+        with files.open_input_file(inside) as file:
+            text: str = file.read().decode()
+            return text
+    except (OSError, ValueError, ImportError) as error:
+        raise UsageError(f"the checkpoint's {path} cannot be read, which group.id of the sink needs: {error}") from None
+
+
+def _offsets(text: str) -> Iterator[SourceOffset]:
+    """Those of our source: a version, a line on the batch, then a line for each source."""
+    for line in text.splitlines()[2:]:
+        try:
+            yield from _found(json.loads(line))
+        except json.JSONDecodeError:  # "-": the source has nothing in this batch
+            continue
+
+
+def _found(value: Any) -> Iterator[SourceOffset]:
+    """Spark 4.1 may keep offsets by the name of the source (OffsetMap)."""
+    if isinstance(value, dict) and "v" in value and "query" in value:
+        yield SourceOffset.parse(value)
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _found(json.loads(one) if isinstance(one, str) and one.startswith("{") else one)

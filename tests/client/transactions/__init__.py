@@ -1,0 +1,1 @@
+"""Transactions of our producers and consumers, on our broker and on Apache Kafka."""

@@ -1,0 +1,115 @@
+"""examples/transactions.py as processes that are killed, and the account of what they have written."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from equipoise import Admin, Consumer, Producer, TopicPartition
+from proving.brokers import BrokerProcess
+from tests.client.transactions.stage import new_topic, read
+from tests.client.writing import Reachable
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "transactions.py"
+_PATIENCE_S = 180.0
+_PARTITIONS = 4
+QUICK = ["session.timeout.ms=1500", "heartbeat.interval.ms=300"]
+
+
+class Copies:
+    """Two copies of the program, each under its own name."""
+
+    def __init__(self, broker: Reachable, orders: str, bills: str) -> None:
+        self._arguments = [broker.bootstrap_servers, orders, bills, f"{orders}-billing"]
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        for name in (f"{orders}-1", f"{orders}-2"):
+            self._start(name)
+
+    def _start(self, name: str) -> None:
+        self._running[name] = subprocess.Popen([sys.executable, str(EXAMPLE), *self._arguments, name, *QUICK])
+
+    def kill_one(self, chance: random.Random) -> None:
+        """With SIGKILL, and starts it again."""
+        name = chance.choice(sorted(self._running))
+        self._running[name].kill()
+        self._running[name].wait()
+        self._start(name)
+
+    def restart_ended(self) -> None:
+        """As a supervisor does."""
+        for name, process in list(self._running.items()):
+            if process.poll() is not None:
+                self._start(name)
+
+    def end(self) -> None:
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+
+
+def copies_are_killed(broker: Reachable, kills: int, seed: int = 19) -> None:
+    """Orders are written all the while. In the end each has one bill, and the group's offsets are behind all orders."""
+    _account(broker, kills, lambda copies, chance: copies.kill_one(chance), random.Random(seed))
+
+
+def the_broker_is_killed(broker: BrokerProcess, kills: int, seed: int = 19) -> None:
+    """The same while the broker is killed and comes back: what it has promised stands, and what is open is decided."""
+
+    def kill(copies: Copies, chance: random.Random) -> None:
+        broker.kill()
+        broker.start()
+
+    _account(broker, kills, kill, random.Random(seed))
+
+
+def _account(
+    broker: Reachable, kills: int, kill: Callable[[Copies, random.Random], None], chance: random.Random
+) -> None:
+    orders, bills, written = new_topic(broker, _PARTITIONS), new_topic(broker, 2), 0
+    with ExitStack() as stack:
+        writer = stack.enter_context(Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}))
+        copies = Copies(broker, orders, bills)
+        stack.callback(copies.end)
+        for _ in range(kills):
+            billed = len(read(broker, bills))
+            for _ in range(40):
+                writer.send(orders, f"{written}", partition=written % _PARTITIONS)
+                written += 1
+            writer.flush()
+            _until_more_bills(broker, bills, billed, copies)
+            for _ in range(40):
+                writer.send(orders, f"{written}", partition=written % _PARTITIONS)
+                written += 1
+            time.sleep(chance.uniform(0, 0.1))  # at another moment of its work each time
+            kill(copies, chance)
+        writer.flush()
+        _until_all_is_read(broker, orders, written, copies)
+    found = Counter(record.value for record in read(broker, bills))
+    assert found == Counter(f"bill for {number}".encode() for number in range(written))
+
+
+def _until_more_bills(broker: Reachable, bills: str, before: int, copies: Copies) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while len(read(broker, bills)) <= before:
+        assert time.monotonic() < deadline, "the copies write no bills"
+        copies.restart_ended()
+
+
+def _until_all_is_read(broker: Reachable, orders: str, written: int, copies: Copies) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    places = [TopicPartition(orders, number) for number in range(_PARTITIONS)]
+    with Admin(broker.bootstrap_servers) as admin:
+        ends = {TopicPartition(orders, number): at.latest for number, at in admin.offsets(orders).items()}
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": f"{orders}-billing"}
+    assert sum(ends.values()) == written
+    with Consumer(settings) as reader:
+        while {one: at.offset for one, at in reader.committed(*places).items()} != ends:
+            assert time.monotonic() < deadline, "the copies do not read to the end"
+            copies.restart_ended()
+            time.sleep(0.05)
