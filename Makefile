@@ -62,6 +62,8 @@ bench: $(STAMP)
 	$(BIN)/python -m bench generations
 	$(BIN)/python -m bench history
 	$(BIN)/python -m bench spark
+	$(BIN)/python -m bench first-batch
+	$(BIN)/python -m bench scale
 
 soak: $(STAMP)
 	@tools/foreign-clients

@@ -10,9 +10,11 @@ import click
 from equipoise.console.edge import run_app
 from equipoise.console.options import Whole, file_option
 
-_MODULES = {name: f"bench.{name}" for name in ("consumer", "handover", "history", "producer", "transactions")} | {
+_ALONE = ("consumer", "handover", "history", "producer", "simulate", "transactions")
+_MODULES = {name: f"bench.{name}" for name in _ALONE} | {
     "versus-kafka": "bench.versus.run",
     "large-group": "bench.large.run",
+    "first-batch": "bench.first_batch.run",
 }
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 
@@ -105,6 +107,13 @@ _add(
     _quick("Fewer records and rounds, some seconds."),
 )
 _add(
+    "simulate",
+    "Steps of simulated groups a minute.",
+    "Steps of hunts in simulated groups a minute on one core, and a plan of 10,000 members.",
+    _quick("A few runs and a small plan, some seconds."),
+    file_option("--study", help="Print the table of docs/planning.md instead, and draw its picture."),
+)
+_add(
     "transactions",
     "Transactions a second; exactly-once in Spark.",
     "Transactions per second beside confluent-kafka and Apache Kafka, and the cost of exactly-once in the Spark sink.",
@@ -115,6 +124,20 @@ _add(
     "Rows a second, beside Spark's own connector.",
     "Rows per second through our source and sink, and what a batch costs, beside Spark's own connector.",
     _quick("Fewer records and rounds, some two minutes."),
+)
+_add(
+    "first-batch",
+    "The first rows of a query, beside Spark's own.",
+    "From load() to the end of the first batch of a streaming query, beside Spark's own connector.",
+    _quick("One round, some two minutes."),
+    file_option("--picture", help="Draw the timelines of the last round as PNG too."),
+)
+_add(
+    "scale",
+    "Costs as there is more of everything.",
+    "What a record, a commit and a member cost as partitions, sizes, groups and members grow.",
+    _quick("Smaller sizes, some seconds."),
+    file_option("--picture", help="Draw the costs as PNG too."),
 )
 _add(
     "joins",

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
+from functools import partial
 from typing import Any, NamedTuple
 
 from bench.figures import Figure
@@ -24,7 +25,7 @@ NOTES = (
     "in memory, which is another process. Each is warm: a fifth of the time is read before the clock starts. Records "
     "have no key. Rates are of the wall clock; the client's CPU seconds for a million records stand below.",
     "confluent-kafka: consume(10000). kafka-python: poll(max_records=10000). Ours: poll() with max.poll.records=10000, "
-    "and poll_arrow() in tables of up to 100,000 records.",
+    "and poll_arrow() in tables of up to 100,000 records. Views: poll_arrow(views=True), which copies no key or value.",
     "Nothing decoded: a loop on a socket that asks for the same records again and again, two requests under way, and "
     "looks at none of them. It is what broker, loopback and memory give here: no consumer can be faster by the clock.",
     "The verdict is of the best round of ours against the best of the peer.",
@@ -95,10 +96,10 @@ def _poll(client: Client, topic: str) -> Reads:
             yield sum(record.value is not None for record in consumer.poll())
 
 
-def _poll_arrow(client: Client, topic: str) -> Reads:
+def _poll_arrow(client: Client, topic: str, *, views: bool = False) -> Reads:
     with _ours(client, topic) as consumer:
         while True:
-            table = consumer.poll_arrow()
+            table = consumer.poll_arrow(views=views)
             yield 0 if table is None else table.num_rows - table.column("value").null_count
 
 
@@ -133,6 +134,7 @@ READERS = (
     Reader("kafka_python", "kafka-python", _kafka_python),
     Reader("poll", "ours, poll()", _poll),
     Reader("poll_arrow", "ours, poll_arrow()", _poll_arrow),
+    Reader("poll_views", "ours, poll_arrow(views=True)", partial(_poll_arrow, views=True)),
     Reader("floor", "nothing decoded", _floor),
 )
 
@@ -143,6 +145,7 @@ def figures(size: Size) -> list[Figure]:
         found += [Figure(f"{reader.key}_{each}", f"{each} B, {reader.title}", "1/s") for reader in READERS]
         found += [Figure(f"{reader.key}_{each}_cpu", f"{each} B, {reader.title}: CPU", "s/M") for reader in READERS]
         found.append(Figure(f"arrow_ratio_{each}", f"{each} B, poll_arrow() : confluent-kafka", "times", 3.0))
+        found.append(Figure(f"views_ratio_{each}", f"{each} B, poll_arrow(views=True) : confluent-kafka", "times", 3.0))
         found.append(Figure(f"poll_ratio_{each}", f"{each} B, poll() : kafka-python", "times", 5.0))
         found.append(Figure(f"floor_ratio_{each}", f"{each} B, nothing decoded : confluent-kafka", "times"))
     return found
@@ -173,10 +176,15 @@ def run_bench(as_json: bool, quick: bool, listener: str | None) -> None:
 
 
 def fill(broker: BrokerProcess, topic: str, size: int, count: int) -> None:
-    from confluent_kafka import Producer
-
     with Admin(broker.bootstrap_servers) as admin:
         admin.create_topic(topic, PARTITIONS)
+    produce(broker, topic, size, count)
+
+
+def produce(broker: BrokerProcess, topic: str, size: int, count: int, partitions: int = PARTITIONS) -> None:
+    """Records to all partitions in turn."""
+    from confluent_kafka import Producer
+
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "queue.buffering.max.messages": 1_000_000, "linger.ms": 20}
     )
@@ -184,7 +192,7 @@ def fill(broker: BrokerProcess, topic: str, size: int, count: int) -> None:
     for number in range(count):
         while True:
             try:
-                producer.produce(topic, value, partition=number % PARTITIONS)
+                producer.produce(topic, value, partition=number % partitions)
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -217,5 +225,6 @@ def read(reads: Reads, seconds: float) -> tuple[int, float]:
 def _compare(results: Results, each: int) -> None:
     best = {reader.key: max(results.values(f"{reader.key}_{each}")) for reader in READERS}
     results.add(f"arrow_ratio_{each}", best["poll_arrow"] / best["confluent_kafka"])
+    results.add(f"views_ratio_{each}", best["poll_views"] / best["confluent_kafka"])
     results.add(f"poll_ratio_{each}", best["poll"] / best["kafka_python"])
     results.add(f"floor_ratio_{each}", best["floor"] / best["confluent_kafka"])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-MORE_IS_BETTER = frozenset({"MB/s", "1/s", "times"})  # of all other units less is
+MORE_IS_BETTER = frozenset({"MB/s", "1/s", "/min", "times"})  # of all other units less is
 VERDICTS = {None: "", True: "met", False: "MISSED"}
 
 

@@ -41,7 +41,7 @@ def official_jars() -> tuple[list[Path], str | None]:
 
 
 @contextmanager
-def session(connector: list[Path]) -> Iterator[Any]:
+def session(connector: list[Path], *, warms_up: bool = True) -> Iterator[Any]:
     """Spark on two cores as `equipoise run` starts it, for both connectors alike."""
     os.environ.update(with_tree())  # for the workers, which import the source in memory
     with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as scratch:
@@ -52,7 +52,9 @@ def session(connector: list[Path]) -> Iterator[Any]:
             "spark.sql.warehouse.dir": scratch,
             "spark.sql.streaming.numRecentProgressUpdates": "200",
         }
-        application = SparkApplication(name="python -m bench spark", master="local[2]", settings=settings)
+        application = SparkApplication(
+            name="python -m bench spark", master="local[2]", settings=settings, warms_up=warms_up
+        )
         with spark_session(application, log.debug) as running:
             yield running
 

@@ -6,6 +6,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from itertools import cycle
 
 import pytest
 from hypothesis import given, settings
@@ -492,10 +493,12 @@ def test_records_tables_and_records_one_by_one_agree(made: list[bytes], step: in
     buffer, found = all_of_it(), []
     while some := buffer.fetch_buffer.take(step):
         found += some
-    tabled, rows = all_of_it(), []
-    while (table := tabled.fetch_buffer.take_arrow(step)) is not None:
-        rows += table.to_pylist()
-    assert [as_row(one) for one in found] == [{**row, "timestamp": as_ms(row["timestamp"])} for row in rows]
+    for kinds in ([False], [True], [True, False]):  # of tables, in turn
+        tabled, rows, kind = all_of_it(), [], cycle(kinds)
+        while (table := tabled.fetch_buffer.take_arrow(step, views=next(kind))) is not None:
+            table.validate(full=True)
+            rows += table.to_pylist()
+        assert [as_row(one) for one in found] == [{**row, "timestamp": as_ms(row["timestamp"])} for row in rows]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(records_module, "_FEW", 10**6)
         plain = all_of_it().fetch_buffer.take(10**6)

@@ -472,14 +472,14 @@ def test_a_refusal_reaches_the_application_and_passes() -> None:
 def deny_reading(server: object, allowed: threading.Event) -> None:
     from equipoise.security.acls import AclOperation
 
-    original = server.find_partition  # type: ignore[attr-defined]
+    original = server.find_led  # type: ignore[attr-defined]
 
     def find(call: object, operation: object, topic: object, index: int) -> object:
         if operation is AclOperation.READ and not allowed.is_set():
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no")
         return original(call, operation, topic, index)
 
-    server.find_partition = find  # type: ignore[attr-defined]
+    server.find_led = find  # type: ignore[attr-defined]
 
 
 def test_nothing_is_left_behind_when_closed_at_any_time(broker: Broker) -> None:

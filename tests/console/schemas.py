@@ -11,6 +11,7 @@ from typing import Any
 from equipoise.client.admin_transactions import ProducerDescription, TransactionListing
 from equipoise.console.commands.groups.reset import Change
 from equipoise.coordinator.reasons import Cause
+from equipoise.simulate.plan import Planned, PlanSettings
 from equipoise.views import model
 from equipoise.views.model import BrokerView, Episode, GroupView, Guess, Problem, RebalanceView
 
@@ -134,6 +135,11 @@ def _others() -> dict[str, Schema]:
         "transactions": {**_SHORT_HEAD, **_transactions()},
         "produced": {**_SHORT_HEAD, "topic": _TEXT, "records": _NUMBER},
         "acls": {"acls": _list(_of_rows(dict.fromkeys(acl, _TEXT)))},
+        "plan": {"scenario": _TEXT, "settings": _object(PlanSettings), "strategies": _list(_object(Planned))},
+        "simulated": {
+            **dict.fromkeys(("first_seed", "runs", "steps"), _NUMBER),
+            "broken": {"anyOf": [_of_rows({"seed": _NUMBER, "rule": _TEXT, "script": _TEXT}), _NULL]},
+        },
     }
 
 

@@ -7,17 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.member.commands import COMMANDS
-from tests.member.town import Stage
-from tests.transcripts.runner import run_on
+from equipoise.console import words
+from equipoise.simulate.scripts.member_commands import COMMANDS
+from equipoise.simulate.scripts.member_stage import MemberStage
+from equipoise.simulate.scripts.runner import play_on
 
 SCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
+
+
+def run(script: str, name: str) -> str:
+    """The script with every expectation renewed."""
+    return "\n".join(play_on(MemberStage(words), COMMANDS, script, name)) + "\n"
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path, request: pytest.FixtureRequest) -> None:
     expected = path.read_text(encoding="utf-8")
-    actual = run_on(Stage(), COMMANDS, expected, path.name)
+    actual = run(expected, path.name)
     if request.config.getoption("--rewrite-transcripts", default=False):
         path.write_text(actual, encoding="utf-8")
         return

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from equipoise.console import words
 from equipoise.coordinator.config import GroupConfig
 from equipoise.member import TopicPartition
-from equipoise.simulate import Clock, Invariants, Observer, Transcript, World
+from equipoise.simulate import Clock, Invariants, Observer, World
 
 
 def places(*numbers: int) -> set[TopicPartition]:
@@ -20,12 +19,3 @@ def town(
     config = GroupConfig(group_initial_rebalance_delay_ms=delay, group_min_session_timeout_ms=0)
     watching = [*observers, Invariants()]
     return World({"t": 3} if topics is None else topics, config=config, clock=clock, observers=watching)
-
-
-class Stage:
-    """A world without topics, and what is said in it."""
-
-    def __init__(self) -> None:
-        clock = Clock()
-        self.transcript = Transcript(clock, words.event)
-        self.world = town({}, self.transcript, clock=clock)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from equipoise.wire.errors import KafkaError
-from equipoise.wire.records.arrow import decode
+from equipoise.wire.records.arrow import decode, decode_batches
 from equipoise.wire.records.batch import Codec, crc_of, iter_headers, read_header, validate, write_header
 from equipoise.wire.records.build import Record, build_batch
 from equipoise.wire.records.codecs import compress, decompress
@@ -162,3 +163,20 @@ def test_a_bit_flipped_anywhere_is_refused_or_read_alike_by_both(codec: Codec) -
         buf[bit >> 3] ^= 1 << (bit & 7)
         write_header(buf, 0, read_header(buf)._replace(crc=crc_of(buf, 0, len(buf))))
         assert outcome(columns_as_records, buf) == outcome(read_all, buf)
+
+
+@given(batches())
+@settings(
+    max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+def test_views_show_the_same_bytes_as_copies(case: tuple[bytes, list[Record]]) -> None:
+    buf, expected = case
+    found = list(iter_headers(buf))
+    viewed, counts = decode_batches(buf, found, [0] * len(found), views=True)
+    copied, _ = decode_batches(buf, found, [0] * len(found))
+    viewed.validate(full=True)
+    assert sum(counts) == len(expected)
+    for name in ("key", "value"):
+        assert viewed.column(name).type == pa.binary_view()
+        assert viewed.column(name).cast(pa.binary()).equals(copied.column(name))
+    assert viewed.column("value").to_pylist() == [record.value for record in expected]

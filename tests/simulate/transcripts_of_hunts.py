@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import sys
 
+from equipoise.console import words
 from equipoise.console.words import event
+from equipoise.simulate.hunt import draw, sensible
+from equipoise.simulate.scripts.runner import play
 from equipoise.simulate.transcript import Transcript
 from tests.simulate.hunting import Hunt
 
@@ -26,7 +29,15 @@ def transcript_of(seed: int) -> str:
     return f"{transcript}\n{records}"
 
 
+def schedule_of(seed: int) -> str:
+    """A schedule of `equipoise simulate check`, played."""
+    script = "\n".join(f"> {line}" for line in sensible(draw(seed).lines))
+    return "\n".join(play(script, "script", words))
+
+
 if __name__ == "__main__":
     for argument in sys.argv[1:]:
         print(f"-- seed {argument}")
         print(transcript_of(int(argument)))
+        if int(argument) % 3 == 0:
+            print(schedule_of(int(argument)))

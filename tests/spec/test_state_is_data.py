@@ -21,13 +21,12 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from equipoise.coordinator.shard import Shard, Status
 from equipoise.coordinator.step import Caller, Write
 from equipoise.wire.errors import ErrorCode
-from tests.member.commands import COMMANDS
 from tests.member.test_town_stateful import TownMachine
 from tests.member.test_transcripts import SCRIPTS as BOTH_SIDES
-from tests.member.town import Stage
+from tests.member.test_transcripts import run as run_member_script
 from tests.property.test_group_stateful import GroupMachine
 from tests.spec.context import Context, assignment
-from tests.transcripts.runner import SCRIPTS, run, run_on
+from tests.transcripts.runner import SCRIPTS, run
 
 INPUTS = [
     "activate",
@@ -116,7 +115,7 @@ def test_a_transcript_of_both_sides_is_the_same_when_the_state_is_saved_at_every
     path: Path, saved_at_every_step: list[str]
 ) -> None:
     expected = path.read_text(encoding="utf-8")
-    assert run_on(Stage(), COMMANDS, expected, path.name) == expected
+    assert run_member_script(expected, path.name) == expected
     assert saved_at_every_step
 
 

@@ -19,8 +19,8 @@ from equipoise.coordinator.reasons import (
     Refusal,
     Trigger,
 )
+from equipoise.simulate.scripts.coordinator_commands import COMMANDS
 from equipoise.wire.errors import UsageError
-from tests.transcripts.commands import COMMANDS
 from tests.transcripts.runner import SCRIPTS, run
 
 TRACES = 24  # in the table of reference traces

@@ -49,6 +49,13 @@ app.add_command(
 )
 app.add_command(
     LaterGroup(
+        "simulate",
+        "equipoise.console.commands.simulate",
+        help="Groups under virtual time: hunt for bugs, play scripts, plan.",
+    )
+)
+app.add_command(
+    LaterGroup(
         "faults", "equipoise.console.commands.faults", help="Disturb members, and brokers, of a broker under test."
     )
 )

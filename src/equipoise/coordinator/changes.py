@@ -30,6 +30,8 @@ from equipoise.wire.schema import Message
 if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
 
+_PAUSE_MS = 100  # after a failed write: a log that refuses must not be asked again and again, without a pause
+
 
 class GroupReplaced(NamedTuple):
     """The group of that name was another one, or there was none."""
@@ -190,7 +192,7 @@ def _fail_from(shard: Shard, failed: Early, error: ErrorCode, now: int) -> None:
         undone(group)
         group.computing = group.computed = None  # they may rest on what is undone
         arm_missing(shard, group, now)
-        arm_target_timer(shard, group, now)
+        arm_target_timer(shard, group, now + _PAUSE_MS)
     elif (classic := shard.groups.get(failed.group_id)) is not None:
         shard.rebalancer.arm_missing(classic, now)
 

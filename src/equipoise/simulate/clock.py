@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 NEVER = 2**63 - 1
+MOST_AT_ONCE = 20_000  # actions in one millisecond: more are a circle
 
 
 class Timed(Protocol):
@@ -18,6 +19,45 @@ class Timed(Protocol):
 
     def tick(self) -> None:
         """Does the work that is due now."""
+
+
+class Time(Protocol):
+    """What a process sees of time: its own clock."""
+
+    @property
+    def now(self) -> int:
+        """Milliseconds, by this clock."""
+
+    def at(self, when: int, action: Callable[[], None]) -> None:
+        """Plans an action for a time of this clock."""
+
+    def after(self, ms: int, action: Callable[[], None]) -> None:
+        """Plans an action for so many milliseconds of this clock from now."""
+
+
+class Drifting:
+    """The clock of a process that is `ahead_ms` and runs `rate` times as fast as the true one."""
+
+    def __init__(self, clock: Clock, *, rate: float = 1.0, ahead_ms: int = 0) -> None:
+        self._clock = clock
+        self._rate = rate
+        self._ahead_ms = ahead_ms
+
+    @property
+    def now(self) -> int:
+        """Never less than before."""
+        return int(self._clock.now * self._rate) + self._ahead_ms
+
+    def at(self, when: int, action: Callable[[], None]) -> None:
+        """At the first true millisecond in which this clock has got there."""
+        true = int((when - self._ahead_ms) / self._rate)
+        while int(true * self._rate) + self._ahead_ms < when:
+            true += 1
+        self._clock.at(true, action)
+
+    def after(self, ms: int, action: Callable[[], None]) -> None:
+        """For so many milliseconds of this clock from now."""
+        self.at(self.now + ms, action)
 
 
 class Clock:
@@ -38,6 +78,10 @@ class Clock:
         """From here on `advance` ticks this machine at its deadlines."""
         self._machines.append(machine)
 
+    def forget(self, machine: Timed) -> None:
+        """The machine is gone."""
+        self._machines = [one for one in self._machines if one is not machine]
+
     def at(self, when: int, action: Callable[[], None]) -> None:
         """Plans an action; a time in the past is now."""
         heapq.heappush(self._actions, (max(when, self.now), next(self._order), action))
@@ -54,8 +98,10 @@ class Clock:
 
     def advance(self, ms: int) -> None:
         """Time goes on, and everything that is due happens at its own time."""
-        end = self.now + ms
+        end, at_once = self.now + ms, 0
         while (due := self.next_event()) <= end:
+            at_once = at_once + 1 if due == self.now else 0
+            assert at_once < MOST_AT_ONCE, f"time stands still at {due}: somebody is never done"
             self.now = due
             if self._actions and self._actions[0][0] <= self.now:
                 heapq.heappop(self._actions)[2]()

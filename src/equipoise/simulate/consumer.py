@@ -20,7 +20,7 @@ from equipoise.member import (
 )
 from equipoise.member.partitions import Owned
 from equipoise.member.subscription import TopicPattern
-from equipoise.simulate.clock import Clock
+from equipoise.simulate.clock import Time
 from equipoise.simulate.network import Connection
 from equipoise.simulate.observer import Observer
 from equipoise.wire.errors import KafkaError
@@ -37,7 +37,7 @@ class Consumer:
         name: str,
         member: AnyMember,
         *,
-        clock: Clock,
+        clock: Time,
         connection: Connection,
         observers: Iterable[Observer] = (),
     ) -> None:
@@ -57,7 +57,9 @@ class Consumer:
         self._frozen_until = 0
         self._missed: list[Callable[[AnyMember], Step]] = []
         self._tick_at: int | None = None
+        self.inputs = 0  # of the member, so far
         connection.on_reply, connection.on_failure = self._on_reply, self._on_failure
+        connection.on_silence = self._on_silence
 
     # -- what it is
 
@@ -143,6 +145,7 @@ class Consumer:
         if self.is_frozen:
             self._missed.append(act)
             return
+        self.inputs += 1
         self._send(act(self.member))
         if self.polls and not self.is_in_callback:
             self._poll()
@@ -208,6 +211,10 @@ class Consumer:
         for observer in self._observers:
             observer.received(self.name, request, response)
         self.do(lambda member: member.answered(request, response, self._clock.now))
+
+    def _on_silence(self, request: Message) -> None:
+        for observer in self._observers:
+            observer.unanswered(self.name, request)
 
     def _on_failure(self, request: Message) -> None:
         for observer in self._observers:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.config import GroupConfig
@@ -52,6 +53,11 @@ class Coordinator:
         self.log: list[tuple[bytes, bytes | None]] = []  # what is durable: keys and values of __consumer_offsets
         self.under_way: deque[Write] = deque()
         self.holds_writes = False
+        self.write_ms = 0  # how long a write takes
+        self.is_deposed = False  # another broker is coordinator, and this one does not know: all its writes fail
+        self.inputs = 0  # of the shard, so far
+        self.paused_until = 0  # the last pause has ended then, or will
+        self._waiting: deque[tuple[Call, int, Mapping[str, bytes]]] = deque()  # what has come in during a pause
         self._new_id = new_id or self._next_of_client
         self._numbers: Counter[str] = Counter()
         self._client = ""
@@ -70,9 +76,14 @@ class Coordinator:
         self._numbers[self._client] += 1
         return str(self._numbers[self._client])
 
-    def load(self) -> None:
-        """A new shard reads back what was durable; not yet active. Writes under way are lost."""
+    def load(self, keeps: int = 0) -> None:
+        """A new shard reads back what was durable; not yet active. Of the writes under way the oldest are durable,
+        though nobody has heard of it; the others are lost."""
+        for write in list(self.under_way)[:keeps]:
+            self._append(write)
         self.under_way.clear()
+        self._waiting.clear()
+        self.paused_until = min(self.paused_until, self.clock.now)
         self.shard = self._new_shard()
         for record in self.records:
             self.shard.apply(record, self.clock.now)
@@ -89,6 +100,25 @@ class Coordinator:
     def close(self) -> None:
         """The shard goes to another broker. Writes under way stay, to be decided."""
         self.run(self.shard.close(self.clock.now))
+        self.paused_until = min(self.paused_until, self.clock.now)
+        self._resume()
+
+    def depose(self, keeps: int = 0) -> Coordinator:
+        """Another broker becomes coordinator with the next `load`, and this one has not heard of it. What comes back
+        is this one."""
+        for write in list(self.under_way)[:keeps]:
+            self._append(write)
+        former = copy(self)
+        former.is_deposed, former.log, former.write_ms = True, [], 0
+        self.under_way, self._waiting = deque(), deque()
+        self.clock.follow(former)
+        self.clock.at(former.paused_until, former._resume)
+        former.fail_writes(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return former
+
+    def pause(self, ms: int) -> None:
+        """The broker stops for some time, as in a collection of garbage."""
+        self.paused_until = max(self.paused_until, self.clock.now + ms)
 
     def change_topics(self, image: MetadataImage, names: Iterable[str]) -> None:
         """Topics of these names were created, or have other partitions, or are gone."""
@@ -98,17 +128,26 @@ class Coordinator:
     # -- time
 
     def next_deadline(self) -> int | None:
-        """Of the shard."""
-        return self.shard.next_deadline()
+        """Of the shard. One that passes in a pause counts when it is over."""
+        deadline = self.shard.next_deadline()
+        return deadline if deadline is None or deadline >= self.paused_until else self.paused_until
 
     def tick(self) -> None:
         """The deadlines of the shard that are over fire."""
+        self.inputs += 1
         self.run(self.shard.tick(self.clock.now))
 
     # -- requests
 
     def receive(self, call: Call, *, hold_ms: int = 0, topic_ids: Mapping[str, bytes] = _NO_IDS) -> None:
         """One request of a group. A heartbeat may be held for `hold_ms`; `topic_ids` are those of committed topics."""
+        if self.clock.now < self.paused_until:
+            self._waiting.append((call, hold_ms, topic_ids))
+            self.clock.at(self.paused_until, self._resume)
+            return
+        self.inputs += 1
+        for observer in self.observers:
+            observer.arrived(call, self.shard)
         self._client = getattr(call.request, "group_instance_id", None) or call.client_id
         caller = Caller(call, call.version, call.client_id, call.host)
         now, shard = self.clock.now, self.shard
@@ -133,6 +172,12 @@ class Coordinator:
                 raise AssertionError(f"no coordinator takes {other!r}")
         self.run(step)
 
+    def _resume(self) -> None:
+        """The pause is over, unless there is another."""
+        while self._waiting and self.clock.now >= self.paused_until:
+            call, hold_ms, topic_ids = self._waiting.popleft()
+            self.receive(call, hold_ms=hold_ms, topic_ids=topic_ids)
+
     def reply(self, call: Call, response: Message) -> None:
         """The answer leaves the broker."""
         call.answer(response)
@@ -149,16 +194,28 @@ class Coordinator:
         for caller, response in step.replies:
             self.reply(caller.token, response)
         self.under_way += step.writes
-        if self.holds_writes:
-            for write in step.writes:
-                for observer in self.observers:
-                    observer.write_held(write)
-        else:
+        if self.is_deposed:
+            self.fail_writes(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif self.holds_writes or self.write_ms:
+            self._hold(step.writes)
+        elif self.under_way:
             self.durable()
         for observer in self.observers:
             observer.stepped(self.shard)
         for asked in step.resolutions:
             self._resolve(asked)
+
+    def _hold(self, writes: Iterable[Write]) -> None:
+        for write in writes:
+            for observer in self.observers:
+                observer.write_held(write)
+            if self.write_ms:
+                self.clock.after(self.write_ms, lambda write=write: self._write_due(write))  # type: ignore[misc]
+
+    def _write_due(self, write: Write) -> None:
+        """What was written before it is durable too. After a crash it is lost."""
+        while any(one is write for one in self.under_way):
+            self.durable(1)
 
     def _resolve(self, asked: Resolve) -> None:
         """At once, and for a caller that may describe everything."""
@@ -186,10 +243,13 @@ class Coordinator:
         for observer in self.observers:
             observer.write_ended(write, error)
         if error is ErrorCode.NONE:
-            self.log += [
-                (encode_key(key), None if value is None else encode_value(value)) for key, value in write.records
-            ]
+            self._append(write)
+        self.inputs += 1
         self.run(self.shard.written(write, error, self.clock.now))
+
+    def _append(self, write: Write) -> None:
+        for key, value in write.records:
+            self.log.append((encode_key(key), None if value is None else encode_value(value)))
 
     # -- what it has
 

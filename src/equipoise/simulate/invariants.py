@@ -5,6 +5,7 @@ from __future__ import annotations
 from equipoise.coordinator.classic.group import ClassicGroupMember, Group
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.shard import Shard, Status
+from equipoise.coordinator.timers import TimerKind
 from equipoise.simulate.observer import Observer
 
 
@@ -15,6 +16,7 @@ class Invariants(Observer):
         """All groups, and all their members."""
         for group in shard.groups.values():
             _check_group(group)
+            _check_sync_timer(shard, group)
             for member in group.members.values():
                 _check_member(shard, group, member)
 
@@ -31,6 +33,12 @@ def _check_group(group: Group) -> None:
     assert not group.pending_members & members.keys()
     assert (not members) <= group.is_in(State.EMPTY, State.PREPARING_REBALANCE)
     assert not (members and group.state is State.EMPTY)
+
+
+def _check_sync_timer(shard: Shard, group: Group) -> None:
+    is_waiting = bool(group.pending_sync) and group.is_in(State.COMPLETING_REBALANCE, State.STABLE)
+    has_timer = shard.timers.deadline(group.timer(TimerKind.SYNC)) is not None
+    assert has_timer or not is_waiting, "who has joined and never syncs would stay for ever"
 
 
 def _check_member(shard: Shard, group: Group, member: ClassicGroupMember) -> None:

@@ -49,6 +49,8 @@ class Exchange:
     client_id: str
     request: Message
     node_id: int
+    is_delivered: bool = False
+    is_answered: bool = False
 
 
 class Connection:
@@ -59,11 +61,13 @@ class Connection:
         self.lose_next: Way | None = None  # breaks once, before the next request or the next reply arrives
         self.on_reply: Callable[[Message, Message], None] = lambda request, response: None
         self.on_failure: Callable[[Message], None] = lambda request: None
+        self.on_silence: Callable[[Message], None] = lambda request: None  # of a broker that has the request
         self._network = network
         self._client_id = client_id
         self._deliver = deliver
         self._open: list[Exchange] = []
         self._last_arrival: dict[Way, int] = {"request": 0, "reply": 0}
+        self._stalled_until = 0
 
     def send(self, request: Message, node_id: int, timeout_ms: int) -> None:
         """A request to a broker. It fails after `timeout_ms` without answer."""
@@ -74,6 +78,7 @@ class Connection:
 
     def reply(self, exchange: Exchange, response: Message) -> None:
         """The answer to a request leaves the broker."""
+        exchange.is_answered = True
         self._carry("reply", lambda: self._take(exchange, response))
 
     def cut(self) -> None:
@@ -82,6 +87,10 @@ class Connection:
         for exchange in exchanges:
             self.on_failure(exchange.request)
 
+    def stall(self, ms: int) -> None:
+        """For so long nothing arrives, in either direction; then all does, in order."""
+        self._stalled_until = max(self._stalled_until, self._network.clock.now + ms)
+
     def close(self) -> None:
         """Ends the connection without an event: its owner is gone."""
         self.is_up = False
@@ -89,7 +98,8 @@ class Connection:
 
     def _carry(self, way: Way, arrive: Callable[[], None]) -> None:
         clock = self._network.clock
-        at = self._last_arrival[way] = max(clock.now + self._network.delay_ms(), self._last_arrival[way])
+        earliest = max(self._last_arrival[way], self._stalled_until)
+        at = self._last_arrival[way] = max(clock.now + self._network.delay_ms(), earliest)
         clock.at(at, arrive)
 
     def _breaks(self, way: Way) -> bool:
@@ -101,6 +111,7 @@ class Connection:
 
     def _arrive(self, exchange: Exchange) -> None:
         if exchange in self._open and not self._breaks("request"):
+            exchange.is_delivered = True
             self._deliver(exchange)
 
     def _take(self, exchange: Exchange, response: Message) -> None:
@@ -111,4 +122,6 @@ class Connection:
     def _time_out(self, exchange: Exchange) -> None:
         if exchange in self._open:
             self._open.remove(exchange)
+            if exchange.is_delivered and not exchange.is_answered:
+                self.on_silence(exchange.request)
             self.on_failure(exchange.request)

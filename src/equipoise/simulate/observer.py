@@ -16,6 +16,9 @@ class Observer:
 
     # -- the coordinator
 
+    def arrived(self, call: Call, shard: Shard) -> None:
+        """A request has come to a coordinator, which has not looked at it yet."""
+
     def event(self, event: Event) -> None:
         """The coordinator noted an event."""
 
@@ -41,6 +44,9 @@ class Observer:
 
     def failed(self, name: str, request: Message) -> None:
         """A request of a consumer has failed, by its connection or by its timeout."""
+
+    def unanswered(self, name: str, request: Message) -> None:
+        """A request had come to its broker, and its time is over without an answer and without a broken connection."""
 
     def called_back(self, name: str, callback: Callback) -> None:
         """The rebalance listener of a consumer runs."""

@@ -22,7 +22,7 @@ from equipoise.coordinator.shard import Shard, Status
 from equipoise.member import AnyMember, ConsumerMember, Member, MemberConfig
 from equipoise.simulate.calls import Call
 from equipoise.simulate.client import Client
-from equipoise.simulate.clock import Clock
+from equipoise.simulate.clock import Clock, Drifting
 from equipoise.simulate.consumer import Consumer
 from equipoise.simulate.coordinator import Coordinator
 from equipoise.simulate.network import Connection, Exchange, Network
@@ -77,8 +77,12 @@ class World:
         self.coordinator = Coordinator(self.clock, config, observers=self.observers, new_id=new_id)
         self.consumers: dict[str, Consumer] = {}
         self.hold_ms = 0  # how long the coordinator holds heartbeats of consumers, to answer them when there is news
+        self.rate, self.ahead_ms = 1.0, 0  # of the clocks of processes that start from now on
         self.node_id = 1  # of the broker that coordinates, or NOWHERE
         self._processes = 0
+        self._gone = 0  # inputs of consumers that are gone
+        self._deposed: tuple[int, Coordinator] | None = None  # with its node id
+        self._topic_ids: dict[str, bytes] = {}
         self._elsewhere = Coordinator(Clock(), config, observers=self.observers)  # on another broker, which has no say
         self._elsewhere.close()
         self.coordinator.activate()
@@ -90,6 +94,16 @@ class World:
     def now(self) -> int:
         """Milliseconds since the world began."""
         return self.clock.now
+
+    @property
+    def is_drifting(self) -> bool:
+        """Whether processes that start now have clocks of their own."""
+        return (self.rate, self.ahead_ms) != (1.0, 0)
+
+    @property
+    def inputs(self) -> int:
+        """All that members and coordinators were given so far, each a step of a state machine."""
+        return self.coordinator.inputs + self._gone + sum(one.inputs for one in self.consumers.values())
 
     @property
     def shard(self) -> Shard:
@@ -118,8 +132,9 @@ class World:
 
     def _run(self, name: str, member: AnyMember) -> Consumer:
         connection = Connection(self.network, name, self._receive)
+        clock = Drifting(self.clock, rate=self.rate, ahead_ms=self.ahead_ms) if self.is_drifting else self.clock
         consumer = self.consumers[name] = Consumer(
-            name, member, clock=self.clock, connection=connection, observers=self.observers
+            name, member, clock=clock, connection=connection, observers=self.observers
         )
         self.tell_metadata(consumer)
         return consumer
@@ -130,6 +145,7 @@ class World:
         """The topics that there are from now on, with their partitions. Consumers learn of it by `tell_metadata`."""
         gone = self.topics.keys() - topics.keys()
         self.topics = dict(topics)
+        self._topic_ids = {name: topic_id(name) for name in topics}
         images = [TopicImage(topic_id(name), name, count) for name, count in topics.items()]
         image = self.coordinator.image.with_changes(images, gone)
         self.coordinator.change_topics(image, [*topics, *gone])
@@ -142,25 +158,46 @@ class World:
 
     def kill(self, name: str) -> None:
         """The process of a consumer is gone."""
-        self.consumers.pop(name).kill()
+        consumer = self.consumers.pop(name)
+        self._gone += consumer.inputs
+        consumer.kill()
 
     # -- the coordinator's life
 
-    def crash(self, loading_ms: int = 0) -> None:
+    def crash(self, loading_ms: int = 0, keeps: int = 0) -> None:
         """The broker dies and is back, with what was durable. Connections break."""
-        self.load(self.node_id, loading_ms)
+        self.load(self.node_id, loading_ms, keeps)
         for consumer in self.consumers.values():
             consumer.connection.cut()
 
-    def unload(self) -> None:
-        """The broker coordinates no more, and no other does."""
+    def unload(self, keeps: int = 0) -> None:
+        """The broker coordinates no more, and no other does. Of the writes under way the oldest are durable."""
         self.node_id = NOWHERE
         self.coordinator.close()
+        self.coordinator.durable(keeps)
+        self.coordinator.fail_writes(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def load(self, node_id: int, loading_ms: int = 0) -> None:
+    def depose(self, node_id: int, stale_ms: int, loading_ms: int = 0, keeps: int = 0) -> None:
+        """Another broker becomes coordinator. The old one hears of it `stale_ms` later: until then it answers."""
+        self._resign()
+        former = self.coordinator.depose(keeps)
+        self._deposed = self.node_id, former
+        self.clock.after(stale_ms, lambda: self._resign(former))
+        self.load(node_id, loading_ms)
+
+    def _resign(self, which: Coordinator | None = None) -> None:
+        if self._deposed is not None and (which is None or self._deposed[1] is which):
+            former = self._deposed[1]
+            self._deposed = None
+            self.clock.forget(former)
+            former.close()
+
+    def load(self, node_id: int, loading_ms: int = 0, keeps: int = 0) -> None:
         """A broker reads the groups, which takes its time, and is their coordinator from then on."""
+        if self._deposed is not None and self._deposed[0] == node_id:
+            self._resign()
         self.node_id = node_id
-        self.coordinator.load()
+        self.coordinator.load(keeps)
         if loading_ms:
             shard = self.shard
             self.clock.after(loading_ms, lambda: self._activate(shard))
@@ -215,7 +252,9 @@ class World:
         if isinstance(exchange.request, FindCoordinatorRequest):
             self.coordinator.reply(call, self._find(exchange.request))
         elif exchange.node_id == self.node_id:
-            self.coordinator.receive(call, hold_ms=self.hold_ms)
+            self.coordinator.receive(call, hold_ms=self.hold_ms, topic_ids=self._topic_ids)
+        elif self._deposed is not None and exchange.node_id == self._deposed[0]:
+            self._deposed[1].receive(call, hold_ms=self.hold_ms, topic_ids=self._topic_ids)
         else:
             self._elsewhere.receive(call)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -17,9 +16,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from equipoise.settings import nearest
-from equipoise.spark.options import DOCUMENT
 from equipoise.wire.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _FIELDS = {
@@ -44,7 +44,7 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
     for field in schema.fields:
         known = _FIELDS.get(field.name)
         if known is None:
-            raise UsageError(f"a record has no column {field.name!r}{nearest(field.name, _FIELDS, DOCUMENT)}")
+            raise _unknown(field.name)
         if field.dataType != known or not field.nullable:
             found = field.dataType.simpleString() + ("" if field.nullable else " not null")
             raise UsageError(f"column {field.name} is {known.simpleString()}, not {found}: cast it after reading")
@@ -56,8 +56,17 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
     return names
 
 
+def _unknown(name: str) -> UsageError:
+    from equipoise.settings import nearest
+    from equipoise.spark.options import DOCUMENT
+
+    return UsageError(f"a record has no column {name!r}{nearest(name, _FIELDS, DOCUMENT)}")
+
+
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
     """As Spark wants its record batches, to the letter."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     return to_arrow_schema(_struct(columns), timezone="UTC")
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from equipoise.member.partitions import TopicPartition
+from equipoise.simulate.zookeeper.tree import Tree
+from equipoise.simulate.zookeeper.world import places
 from equipoise.zookeeper.config import ZooKeeperConsumerConfig
 from equipoise.zookeeper.protocol.actions import OpenGate
 from equipoise.zookeeper.protocol.assignment import Strategy
@@ -23,8 +25,6 @@ from equipoise.zookeeper.protocol.safe import SafePolicy
 from equipoise.zookeeper.protocol.steps import Steps, Synchronized
 from equipoise.zookeeper.protocol.views import AssignmentContext, Gate, Plan, RegisteredConsumer
 from equipoise.zookeeper.session import unique_name
-from tests.zookeeper.protocol.simulated import places
-from tests.zookeeper.protocol.tree import Tree
 
 RANGE, ROUND = Strategy("range"), Strategy("roundrobin")
 ORDERS_0 = TopicPartition("orders", 0)

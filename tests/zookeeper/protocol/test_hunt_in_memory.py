@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from equipoise.simulate.zookeeper.member import SimulatedMember
+from equipoise.simulate.zookeeper.world import SESSION_MS, World
 from tests.effort import examples
-from tests.zookeeper.protocol.simulated import SESSION_MS, World
-from tests.zookeeper.protocol.simulated_member import SimulatedMember
 
 STEPS, MOST_MEMBERS, MOST_PARTITIONS = 12, 4, 8
 SEEDS = [*range(examples(60)), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(60, 600))]

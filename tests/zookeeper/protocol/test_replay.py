@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from equipoise.simulate.zookeeper.member import SimulatedMember
 from equipoise.zookeeper.protocol.actions import OpenGate
 from equipoise.zookeeper.protocol.policy import RebalancePolicy
 from equipoise.zookeeper.protocol.steps import Action, Steps, Synchronized
 from equipoise.zookeeper.protocol.views import Gate, PartitionTopicInfo
-from tests.zookeeper.protocol.simulated_member import SimulatedMember
 from tests.zookeeper.protocol.test_hunt_in_memory import Hunt
 
 STEPS = ("join", "synced_rebalance", "handle", "failed", "commit_offsets")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from equipoise.simulate.zookeeper.world import SESSION_MS, World
 from equipoise.zookeeper.protocol.layout import BROKER_IDS, broker_json, whitelist
-from tests.zookeeper.protocol.simulated import SESSION_MS, World
 
 both = pytest.mark.parametrize("mode", ["faithful", "safe"])
 ORDERS = {"orders": 1}

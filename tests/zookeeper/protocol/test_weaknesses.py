@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from equipoise.member.partitions import TopicPartition
+from equipoise.simulate.zookeeper.member import SimulatedMember
+from equipoise.simulate.zookeeper.world import SESSION_MS, World, places
 from equipoise.zookeeper.protocol.actions import ConsumerEvent
 from equipoise.zookeeper.protocol.errors import (
     ConsumerRebalanceFailedError,
@@ -16,8 +18,6 @@ from equipoise.zookeeper.protocol.errors import (
 )
 from equipoise.zookeeper.protocol.faithful import FaithfulPolicy
 from equipoise.zookeeper.protocol.safe import SafePolicy
-from tests.zookeeper.protocol.simulated import SESSION_MS, World, places
-from tests.zookeeper.protocol.simulated_member import SimulatedMember
 
 both = pytest.mark.parametrize("mode", ["faithful", "safe"])
 ORDERS = {"orders": 1}

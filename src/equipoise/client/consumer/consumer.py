@@ -65,10 +65,17 @@ class Consumer(BaseConsumer):
         fetch_buffer = self._engine.fetch_buffer
         return self._poll(timeout, lambda: fetch_buffer.take(self.config.max_poll_records), len) or []
 
-    def poll_arrow(self, timeout: float = 1.0, max_records: int = ARROW_RECORDS) -> pa.Table | None:
-        """The same as one Arrow table, without a Python object per record; None when the time is up."""
+    def poll_arrow(
+        self, timeout: float = 1.0, max_records: int = ARROW_RECORDS, *, views: bool = False
+    ) -> pa.Table | None:
+        """The same as one Arrow table, without a Python object per record; None when the time is up.
+
+        `views`: keys and values have the type binary_view, and are no copies: they view the bytes that came, which stay
+        in memory with the table."""
         fetch_buffer = self._engine.fetch_buffer
-        return self._poll(timeout, lambda: fetch_buffer.take_arrow(max_records), lambda table: table.num_rows)
+        return self._poll(
+            timeout, lambda: fetch_buffer.take_arrow(max_records, views=views), lambda table: table.num_rows
+        )
 
     def _poll(self, timeout: float, take: Callable[[], Result], count: Callable[[Any], int]) -> Result | None:
         deadline, found = time.monotonic() + timeout, None

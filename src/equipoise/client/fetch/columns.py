@@ -11,7 +11,8 @@ from equipoise.client.fetch.fetch_buffer import HEAVY, Load
 from equipoise.client.fetch.records import Batch, ConsumerRecord, Undecodable, Undecoded, choose, one_by_one
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.arrow import SCHEMA as RECORD_SCHEMA
-from equipoise.wire.records.arrow import as_column, decode_batches, decode_slices
+from equipoise.wire.records.arrow import as_column, decode_batches, decode_slices, viewed
+from equipoise.wire.records.rows import Arena
 
 # Behind the module above, which says what is missing where these are.
 import numpy as np  # isort: skip
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _TOPIC = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema([("topic", _TOPIC), ("partition", pa.int32()), *RECORD_SCHEMA])
+VIEWED_SCHEMA = viewed(SCHEMA)  # with views=True
 _GROUP_BYTES = 4 << 20  # decoded together: enough to spread numpy's costs, and little enough for the processor's cache
 
 
@@ -75,11 +77,14 @@ class Columns:
     def __init__(self, fetch_buffer: FetchBuffer, check_crcs: bool) -> None:
         self._fetch_buffer = fetch_buffer
         self._check_crcs = check_crcs
+        self._arena = Arena()  # where compressed records are expanded
+        self._schema = SCHEMA
         self._topics: list[str] = []  # of all tables, so that the dictionaries of one table are alike
         self._topic_index: dict[str, int] = {}
 
-    def take(self, max_records: int) -> pa.Table | None:
+    def take(self, max_records: int, *, views: bool = False) -> pa.Table | None:
         """Up to so many records as one table; None: there are none."""
+        self._schema = VIEWED_SCHEMA if views else SCHEMA
         parts: list[_Part] = []
         left, load = max_records, Load()
         while left > 0 and not load.is_full:
@@ -92,7 +97,7 @@ class Columns:
                     part = self._take_from(turn, left, load)
                     left -= part.end - part.begin
                     _append(parts, part)
-        return _table(parts)
+        return _table(parts, self._schema)
 
     def _take_from(self, turn: Turn, limit: int, load: Load) -> _Part:
         decoded = turn.fetch.decoded
@@ -136,7 +141,8 @@ class Columns:
         for turn, (mine, _), begin in zip(turns, chosen, sorted(begins), strict=True):
             batches += [(begin + pos, header) for pos, header in mine]
             first += [turn.position] * len(mine)
-        columns, counts = decode_batches(data, batches, first)
+        views = self._schema is VIEWED_SCHEMA
+        columns, counts = decode_batches(data, batches, first, self._arena, views=views)
         owners = [index for index, (mine, _) in enumerate(chosen) for _ in mine]
         rows = np.bincount(owners, weights=counts, minlength=len(turns)).astype(np.int64)
         columns = self._with_partitions(columns, turns, rows)
@@ -149,7 +155,8 @@ class Columns:
         topics = np.repeat(np.array([self._index(one.topic) for one in partitions], np.int32), rows)
         numbers = np.repeat(np.array([one.partition for one in partitions], np.int32), rows)
         named = pa.DictionaryArray.from_arrays(as_column(topics), pa.array(self._topics, pa.string()), safe=False)
-        return pa.RecordBatch.from_arrays([named, as_column(numbers), *columns.columns], schema=SCHEMA)
+        schema = pa.schema([SCHEMA.field("topic"), SCHEMA.field("partition"), *columns.schema])
+        return pa.RecordBatch.from_arrays([named, as_column(numbers), *columns.columns], schema=schema)
 
     def _index(self, topic: str) -> int:
         found = self._topic_index.get(topic)
@@ -205,7 +212,9 @@ def _append(parts: list[_Part], part: _Part) -> None:
         parts.append(part)
 
 
-def _table(parts: Sequence[_Part]) -> pa.Table | None:
+def _table(parts: Sequence[_Part], schema: pa.Schema) -> pa.Table | None:
+    """Columns that were decoded for another kind of table, or in slices, are cast."""
     if not parts:
         return None
-    return pa.Table.from_batches([columns.slice(begin, end - begin) for columns, begin, end in parts], SCHEMA)
+    taken = [columns.slice(begin, end - begin) for columns, begin, end in parts]
+    return pa.Table.from_batches([one if one.schema == schema else one.cast(schema) for one in taken], schema)

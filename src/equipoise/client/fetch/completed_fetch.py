@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from struct import Struct
+from typing import Protocol
 
 import numpy as np
 
@@ -65,7 +66,19 @@ class CompletedFetch:
         return key is not None and len(key) >= _CONTROL_KEY.size and _CONTROL_KEY.unpack_from(key)[1] == _ABORT
 
 
-def together(fetches: Sequence[CompletedFetch]) -> tuple[memoryview | bytes, list[int]]:
+class Fetched(Protocol):
+    """Bytes that a fetch brought."""
+
+    @property
+    def data(self) -> memoryview:
+        """A view of the answer."""
+
+    @property
+    def size(self) -> int:
+        """Of the view, in bytes."""
+
+
+def together(fetches: Sequence[Fetched]) -> tuple[memoryview | bytes, list[int]]:
     """The bytes in which all of them stand, and where each begins there: the answer that brought them, or a copy."""
     frame = fetches[0].data.obj
     if all(fetch.data.obj is frame for fetch in fetches):

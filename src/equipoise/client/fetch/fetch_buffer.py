@@ -84,13 +84,13 @@ class FetchBuffer:
         self._signal_room()
         return taken
 
-    def take_arrow(self, max_records: int) -> pa.Table | None:
+    def take_arrow(self, max_records: int, *, views: bool = False) -> pa.Table | None:
         """The same as a table, or None if there are none. Needs the extra `equipoise[arrow]`."""
         if self._columns is None:
             from equipoise.client.fetch.columns import Columns
 
             self._columns = Columns(self, self._check_crcs)
-        table = self._columns.take(max_records)
+        table = self._columns.take(max_records, views=views)
         self._signal_room()
         return table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -9,16 +10,19 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from equipoise.client.fetch.completed_fetch import together
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.schema import arrow_schema
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.arrow import as_column, gather, gather_headers
 from equipoise.wire.records.batch import BatchHeader, Codec
 from equipoise.wire.records.lanes import Bytes, Ints
-from equipoise.wire.records.rows import Rows, TooMuchError, cut, read_at_once, read_slices
+from equipoise.wire.records.rows import Arena, Rows, TooMuchError, cut, read_at_once, read_slices
 
 _MOST_ROWS = 32_768  # in one record batch: Spark takes 5,000 to 20,000 best, and much larger ones badly
-_MOST_PACKED = 1 << 20  # bytes of compressed batches in one go: many times as many may come of them
+_PIECE_BYTES = 4 << 20  # of records that are expanded and decoded in one go: they stay in the processor's cache
+_MOST_PACKED = 1 << 20  # bytes of compressed batches in one go, however little may come of them
+_FIRST_GUESS = 8  # times the compressed size, before anything was expanded
 _MOST_TOPICS = 64  # whose names are kept written out
 _MOST_MILLISECONDS = (2**63 - 1) // 1000  # Spark counts microseconds
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -33,12 +37,28 @@ class FetchedRange(NamedTuple):
     data: memoryview
     batches: list[tuple[int, BatchHeader]]
 
+    @property
+    def size(self) -> int:
+        """Of the data, in bytes."""
+        return len(self.data)
+
 
 class _Decoded(NamedTuple):
     data: Bytes
     rows: Rows
     parts: Sequence[FetchedRange]
     counts: Ints  # rows of each part
+
+
+class _Room(threading.local):
+    """Of this thread, from one task to the next: where records are expanded, and how far they did lately."""
+
+    def __init__(self) -> None:
+        self.arena = Arena()
+        self.expansion = float(_FIRST_GUESS)
+
+
+_room = _Room()
 
 
 def decode(parts: Sequence[FetchedRange], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
@@ -50,19 +70,27 @@ def decode(parts: Sequence[FetchedRange], columns: tuple[str, ...]) -> Iterator[
 def _portions(parts: Sequence[FetchedRange]) -> Iterator[Sequence[FetchedRange]]:
     """What is decoded in one go: all that a fetch brought, as each go has its cost; but of compressed data not more
     than has room when it is expanded."""
-    is_packed = any(header.codec is not Codec.NONE for part in parts for _, header in part.batches)
-    if is_packed and sum(len(part.data) for part in parts) > _MOST_PACKED:
+    if any(_is_packed(part) for part in parts) and sum(len(part.data) for part in parts) > _most_packed():
         for part in parts:
             yield from ([piece] for piece in _pieces(part))
     elif parts:
         yield parts
 
 
+def _is_packed(part: FetchedRange) -> bool:
+    return any(header.codec is not Codec.NONE for _, header in part.batches)
+
+
+def _most_packed() -> int:
+    """Compressed bytes in one go, by what came of them lately. A batch cannot be divided."""
+    return min(_MOST_PACKED, int(_PIECE_BYTES / _room.expansion))
+
+
 def _pieces(part: FetchedRange) -> Iterator[FetchedRange]:
     """The part, cut between batches so that none has too many bytes."""
     size, first = 0, 0
     for at, (_, header) in enumerate(part.batches):
-        if size and size + header.size > _MOST_PACKED:
+        if size and size + header.size > _most_packed():
             yield part._replace(batches=part.batches[first:at])
             size, first = 0, at
         size += header.size
@@ -74,8 +102,10 @@ def _decode(parts: Sequence[FetchedRange], columns: tuple[str, ...]) -> Iterator
         for decoded in _read(parts):
             arrays = [_COLUMNS[name](decoded) for name in columns]
             batch = pa.RecordBatch.from_arrays(arrays, schema=_schema(columns))
-            for at in range(0, batch.num_rows, _MOST_ROWS):
-                yield batch.slice(at, _MOST_ROWS)
+            slices = -(-batch.num_rows // _MOST_ROWS)
+            for number in range(slices):  # of equal size: a small one would cost as much
+                at = number * batch.num_rows // slices
+                yield batch.slice(at, (number + 1) * batch.num_rows // slices - at)
     except KafkaError as error:
         ranges = ", ".join(f"{part.partition} from offset {part.first} on" for part in parts)
         raise KafkaError(error.code, f"{ranges}: {error.message}") from None
@@ -97,17 +127,16 @@ def _read(parts: Sequence[FetchedRange]) -> Iterator[_Decoded]:
 
 
 def _read_together(parts: Sequence[FetchedRange]) -> _Decoded:
-    data: memoryview | bytes = parts[0].data
-    if len(parts) > 1:
-        data = b"".join([part.data for part in parts])
-    batches, first, owners, shift = [], [], [], 0
-    for index, part in enumerate(parts):
-        batches += [(shift + pos, header) for pos, header in part.batches]
+    data, begins = (parts[0].data, [0]) if len(parts) == 1 else together(parts)
+    batches, first, owners = [], [], []
+    for index, (part, begin) in enumerate(zip(parts, begins, strict=True)):
+        batches += [(begin + pos, header) for pos, header in part.batches]
         first += [part.first] * len(part.batches)
         owners += [index] * len(part.batches)
-        shift += len(part.data)
     is_from_start = all(header.base_offset >= at for (_, header), at in zip(batches, first, strict=True))
-    bytes_, rows, found = read_at_once(data, batches, None if is_from_start else first)
+    bytes_, rows, found = read_at_once(data, batches, None if is_from_start else first, _room.arena)
+    if any(map(_is_packed, parts)):
+        _room.expansion = max(1.0, len(bytes_) / sum(header.size for _, header in batches))
     counts = np.bincount(owners, weights=found, minlength=len(parts)).astype(np.int64)
     return _clip(_Decoded(bytes_, rows, parts, counts))
 

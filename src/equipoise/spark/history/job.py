@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from equipoise.spark.history.report import write_report
@@ -27,7 +28,8 @@ def run(request: Request, out: Path, application: SparkApplication, progress: Ca
     except OSError as error:
         raise UsageError(f"{out} cannot be written to ({error.strerror}): name another directory with --out") from None
     progress("starting Spark")
-    with spark_session(application, log.debug) as spark, explained():
+    # Its source is one of its own, which has processes of its own: those of `format("equipoise")` are not needed.
+    with spark_session(replace(application, warms_up=False), log.debug) as spark, explained():
         progress(f"reading {request.bootstrap_servers}")
         tables = write_tables(spark, request, out)
     progress("drawing")

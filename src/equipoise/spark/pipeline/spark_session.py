@@ -49,12 +49,14 @@ _GLANCE_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkApplication:
-    """What a session is started with. `log` is the file for Spark's own log."""
+    """What a session is started with. `log` is the file for Spark's own log. `warms_up`: Spark's Python processes are
+    started with the session, in the background."""
 
     name: str
     master: str
     settings: Mapping[str, str]
     log: Path | None = None
+    warms_up: bool = True
 
 
 @contextmanager
@@ -76,12 +78,12 @@ def spark_session(application: SparkApplication, tell: Tell, stopping: threading
         chosen |= _settings(application, Path(scratch)) | _python(application, Path(scratch))
         with _heard(tell), explained():
             session = _started(SparkSession.builder.config(map=chosen), chosen, stopping or threading.Event())
-            if not is_one_machine(master):
-                _register(session)
+            warming = _prepared(session, application)
         try:
             yield session
         finally:
-            _ended(session)
+            with _abandoned(warming):
+                _ended(session)
 
 
 def is_one_machine(master: str) -> bool:
@@ -100,11 +102,17 @@ def _python(application: SparkApplication, scratch: Path) -> dict[str, str]:
     return share_python(scratch, named, application.settings.get("spark.executorEnv.PATH"))
 
 
-def _register(session: Any) -> None:
-    """Registers our source. A source that Spark discovers does not see the modules of spark.submit.pyFiles."""
+def _prepared(session: Any, application: SparkApplication) -> threading.Thread | None:
+    """On a cluster our source is registered: one that Spark discovers does not see the modules of
+    spark.submit.pyFiles. On one machine Spark's Python processes start in advance, in the thread that is returned."""
+    if is_one_machine(application.master):
+        from equipoise.spark.warming import warm_up
+
+        return warm_up(session) if application.warms_up else None
     from equipoise.spark.source.data_source import EquipoiseSource
 
     session.dataSource.register(EquipoiseSource)
+    return None
 
 
 def _settings(application: SparkApplication, scratch: Path) -> dict[str, str]:
@@ -201,6 +209,22 @@ def without_tracebacks(lines: Iterable[str]) -> Iterator[str]:
 
 
 # -- the end
+
+
+@contextmanager
+def _abandoned(warming: threading.Thread | None) -> Iterator[None]:
+    """A session may end before its processes are warm. Py4J would log that its connection ends under the thread."""
+    if warming is None or not warming.is_alive():
+        yield
+        return
+    py4j = logging.getLogger("py4j")
+    level = py4j.level
+    py4j.setLevel(logging.CRITICAL)
+    try:
+        yield
+        warming.join(_GATEWAY_S)
+    finally:
+        py4j.setLevel(level)
 
 
 def _ended(session: Any) -> None:

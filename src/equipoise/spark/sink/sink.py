@@ -9,8 +9,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -30,6 +30,9 @@ from equipoise.spark.sink.options import SinkOptions
 from equipoise.spark.sink.prepared import Prepared, of_write, prepare, write_prepared
 from equipoise.spark.sink.writing import producer_of, write
 from equipoise.wire.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BYTES = (StringType, BinaryType)
 _TYPES: dict[str, tuple[type[DataType], ...]] = {

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from equipoise.member.partitions import TopicPartition
-from equipoise.spark.executor.reading import read
 from equipoise.spark.options import GROUP, SourceOptions
-from equipoise.spark.source.group_member import QueryMember
 from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask, plan
-from equipoise.spark.source.offset_reader import OffsetReader
 from equipoise.spark.source.source_offset import PartitionOffsetMap
 from equipoise.wire.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from equipoise.spark.source.offset_reader import OffsetReader
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,8 @@ class BatchReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[ReadTask]:
+        from equipoise.spark.source.offset_reader import OffsetReader
+
         reader = OffsetReader(self._options.consumer)
         try:
             ranges = self._ranges(reader)
@@ -37,6 +41,8 @@ class BatchReader(DataSourceReader):
         return plan(ranges, self._options, self._columns) or [ReadTask((), self._options, self._columns)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from equipoise.spark.executor.reading import read
+
         assert isinstance(partition, ReadTask)
         return read(partition)
 
@@ -70,6 +76,8 @@ class BatchReader(DataSourceReader):
 
 async def _committed(reader: OffsetReader, partitions: list[TopicPartition]) -> PartitionOffsetMap:
     """Without joining the group."""
+    from equipoise.spark.source.group_member import QueryMember
+
     group = QueryMember(reader)
     try:
         return {one: at.offset for one, at in (await group.fetch(partitions)).items()}

@@ -1,4 +1,8 @@
-"""`format("equipoise")`: source and sink under one name, with the options of Spark's own Kafka connector."""
+"""`format("equipoise")`: source and sink under one name, with the options of Spark's own Kafka connector.
+
+Spark imports this module in each of its processes, one after the other, before the first row. Each method therefore
+imports what it needs itself.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from equipoise.spark.options import SourceOptions
-from equipoise.spark.schema import columns_of, spark_schema
-from equipoise.spark.sink import sink
-from equipoise.spark.source.batch_reader import BatchReader
-from equipoise.spark.source.stream_reader import StreamReader
-
 
 class EquipoiseSource(DataSource):
     """`format("equipoise")` for Spark: readers and writers by their options."""
@@ -26,17 +24,35 @@ class EquipoiseSource(DataSource):
         return "equipoise"
 
     def schema(self) -> StructType:
+        from equipoise.spark.schema import spark_schema
+
         include = self.options.get("includeHeaders", "false").strip().lower() == "true"
         return spark_schema(include_headers=include)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from equipoise.spark.warming import ONE_ROW, OneRowReader
+
+        if ONE_ROW in self.options:
+            return OneRowReader(self.options[ONE_ROW], tuple(schema.names))
+        from equipoise.spark.options import SourceOptions
+        from equipoise.spark.schema import columns_of
+        from equipoise.spark.source.batch_reader import BatchReader
+
         return BatchReader(SourceOptions.parse(self.options, streaming=False), columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from equipoise.spark.options import SourceOptions
+        from equipoise.spark.schema import columns_of
+        from equipoise.spark.source.stream_reader import StreamReader
+
         return StreamReader(SourceOptions.parse(self.options, streaming=True), columns_of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from equipoise.spark.sink import sink
+
         return sink.batch_writer(schema, self.options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from equipoise.spark.sink import sink
+
         return sink.stream_writer(schema, self.options)

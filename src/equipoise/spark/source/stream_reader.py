@@ -2,6 +2,7 @@
 
 Spark creates it in several processes. In the driver's it lives as long as the query, and Spark calls all methods but
 `read` there, one at a time. Nothing is therefore opened before the first such call, and what is opened is not pickled.
+What only the driver needs, and what only executors need, is imported there.
 """
 
 from __future__ import annotations
@@ -12,20 +13,21 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from equipoise.spark.executor.reading import read
 from equipoise.spark.options import SourceOptions
-from equipoise.spark.source.batch_planner import BatchPlanner
 from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask, plan
-from equipoise.spark.source.offset_reader import OffsetReader
 from equipoise.spark.source.source_offset import INITIAL, Json, SourceOffset, check_checkpoint
-from equipoise.spark.source.truncation import loss_of_topics
 from equipoise.wire.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from equipoise.spark.source.batch_planner import BatchPlanner
+    from equipoise.spark.source.offset_reader import OffsetReader
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +50,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open(self) -> tuple[OffsetReader, BatchPlanner]:
         if self._reader is None or self._planner is None:
+            from equipoise.spark.source.offset_reader import OffsetReader
+
             _unwind_on_sigterm()
             self._reader = OffsetReader(self._options.consumer)
             self._planner = self._reader.run(self._begin(self._reader), "the start of the source")
         return self._reader, self._planner
 
     async def _begin(self, reader: OffsetReader) -> BatchPlanner:
+        from equipoise.spark.source.batch_planner import BatchPlanner
+
         return BatchPlanner(reader, self._options)
 
     # -- what Spark asks
@@ -105,6 +111,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Offsets of a batch that is read again mean nothing in a topic that was recreated since."""
         if not end.ids:
             return
+        from equipoise.spark.source.offset_reader import OffsetReader
+        from equipoise.spark.source.truncation import loss_of_topics
+
         reader = OffsetReader(self._options.consumer)
         try:
             reader.run(reader.learn_topics(end.ids), "the topics of the batch that was under way")
@@ -117,6 +126,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("%s; going on with what stands at these offsets now", loss_of_topics(anew))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from equipoise.spark.executor.reading import read
+
         assert isinstance(partition, ReadTask)
         return read(partition)
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from equipoise.wire.errors import UsageError
@@ -18,7 +19,17 @@ try:
     from numpy.typing import NDArray
 
     from equipoise.wire.records.lanes import Bytes, field_starts, lengths
-    from equipoise.wire.records.rows import Batches, Flags, Rows, Spans, cut, read_at_once, read_rows, read_slices
+    from equipoise.wire.records.rows import (
+        Arena,
+        Batches,
+        Flags,
+        Rows,
+        Spans,
+        cut,
+        read_at_once,
+        read_rows,
+        read_slices,
+    )
 except ImportError as error:
     raise UsageError(f"Arrow columns need numpy and pyarrow ({error}): pip install 'equipoise[arrow]'") from None
 
@@ -33,6 +44,8 @@ SCHEMA = pa.schema(
         ("headers", _HEADERS),
     ]
 )
+_INLINE = 12  # bytes of a value that stand in its view; of a longer one the first four stand there
+_PREFIX = 4
 
 
 def decode(
@@ -62,14 +75,17 @@ def decode(
     return _columns(data, rows, headers)
 
 
-def decode_batches(buf: Buffer, batches: Batches, first: Sequence[int]) -> tuple[pa.RecordBatch, list[int]]:
+def decode_batches(
+    buf: Buffer, batches: Batches, first: Sequence[int], arena: Arena | None = None, *, views: bool = False
+) -> tuple[pa.RecordBatch, list[int]]:
     """Returns the records of these batches, of each from its `first` offset on, and the number of records of each.
 
     The caller has checked CRCs, control batches and transactions. Raises TooMuchError if this is more than is decoded
-    at once; `decode_slices` decodes it in several steps.
+    at once; `decode_slices` decodes it in several steps. `arena`: for compressed records, as their columns are copies.
+    `views`: keys and values are no copies, but views of `buf`, or of the bytes that were expanded.
     """
-    data, rows, counts = read_at_once(buf, batches, first)
-    return _columns(data, rows, headers=True), counts.tolist()
+    data, rows, counts = read_at_once(buf, batches, first, None if views else arena)
+    return _columns(data, rows, headers=True, views=views), counts.tolist()
 
 
 def decode_slices(buf: Buffer, batches: Batches, first: int) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -80,15 +96,26 @@ def decode_slices(buf: Buffer, batches: Batches, first: int) -> Iterator[tuple[p
         yield columns, columns.nbytes + len(data)
 
 
-def _columns(data: Bytes, rows: Rows, headers: bool) -> pa.RecordBatch:
-    schema = SCHEMA if headers else SCHEMA.remove(SCHEMA.get_field_index("headers"))
+def viewed(schema: pa.Schema) -> pa.Schema:
+    """The same with keys and values as views."""
+    fields = [field.with_type(pa.binary_view()) if field.type == pa.binary() else field for field in schema]
+    return pa.schema(fields)
+
+
+_VIEWED = viewed(SCHEMA)
+
+
+def _columns(data: Bytes, rows: Rows, headers: bool, *, views: bool = False) -> pa.RecordBatch:
+    schema = _VIEWED if views else SCHEMA
+    schema = schema if headers else schema.remove(schema.get_field_index("headers"))
     bytes_ = pa.py_buffer(data)
+    column = partial(view, data) if views else gather
     columns = [
         as_column(rows.offset),
         as_column(rows.timestamp).view(schema.field("timestamp").type),
         as_column(rows.timestamp_type),
-        gather(bytes_, rows.key, rows.no_key),
-        gather(bytes_, rows.value, rows.no_value),
+        column(bytes_, rows.key, rows.no_key),
+        column(bytes_, rows.value, rows.no_value),
     ]
     if headers:
         columns.append(gather_headers(data, rows))
@@ -110,6 +137,29 @@ def gather(data: pa.Buffer, spans: Spans, null: Flags) -> pa.Array:
     cells = pa.Array.from_buffers(pa.binary(), 2 * n - 1, [None, pa.py_buffer(spans), data])
     column = cells.take(as_column(np.arange(0, 2 * n, 2, dtype=np.int32)))
     return pa.Array.from_buffers(pa.binary(), n, [_valid(null), *column.buffers()[1:]]) if null.any() else column
+
+
+def view(data: Bytes, buffer: pa.Buffer, spans: Spans, null: Flags) -> pa.Array:
+    """The spans as `binary_view`, without a copy: `buffer` is that of `data`. A view has the length, the first four
+    bytes, the number of the buffer (0) and the place there. A value of 12 bytes or fewer stands in the view itself."""
+    n = len(spans)
+    if null.all():
+        return pa.nulls(n, pa.binary_view())
+    begin, length = spans[:, 0], spans[:, 1] - spans[:, 0]
+    views = np.empty((n, 4), np.int32)
+    views[:, 0], views[:, 2], views[:, 3] = length, 0, begin
+    is_short = length <= _INLINE
+    fours = np.ndarray((max(len(data) - _PREFIX + 1, 0),), "=i4", buffer=data, strides=(1,))
+    if not is_short.any():
+        views[:, 1] = fours[begin]
+    else:
+        views[~is_short, 1] = fours[begin[~is_short]]
+        places = np.arange(_INLINE)
+        inline = data.take(begin[is_short, np.newaxis] + places, mode="clip")
+        inline[places >= length[is_short, np.newaxis]] = 0
+        views.view(np.uint8).reshape(n, 16)[is_short, _PREFIX:] = inline
+    valid = _valid(null) if null.any() else None
+    return pa.Array.from_buffers(pa.binary_view(), n, [valid, pa.py_buffer(views), buffer])
 
 
 def _valid(null: Flags) -> pa.Buffer:

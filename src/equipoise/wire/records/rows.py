@@ -21,6 +21,7 @@ from equipoise.wire.records.read import check_room
 _CHUNK = 16 * 1024  # rows whose positions and numbers stay in the processor's cache
 _COLUMN_LIMIT = 2**31 - 1  # Arrow's binary columns count their bytes in 32 bits
 _FIRST_GUESS = 8  # times the compressed size: the room made ready for what it expands to
+_ARENA_BYTES = 16 << 20  # of an arena that is kept
 # A few kilobytes may hold tens of millions of records. What is read in one go takes at most so much:
 MOST_ROWS = 1 << 18
 MOST_BYTES = 64 << 20  # of records, expanded
@@ -62,11 +63,31 @@ class TooMuchError(UsageError):
     """More than is read at once; `read_slices` reads it in several steps."""
 
 
-def read_at_once(buf: Buffer, batches: Batches, first: Sequence[int] | None = None) -> tuple[Bytes, Rows, Ints]:
+class Arena:
+    """Room for expanded records that is used again: fresh memory costs the kernel a fault for each page.
+
+    What was read into it is lost with the next read. It grows with what it held before, so that records are expanded
+    once and not moved."""
+
+    def __init__(self) -> None:
+        self._room = np.empty(0, np.uint8)
+
+    def room(self, size: int) -> Bytes:
+        """At least so many bytes."""
+        return self._room if len(self._room) >= size else np.empty(size, np.uint8)
+
+    def keep(self, room: Bytes) -> None:
+        """For the next read. What is much larger than usual is given back."""
+        self._room = room if len(room) <= _ARENA_BYTES else self._room
+
+
+def read_at_once(
+    buf: Buffer, batches: Batches, first: Sequence[int] | None = None, arena: Arena | None = None
+) -> tuple[Bytes, Rows, Ints]:
     """As `read_rows`, but raises TooMuchError for more than MOST_ROWS records or MOST_BYTES bytes."""
     if sum(header.record_count for _, header in batches) > MOST_ROWS:
         raise TooMuchError(f"more than {MOST_ROWS} records")
-    return read_rows(buf, batches, first, most=MOST_BYTES)
+    return read_rows(buf, batches, first, most=MOST_BYTES, arena=arena)
 
 
 def read_slices(buf: Buffer, batches: Batches, first: int) -> Iterator[tuple[Bytes, Rows]]:
@@ -97,15 +118,21 @@ def _one(buf: Buffer, pos: int, header: BatchHeader) -> tuple[Bytes, _Chains]:
 
 
 def read_rows(
-    buf: Buffer, batches: Batches, first: Sequence[int] | None = None, *, most: int = _COLUMN_LIMIT
+    buf: Buffer,
+    batches: Batches,
+    first: Sequence[int] | None = None,
+    *,
+    most: int = _COLUMN_LIMIT,
+    arena: Arena | None = None,
 ) -> tuple[Bytes, Rows, Ints]:
     """Reads the records of these batches of `buf`; if `first` is given, only those from that offset on, of each batch.
 
     Returns the bytes that hold them, the positions of their parts, and the number of records of each batch. The caller
-    checks CRCs. Raises KafkaError(CORRUPT_MESSAGE) for bytes that are no records, UsageError if a column could pass 2
-    GiB, TooMuchError if compressed records take more than `most` bytes.
+    checks CRCs. Compressed records are expanded into `arena`, if one is given. Raises KafkaError(CORRUPT_MESSAGE) for
+    bytes that are no records, UsageError if a column could pass 2 GiB, TooMuchError if compressed records take more
+    than `most` bytes.
     """
-    data, chains = _join(buf, batches, most)
+    data, chains = _join(buf, batches, most, arena or Arena())
     counts = np.array([header.record_count for _, header in batches], np.int64)
     rows = _place(_read_rows(data, chains), chains)
     if first is None or all(header.base_offset >= at for (_, header), at in zip(batches, first, strict=True)):
@@ -117,10 +144,10 @@ def read_rows(
     return data, cut(rows, keep), np.bincount(batch_of_row[keep], minlength=len(batches))
 
 
-def _join(buf: Buffer, batches: Batches, most: int) -> tuple[Bytes, _Chains]:
+def _join(buf: Buffer, batches: Batches, most: int, arena: Arena) -> tuple[Bytes, _Chains]:
     """The bytes that hold all records, and the positions of each batch's: `buf` itself if none is compressed."""
     if any(header.codec is not Codec.NONE for _, header in batches):
-        data, spans = _expand(memoryview(buf), batches, most)
+        data, spans = _expand(memoryview(buf), batches, most, arena)
     else:
         _check_size(len(buf))
         data = np.frombuffer(buf, np.uint8)
@@ -146,24 +173,26 @@ def _entry(header: BatchHeader, begin: int, end: int) -> tuple[int, ...]:
     )
 
 
-def _expand(view: memoryview, batches: Batches, most: int) -> tuple[Bytes, list[tuple[int, int]]]:
-    """Decompresses all records one after the other into new bytes, each straight to its place."""
+def _expand(view: memoryview, batches: Batches, most: int, arena: Arena) -> tuple[Bytes, list[tuple[int, int]]]:
+    """Decompresses all records one after the other, each straight to its place. A byte more is given where there is
+    one, because fields are read in pairs of bytes."""
     guess = _FIRST_GUESS * sum(header.size for _, header in batches)
-    arena, used = np.empty(min(guess, most), np.uint8), 0
+    room, used = arena.room(min(guess, most)), 0
     spans = []
     for pos, header in batches:
         packed = view[pos + HEADER_SIZE : pos + header.size]
-        size = decompress_into(header.codec, packed, arena.data[used : used + DECOMPRESSED_LIMIT])
+        size = decompress_into(header.codec, packed, room.data[used : used + DECOMPRESSED_LIMIT])
         if size is None:
             whole = _expand_one(header.codec, packed, most - used)
             size = len(whole)
-            arena = np.concatenate((arena[:used], np.frombuffer(whole, np.uint8), np.empty(used + size, np.uint8)))
+            room = np.concatenate((room[:used], np.frombuffer(whole, np.uint8), np.empty(used + size, np.uint8)))
         spans.append((used, used + size))
         used += size
         _check_size(used)
         if used > most:
             raise TooMuchError(f"more than {most} bytes of records")
-    return arena, spans
+    arena.keep(room)
+    return room[: used + 1], spans
 
 
 def _expand_one(codec: Codec, packed: memoryview, room: int) -> bytes:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from equipoise.member.partitions import TopicPartition
+from equipoise.simulate.zookeeper.member import GROUP, SimulatedMember, Task, Until
+from equipoise.simulate.zookeeper.tree import Tree
 from equipoise.zookeeper.protocol.actions import ConsumerEvent
 from equipoise.zookeeper.protocol.layout import (
     BROKER_IDS,
@@ -24,8 +26,6 @@ from equipoise.zookeeper.protocol.layout import (
     topic_path,
 )
 from equipoise.zookeeper.protocol.views import Offsets, PartitionTopicInfo
-from tests.zookeeper.protocol.simulated_member import GROUP, SimulatedMember, Task, Until
-from tests.zookeeper.protocol.tree import Tree
 
 SESSION_MS, NOTICED_MS = 6_000, 4_000  # a client gives a silent server up after two thirds of a session
 
@@ -53,6 +53,7 @@ class World:
         self.kafka: dict[TopicPartition, int] = {}
         self.records: list[Record] = []
         self.violations: set[str] = set()
+        self.noted: Callable[[SimulatedMember], None] = lambda member: None  # it fetches other partitions
         self._timers: list[tuple[float, Callable[[], None]]] = []
         self._writer: SimulatedMember | None = None
         self._written: dict[TopicPartition, int] = {}
@@ -61,6 +62,7 @@ class World:
     # -- topics
 
     def topic(self, name: str, partitions: int) -> None:
+        """A topic, or more partitions of one."""
         data = topic_json({number: [0] for number in range(partitions)})
         if not self.tree.create(topic_path(name), data):
             self.tree.set(topic_path(name), data)
@@ -88,6 +90,7 @@ class World:
     # -- members
 
     def join(self, name: str, topics: Mapping[str, int] | TopicFilter, **settings: object) -> SimulatedMember:
+        """A new consumer; `settings` as for ZooKeeperConsumer, with underscores."""
         subscribed = (
             Registration({topics.regex: 1}, topics.pattern)
             if isinstance(topics, TopicFilter)
@@ -98,9 +101,16 @@ class World:
         return self.members[-1]
 
     def gone(self, member: SimulatedMember) -> None:
+        """Its session ends."""
         if member in self.members:
             self.members.remove(member)
         self.tree.end_session(member.session)
+
+    def die(self, member: SimulatedMember) -> None:
+        """Its process is killed; ZooKeeper notices when the session is over."""
+        member.tasks.clear()
+        member.fetching, member.is_paused = {}, True
+        self.after(SESSION_MS, lambda: self.gone(member))
 
     # -- faults
 
@@ -145,6 +155,7 @@ class World:
         self.cut_off(member, noticed + self.chance.randint(0, 3), noticed)
 
     def after(self, ms: int, act: Callable[[], None]) -> None:
+        """Plans an action."""
         self._timers.append((self.now + ms, act))
 
     # -- time
@@ -157,6 +168,7 @@ class World:
             self.read(reads if self.chance.random() < 0.2 else 0)
 
     def run_until(self, is_so: Callable[[], bool], most_ms: int = 120_000) -> bool:
+        """Until a condition holds, or the time is over: whether it holds."""
         end = self.now + most_ms
         while not is_so() and self.now < end:
             self._step(end)
@@ -202,6 +214,7 @@ class World:
     # -- what stands in ZooKeeper
 
     def owners(self) -> dict[TopicPartition, str]:
+        """The threads that own partitions."""
         found = {}
         for partition in self.ends:
             node = self.tree.get(self.paths.owner(partition))
@@ -210,6 +223,7 @@ class World:
         return found
 
     def offset(self, partition: TopicPartition) -> int | None:
+        """The offset of a partition in ZooKeeper."""
         node = self.tree.get(self.paths.offset(partition))
         return int(node.data) if node else None
 
@@ -221,10 +235,12 @@ class World:
         return sorted(fetched) == sorted(self.ends) == sorted(self.owners()) and owners <= ids
 
     def is_read(self) -> bool:
+        """Whether somebody has read each record."""
         seen = {(record.partition, record.offset) for record in self.records}
         return all((partition, at) in seen for partition, end in self.ends.items() for at in range(end))
 
     def read_twice(self) -> set[tuple[TopicPartition, int]]:
+        """The records that were handed out more than once."""
         rows = [(record.partition, record.offset) for record in self.records]
         return {row for row in rows if rows.count(row) > 1}
 
@@ -255,11 +271,13 @@ class World:
             self.violations.add("an offset was written under an old epoch")
 
     def check_readers(self) -> None:
+        """A partition has one reader."""
         for partition in self.ends:
             if sum(member.can_read(partition) for member in self.members) > 1:
                 self.violations.add("a partition had two readers")
 
     def commit_to_kafka(self, offsets: Offsets) -> None:
+        """With dual commit: the same offsets in Kafka."""
         for partition, offset in offsets.items():
             self.kafka[partition] = offset
             if offset > self._written.get(partition, 0):
@@ -272,4 +290,5 @@ def _place(path: str) -> tuple[str, int]:
 
 
 def places(topic: str, numbers: Iterable[int]) -> set[TopicPartition]:
+    """Partitions of a topic."""
     return {TopicPartition(topic, number) for number in numbers}

@@ -38,20 +38,24 @@ class Tree:
     # -- sessions
 
     def new_session(self) -> int:
+        """A number that no other session has."""
         self._sessions += 1
         return self._sessions
 
     def end_session(self, session: int) -> None:
+        """Its ephemeral nodes go."""
         for path in [path for path, entry in self._nodes.items() if entry.owner == session]:
             self.delete(path)
 
     # -- reads
 
     def get(self, path: str) -> Znode | None:
+        """A node; None: there is none."""
         entry = self._nodes.get(path)
         return None if entry is None else Znode(entry.data, Stat(entry.version, entry.created, entry.owner))
 
     def children(self, path: str) -> tuple[str, ...]:
+        """The names below a node, sorted."""
         start = f"{path}/"
         below = (name.removeprefix(start) for name in self._nodes if name.startswith(start))
         return tuple(sorted(name for name in below if "/" not in name))
@@ -59,6 +63,7 @@ class Tree:
     # -- writes
 
     def ensure_path(self, path: str) -> None:
+        """Makes the node and all above it."""
         if path not in self._nodes:
             self.ensure_path(path.rpartition("/")[0])
             self.create(path, b"")
@@ -74,6 +79,7 @@ class Tree:
         return True
 
     def set(self, path: str, data: bytes) -> bool:
+        """False: there is no such node."""
         entry = self._nodes.get(path)
         if entry is None:
             return False
@@ -82,10 +88,12 @@ class Tree:
         return True
 
     def delete(self, path: str) -> None:
+        """A node that is not there stays so."""
         if self._nodes.pop(path, None) is not None:
             self.changed(path)
 
     def transact(self, operations: Iterable[Operation], session: int) -> Transacted:
+        """All operations, or none."""
         wanted = list(operations)
         for operation in wanted:  # none of ours depends on another of the same transaction
             if failure := self._failure(operation):

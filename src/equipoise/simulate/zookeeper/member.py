@@ -19,7 +19,7 @@ from equipoise.zookeeper.protocol.steps import Action, Steps, Synchronized
 from equipoise.zookeeper.protocol.views import Gate, PartitionTopicInfo, Registry
 
 if TYPE_CHECKING:
-    from tests.zookeeper.protocol.simulated import World
+    from equipoise.simulate.zookeeper.world import World
 
 T = TypeVar("T")
 GROUP = "billing"
@@ -37,6 +37,8 @@ Performing = Generator[Until, None, Any]
 
 
 class SimulatedMember:
+    """A consumer: its policy, its session, what it fetches."""
+
     def __init__(self, world: World, name: str, subscribed: Registration, settings: Mapping[str, object]) -> None:
         self.world, self.name = world, name
         given = {"zookeeper.connect": "-", "group.id": GROUP, "consumer.id": name, **settings}
@@ -49,6 +51,7 @@ class SimulatedMember:
         self.is_connected = True  # as far as the server can tell
         self.is_suspended = False  # as far as the client knows
         self.losses = 0  # of the connection
+        self.asked = 0  # requests to ZooKeeper
         self.is_paused = False
         self.pending: set[ConsumerEvent] = set()
         self.fetching: dict[TopicPartition, PartitionTopicInfo] = {}
@@ -64,6 +67,7 @@ class SimulatedMember:
     # -- tasks
 
     def spawn(self, task: Task) -> None:
+        """A task begins."""
         self.tasks.append((task, Until()))
 
     def _start(self) -> Task:
@@ -127,6 +131,7 @@ class SimulatedMember:
         self.world.gone(self)
 
     def drive(self, steps: Steps[T], me: object) -> Generator[Until, None, T]:
+        """Carries out the actions of a policy."""
         go_on: Callable[[], Action[Any]] = partial(next, steps)
         while True:
             try:
@@ -176,6 +181,7 @@ class SimulatedMember:
             session, losses = self.session, self.losses
             yield Until(lambda: self.is_connected or not self.is_suspended)  # what is asked meanwhile waits
             if self.is_connected and session == self.session:
+                self.asked += 1
                 outcome = operation()
                 yield Until()
                 if self.is_connected and losses == self.losses:
@@ -279,9 +285,11 @@ class SimulatedMember:
 
     def _update_fetcher(self, registry: Registry) -> None:
         self.fetching = dict(registry)
+        self.world.noted(self)
         self.world.check_readers()
 
     def means(self, topic: str) -> bool:
+        """Whether it subscribes to the topic."""
         return bool(self.subscribed.topics([topic], exclude_internal=self.config.exclude_internal_topics))
 
     def told(self, path: str) -> None:
@@ -301,9 +309,11 @@ class SimulatedMember:
     # -- reading
 
     def can_read(self, partition: TopicPartition) -> bool:
+        """Whether records of the partition are handed out."""
         return partition in self.fetching and self.gate.is_open and not self.is_paused
 
     def owned(self) -> frozenset[TopicPartition]:
+        """What it thinks that it owns."""
         return frozenset(self.policy.topic_registry)
 
 

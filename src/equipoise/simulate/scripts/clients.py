@@ -39,6 +39,7 @@ class ScriptClient(Client):
 
     @property
     def is_cooperative(self) -> bool:
+        """Whether it keeps its partitions while it joins."""
         return set(self.assignors) == {COOPERATIVE}
 
     def forget(self) -> None:

@@ -7,26 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
 
-from equipoise.broker.config import BrokerConfig
-from equipoise.console import words
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.classic.states import State
-from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.journal import Rebalance
 from equipoise.coordinator.shard import Shard
 from equipoise.coordinator.step import Write
 from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.simulate import Call, Clock, Coordinator, Invariants, Transcript, messages
+from equipoise.simulate.scripts.clients import ScriptClient
+from equipoise.simulate.scripts.settings import changed
+from equipoise.simulate.scripts.words import Words
 from equipoise.wire.errors import ErrorCode, UsageError
-from tests.transcripts.clients import ScriptClient
 
 
 class Script(Transcript):
     """Says answers and writes too. Of quiet calls only an answer that differs from the last is shown."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, words: Words) -> None:
         super().__init__(clock, words.event)
         self.is_travelling = False
         self.is_quiet = False
@@ -60,9 +58,12 @@ class Script(Transcript):
 
 
 class Stage:
-    def __init__(self) -> None:
+    """One coordinator, its clients by name, and its topics."""
+
+    def __init__(self, words: Words) -> None:
+        self.words = words
         self.clock = Clock()
-        self.transcript = Script(self.clock)
+        self.transcript = Script(self.clock, words)
         self.coordinator = Coordinator(self.clock, observers=[self.transcript, Invariants()])
         self.clients: dict[str, ScriptClient] = {}
         self.topics: dict[str, tuple[int, bytes]] = {}  # partitions and id
@@ -72,11 +73,8 @@ class Stage:
     # -- settings and life
 
     def configure(self, name: str, text: str) -> None:
-        attribute = name.replace(".", "_")
-        if attribute not in {row.name for row in fields(GroupConfig)}:
-            raise UsageError(f"{name} is no setting of the coordinator")
-        value = getattr(BrokerConfig.parse({name: text}), attribute)
-        self.coordinator.config = replace(self.coordinator.config, **{attribute: value})
+        """A setting of the coordinator, under Kafka's name."""
+        self.coordinator.config = changed(self.coordinator.config, name, text)
         if self._is_started:
             self.say(f"{name}={text} from the next start on")
 
@@ -88,6 +86,7 @@ class Stage:
 
     @property
     def shard(self) -> Shard:
+        """The coordinator's shard; with it begins its life."""
         self.start()
         return self.coordinator.shard
 
@@ -99,6 +98,7 @@ class Stage:
             self.say(f"{group.group_id}: read back as {group.state.value}, generation {group.generation_id}, {members}")
 
     def crash(self) -> None:
+        """The broker is killed and is back with what was durable."""
         for call in self.transcript.parked:
             self.say(f"{call.client_id}: {call.api} is lost with the connection")
         self.transcript.parked, self.coordinator.holds_writes = [], False
@@ -114,14 +114,17 @@ class Stage:
             self.coordinator.fail_writes(error)
 
     def group(self, group_id: str) -> Group:
+        """UsageError if there is none."""
         if group_id not in self.shard.groups:
             raise UsageError(f"there is no group {group_id}")
         return self.shard.groups[group_id]
 
     def journal(self, group_id: str) -> list[Rebalance]:
+        """All rebalances of a group that are over."""
         return self.coordinator.journal(self.group(group_id).group_id)
 
     def client(self, name: str) -> ScriptClient:
+        """The client of that name; a new one subscribes to all topics."""
         if name not in self.clients:
             self.clients[name] = self.stranger(name, topics=sorted(self.topics))
         return self.clients[name]
@@ -134,6 +137,7 @@ class Stage:
     # -- what is seen
 
     def say(self, line: str) -> None:
+        """Adds a line."""
         self.transcript.say(line)
 
     @contextmanager
@@ -145,6 +149,7 @@ class Stage:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
+        """Answers said meanwhile are shown if they are news."""
         self.transcript.is_quiet = True
         yield
         self.transcript.is_quiet = False
@@ -157,6 +162,7 @@ class Stage:
             self.say(f"{call.client_id}: parked ({self._why_parked(call)})")
 
     def is_waiting(self, client: ScriptClient) -> bool:
+        """Whether a call of the client is parked."""
         return any(call.client_id == client.client_id for call in self.transcript.parked)
 
     def _why_parked(self, call: Call) -> str:
@@ -182,14 +188,16 @@ class Stage:
         key = TimerKey(kind, group_id, member_id)
         deadline = self.shard.timers.deadline(key)
         assert deadline is not None, f"no timer {key}"
-        return words.duration(deadline - self.clock.now)
+        return self.words.duration(deadline - self.clock.now)
 
     # -- time
 
     @property
     def now(self) -> int:
+        """Milliseconds since the beginning."""
         return self.clock.now
 
     def advance(self, ms: int) -> None:
+        """Time goes on, and everything that is due happens."""
         with self.travelling():
             self.clock.advance(ms)

@@ -1,23 +1,23 @@
-"""What a script can say: one function per command, named in COMMANDS at the end."""
+"""What a script about a coordinator can say. Its clients do nothing by themselves. One function per command, named in
+COMMANDS at the end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from equipoise.console import words
 from equipoise.coordinator.admin import describe_group, list_groups
 from equipoise.coordinator.interventions import rebalance
 from equipoise.coordinator.step import Step
 from equipoise.simulate import messages
+from equipoise.simulate.scripts import replies
+from equipoise.simulate.scripts.arguments import Arguments, milliseconds, offsets, partitions
+from equipoise.simulate.scripts.clients import ScriptClient
+from equipoise.simulate.scripts.coordinator_stage import Stage
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequestTopic
 from equipoise.wire.apis.k13_leave_group import MemberIdentity
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, Assignment, Partitions, encode_assignment
 from equipoise.wire.errors import ErrorCode, UsageError
-from tests.transcripts import replies
-from tests.transcripts.arguments import Arguments, milliseconds, offsets, partitions
-from tests.transcripts.clients import ScriptClient
-from tests.transcripts.stage import Stage
 
 HEARTBEAT_INTERVAL_MS = 3_000
 _SETTLE_ROUNDS = 100
@@ -66,6 +66,7 @@ def delay_writes(stage: Stage, given: Arguments) -> None:
 
 
 def durable(stage: Stage, given: Arguments) -> None:
+    """All that is under way is written, and from now on nothing waits."""
     stage.end_writes(ErrorCode.NONE)
 
 
@@ -93,6 +94,7 @@ def load(stage: Stage, given: Arguments) -> None:
 
 
 def loaded(stage: Stage, given: Arguments) -> None:
+    """The broker has read the shard."""
     stage.coordinator.activate()
 
 
@@ -277,7 +279,7 @@ def list_(stage: Stage, given: Arguments) -> None:
 def journal(stage: Stage, given: Arguments) -> None:
     """journal g: every rebalance that has ended"""
     for entry in stage.journal(given.word()):
-        for line in words.rebalance(entry):
+        for line in stage.words.rebalance(entry):
             stage.say(line)
 
 
@@ -286,7 +288,7 @@ def explain(stage: Stage, given: Arguments) -> None:
     entries, generation = stage.journal(given.word()), int(given.word())
     for entry in entries:
         if entry.generation == generation:
-            for line in words.explain(entry):
+            for line in stage.words.explain(entry):
                 stage.say(line)
 
 

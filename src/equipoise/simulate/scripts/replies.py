@@ -10,6 +10,7 @@ from equipoise.wire.apis.k15_describe_groups import DescribedGroup, DescribedGro
 
 
 def described(group: DescribedGroup) -> list[str]:
+    """A group, and a line for each member."""
     if group.error_code:
         return [f"{group.group_id}: {group.group_state} {code(group.error_code)}, {group.error_message}"]
     head = f"{group.group_id}: {group.group_state} protocol_type={group.protocol_type or '-'}"
@@ -24,6 +25,7 @@ def _described_member(row: DescribedGroupMember) -> str:
 
 
 def fetched(topics: Sequence[OffsetFetchResponseTopic]) -> str:
+    """Committed offsets, in a line."""
     rows = [
         f"{topic.name}:{row.partition_index}={'-' if row.committed_offset < 0 else row.committed_offset}"
         + (f" ({row.metadata})" if row.metadata else "")

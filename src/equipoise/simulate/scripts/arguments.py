@@ -27,6 +27,7 @@ class Arguments:
                 self.words.append(token)
 
     def word(self) -> str:
+        """The next name. UsageError if there is none."""
         if not self.words:
             raise UsageError("a name is missing")
         return self.words.pop(0)
@@ -37,25 +38,31 @@ class Arguments:
         return None if value == "-" else value
 
     def number(self, name: str, default: int) -> int:
+        """A whole number."""
         return int(self._options.pop(name, str(default)))
 
     def duration(self, name: str, default: int) -> int:
+        """Milliseconds of a span of time."""
         return milliseconds(self._options.pop(name)) if name in self._options else default
 
     def names(self, name: str, default: list[str]) -> list[str]:
+        """A list with commas."""
         return self._options.pop(name).split(",") if name in self._options else default
 
     def rest(self) -> dict[str, str]:
+        """All options that nobody has taken."""
         options, self._options = self._options, {}
         return options
 
     def done(self) -> None:
+        """UsageError if anything is left."""
         left = self.words + [f"{name}={value}" for name, value in self._options.items()]
         if left:
             raise UsageError(f"nobody knows what to do with {' '.join(left)}")
 
 
 def milliseconds(text: str) -> int:
+    """Of a span of time: 3s, 999ms."""
     found = _DURATION.fullmatch(text)
     if found is None:
         raise UsageError(f"{text} is no time; write 3s, 999ms, 2m, 1h or 7d")
@@ -76,6 +83,7 @@ def partitions(tokens: list[str]) -> Partitions:
 
 
 def offsets(tokens: list[str]) -> dict[str, dict[int, int]]:
+    """`orders:0=41`, by topic and partition."""
     found: dict[str, dict[int, int]] = {}
     for token in tokens:
         place, _, offset = token.partition("=")

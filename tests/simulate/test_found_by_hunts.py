@@ -1,0 +1,34 @@
+"""What hunts have found, each with its own test."""
+
+from __future__ import annotations
+
+from equipoise.coordinator.config import GroupConfig
+from equipoise.simulate import World
+from equipoise.simulate.hunt import draw, run
+from equipoise.wire.errors import ErrorCode
+
+INCREMENTAL = GroupConfig(group_initial_rebalance_delay_ms=0, group_rebalance_incremental="all")
+
+
+def test_a_log_that_refuses_is_not_asked_again_without_a_pause() -> None:
+    """A target that could not be written was computed and written anew at once, and so on: a busy loop."""
+    world = World({"t": 4}, config=INCREMENTAL)
+    for name in "ab":
+        world.consumer(name, "cooperative-sticky").subscribe("t")
+    world.settle()
+    world.coordinator.hold_writes()
+    world.set_topics({"t": 6})
+    attempts = 0
+    for _ in range(1_000):
+        world.advance(1)
+        attempts += len(world.coordinator.under_way)
+        world.coordinator.fail_writes(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert 1 <= attempts <= 30
+    world.coordinator.holds_writes = False
+    world.coordinator.durable()
+    world.tell_metadata()
+    world.settle()
+
+
+def test_the_seed_that_never_ended() -> None:
+    assert run(draw(2049).lines).failure is None

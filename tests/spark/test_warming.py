@@ -1,0 +1,96 @@
+"""What Spark's Python processes import before they do anything; and processes that are there before the query."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from equipoise.spark.warming import ONE_ROW, warm_up
+
+OURS = 'sorted(name for name in sys.modules if name.split(".")[0] in ("equipoise", "numpy", "pyarrow", "pandas"))'
+CREATE = """
+from pyspark_equipoise import DefaultSource
+source = DefaultSource({"kafka.bootstrap.servers": "nowhere:9092", "subscribe": "orders"})
+source.schema()
+"""
+PLAN = f"""{CREATE}
+import pickle
+pickle.dumps(source.streamReader(source.schema()))
+"""
+
+
+def imported(program: str) -> set[str]:
+    code = f"import sys\n{program}\nprint(*{OURS})"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(ended.stdout.split())
+
+
+def test_who_looks_for_sources_imports_nothing_but_the_source() -> None:
+    found = imported("import pyspark_equipoise")
+    assert found == {
+        "equipoise",
+        "equipoise.lazy",
+        "equipoise.spark",
+        "equipoise.spark.source",
+        "equipoise.spark.source.data_source",
+    }
+
+
+def test_who_creates_a_source_imports_neither_clients_nor_arrow() -> None:
+    packages = {name.split(".")[0] for name in imported(CREATE)}
+    assert packages == {"equipoise"}
+    assert not {name for name in imported(CREATE) if name.startswith(("equipoise.client", "equipoise.member"))}
+
+
+def test_who_plans_a_read_imports_no_reader() -> None:
+    found = imported(PLAN)
+    assert "equipoise.spark.source.stream_reader" in found
+    assert not {"numpy", "pyarrow", "pandas", "asyncio", "equipoise.wire.apis"} & found
+    assert not {name for name in found if name.startswith(("equipoise.spark.executor", "equipoise.client.fetch"))}
+
+
+def test_no_process_imports_pandas() -> None:
+    found = imported("import equipoise.spark.executor.reading, equipoise.spark.source.batch_planner")
+    assert {"numpy", "pyarrow"} < found
+    assert "pandas" not in found
+
+
+def daemons(spark: Any) -> set[int]:
+    """The JVM's processes of PySpark that make others."""
+    children = spark.sparkContext._jvm.java.lang.ProcessHandle.current().children().toArray()
+    return {one.pid() for one in children if "pyspark.daemon" in str(one.info().commandLine().orElse(""))}
+
+
+def test_a_session_that_is_warm_needs_no_more_processes(spark: Any) -> None:
+    thread = warm_up(spark)
+    thread.join(120)
+    assert not thread.is_alive()
+    before = daemons(spark)
+    assert len(before) >= 4
+    rows = spark.read.format("equipoise").option(ONE_ROW, 3).load().collect()
+    assert [row.asDict() for row in rows] == [dict.fromkeys(rows[0].asDict())] * 3
+    assert daemons(spark) == before
+
+
+def test_a_session_that_has_ended_is_no_matter(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "equipoise.spark.warming")
+    warm_up(None).join()
+    assert "could not be started in advance" in caplog.text
+
+
+SHORT = """
+import logging
+from equipoise.spark.pipeline.spark_session import SparkApplication, spark_session
+logging.basicConfig(level="WARNING")
+with spark_session(SparkApplication(name="short", master="local[1]", settings={}), print) as spark:
+    print(spark.range(3).count())
+"""
+
+
+def test_a_session_may_end_before_it_is_warm() -> None:
+    ended = subprocess.run([sys.executable, "-c", SHORT], capture_output=True, text=True, check=True)
+    assert "3" in ended.stdout.splitlines()
+    assert ended.stderr == ""
