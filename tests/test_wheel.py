@@ -54,7 +54,8 @@ def test_it_holds_the_product_and_nothing_else(bare: Path) -> None:
     names = [PurePosixPath(name) for name in ZipFile(wheel).namelist()]
     assert {name.parts[0].partition("-")[0] for name in names} == {"equipoise", "pyspark_equipoise"}
     code = [name for name in names if not name.parts[0].endswith(".dist-info")]
-    assert {name.suffix or name.name for name in code} == {".py", ".typed", ".js", ".css", ".svg"}
+    assert {name.suffix or name.name for name in code} == {".py", ".typed", ".js", ".css", ".svg", ".txt"}
+    assert {name.parent for name in code if name.suffix == ".txt"} == {PurePosixPath("equipoise/simulate/tour")}
     pages = {name.name for name in code if name.suffix in (".js", ".css", ".svg")}
     assert pages == {path.name for path in (ROOT / "src/equipoise/console/web/static").iterdir()}
     assert not {"proving", "bench", "tests"} & {part for name in names for part in name.parts}
