@@ -25,7 +25,9 @@ from proving.conformance.transactions.steps import Script, Step
 STEPS = 2000
 _AT_A_TIME = 4
 _PATIENCE_S = 5.0
-_KAFKA: dict[str, object] = {
+# The records of the scripts are years old: retention would delete them, each broker's at a time of its own.
+_FOR_EVER: dict[str, object] = {"log.retention.ms": -1}
+_KAFKA: dict[str, object] = _FOR_EVER | {
     "transaction.state.log.num.partitions": 5,
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
@@ -33,7 +35,7 @@ _KAFKA: dict[str, object] = {
     "offsets.topic.replication.factor": 1,
     "group.initial.rebalance.delay.ms": 0,
 }
-_OURS: dict[str, object] = {
+_OURS: dict[str, object] = _FOR_EVER | {
     "strict": True,
     "transaction.state.log.num.partitions": 5,
     "offsets.topic.num.partitions": 5,
