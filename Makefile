@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.ready
 # Test files run side by side: most of their time is waiting, so there are more workers than cores. Those of `make prove`
 # start Apache Kafka and Spark each.
-WORKERS ?= 6
+WORKERS ?= 4
 PROVERS ?= 2
 BESIDE := --dist loadfile --no-loadscope-reorder
 PURE := tests/assignors tests/consumer_groups tests/member tests/property tests/regex tests/security tests/simulate \
