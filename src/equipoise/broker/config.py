@@ -127,8 +127,8 @@ class BrokerConfig:
     offsets_retention_check_interval_ms: int = setting(600_000, "Time between two rounds of offset expiry.", 1)
     transaction_state_log_num_partitions: int = setting(50, "Partitions of __transaction_state.", 1, INT_MAX)
     transaction_state_log_segment_bytes: int = setting(104_857_600, "Segment size of __transaction_state.", 1, INT_MAX)
-    transaction_state_log_replication_factor: int = setting(3, "Without effect: there is one broker.", 1, 32767)
-    transaction_state_log_min_isr: int = setting(2, "Without effect: there is one broker.", 1, INT_MAX)
+    transaction_state_log_replication_factor: int = setting(3, "Without effect: there is no replication.", 1, 32767)
+    transaction_state_log_min_isr: int = setting(2, "Without effect: there is no replication.", 1, INT_MAX)
     transaction_state_log_load_buffer_size: int = setting(5_242_880, "Without effect.", 1, INT_MAX)
     transaction_max_timeout_ms: int = setting(900_000, "Longest timeout that a transaction may ask for.", 1, INT_MAX)
     transactional_id_expiration_ms: int = setting(
