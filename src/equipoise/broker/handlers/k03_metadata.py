@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 _FIRST_VERSION_WITH_IDS = 12
 
 
-def handle(server: Server, request: MetadataRequest, call: Call) -> MetadataResponse | None:
+def handle(server: Server, request: MetadataRequest, call: Call) -> None:
     """Describes topics, and creates those that are missing (KafkaApis.handleTopicMetadataRequest)."""
     asking = _Asking(server, request, call)
     server.turns.run(call, asking.steps(), asking.response)
-    return None
 
 
 class _New(NamedTuple):
