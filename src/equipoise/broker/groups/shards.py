@@ -38,7 +38,8 @@ from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.metadata import EMPTY_IMAGE, TopicImage
 from equipoise.coordinator.outcomes import AssignmentWritten
 from equipoise.coordinator.placement import partition_for
-from equipoise.coordinator.shard import Shard, Status
+from equipoise.coordinator.shard import Shard
+from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.step import Caller, Producer, Step, Write
 from equipoise.log.producer_state import UNVERIFIED, TxnMarker, Verification
 from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
