@@ -57,7 +57,8 @@ class OnceJob:
         """`faults`: the sink with faults."""
         servers = self.broker.bootstrap_servers
         source = {"kafka.bootstrap.servers": servers, "subscribe": self.input, "startingOffsets": "earliest"}
-        frame = self.spark.readStream.format("equipoise").options(**source, **{"group.id": self.group}).load()
+        source |= {"group.id": self.group, "delivery": "exactly-once"}
+        frame = self.spark.readStream.format("equipoise").options(**source).load()
         sink = {
             "kafka.bootstrap.servers": servers,
             "topic": self.output,
@@ -73,7 +74,7 @@ class OnceJob:
     def application(self, home: Path) -> Application:
         """The same query, without faults, in a process of its own; not started yet."""
         options = {"subscribe": self.input, "startingOffsets": "earliest", "group__id": self.group}
-        return Application(home, self.broker.bootstrap_servers, **options)
+        return Application(home, self.broker.bootstrap_servers, **options, delivery="exactly-once")
 
     @property
     def sink(self) -> dict[str, str]:
@@ -82,6 +83,7 @@ class OnceJob:
             "kafka.bootstrap.servers": self.broker.bootstrap_servers,
             "topic": self.output,
             "delivery": "exactly-once",
+            "group.id": self.group,
             "kafka.transactional.id": self.name,
         }
 

@@ -13,7 +13,7 @@ from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.config import rows as producer_rows
 from equipoise.member.partitions import TopicPartition
 from equipoise.settings import Rows
-from equipoise.spark.options import by_known_names, kafka_settings
+from equipoise.spark.options import AT_LEAST_ONCE, EXACTLY_ONCE, by_known_names, checked_delivery, kafka_settings
 from equipoise.wire.errors import UsageError
 
 # Java's settings that mean nothing to a task that sends what it has and waits until it is stored.
@@ -31,7 +31,6 @@ PRODUCER_WITHOUT_EFFECT = (
 )
 # The source's, and Spark's own: options of the query come along.
 OPTIONS_WITHOUT_EFFECT = "includeHeaders", "path", "queryName"
-AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
 SINK_OPTIONS = "topic", "delivery", "decision.topic", "group.id", "checkpointLocation"
 TIMEOUT_MS = 900_000  # the most that brokers allow by default: a batch and a restart of the query must fit into it
 _REFUSED = {
@@ -95,9 +94,7 @@ class SinkOptions:
         given = by_known_names(options, (*SINK_OPTIONS, *OPTIONS_WITHOUT_EFFECT))
         if given.get("topic") == "":
             raise UsageError("the option topic is empty: name the topic, or leave it out and give a column topic")
-        delivery = given.get("delivery", AT_LEAST_ONCE)
-        if delivery not in (AT_LEAST_ONCE, EXACTLY_ONCE):
-            raise UsageError(f"delivery={delivery}: it is {AT_LEAST_ONCE} or {EXACTLY_ONCE}")
+        delivery = checked_delivery(given)
         settings = kafka_settings(options)
         try:
             producer = _parse_producer(settings, delivery)
