@@ -27,6 +27,7 @@ from equipoise.client.transactions.others import (
     fence,
     ongoing,
 )
+from equipoise.member import OffsetAndMetadata
 from equipoise.member.partitions import listed
 from equipoise.spark.sink.batch_offsets import BatchOffsets, batch_offsets
 from equipoise.spark.sink.decision import Decision
@@ -65,10 +66,11 @@ def commit(options: SinkOptions, messages: Sequence[Prepared], batch: int) -> No
             if not decide(driver, options, name, _decision(batch, messages)):
                 abort_prepared(driver, messages)
                 return
-        else:
-            log.warning("batch %d was decided before the query ended: its transactions are committed now", batch)
-            epochs = find_left(driver, name, decision)
-        finish(driver, epochs, batch)
+        with _rewriting(driver, options, name, batch):
+            if decision is not None and decision.batch == batch:
+                log.warning("batch %d was decided before the query ended: its transactions are committed now", batch)
+                epochs = find_left(driver, name, decision)
+            finish(driver, epochs, batch)
         fence_leftovers(driver, name)
 
 
@@ -142,7 +144,7 @@ def decide(driver: Producer, options: SinkOptions, name: str, decision: Decision
         if offsets is not None and offsets.lost:
             raise _lost_partitions(decision.batch, offsets)
         try:
-            _write_decision(driver, options, name, decision, offsets)
+            _write(driver, options, name, decision.commit(), offsets)
         except TransactionAbortableError as error:
             driver.abort_transaction()
             if error.code not in _REBALANCED or time.monotonic() > deadline:
@@ -152,11 +154,11 @@ def decide(driver: Producer, options: SinkOptions, name: str, decision: Decision
             return True
 
 
-def _write_decision(
-    driver: Producer, options: SinkOptions, name: str, decision: Decision, offsets: BatchOffsets | None
+def _write(
+    driver: Producer, options: SinkOptions, name: str, decision: OffsetAndMetadata, offsets: BatchOffsets | None
 ) -> None:
     driver.begin_transaction()
-    driver.send_offsets({options.anchor: decision.commit()}, name)
+    driver.send_offsets({options.anchor: decision}, name)
     if offsets is not None and offsets.offsets:
         driver.send_offsets(offsets.offsets, offsets.group)
     driver.commit_transaction()
@@ -198,6 +200,23 @@ def fence_leftovers(driver: Producer, name: str) -> None:
         driver.ask_coordinators(work)
     except EquipoiseError as error:
         log.warning("open transactions of %s could not be looked for, and end by their time-out: %s", name, error)
+
+
+@contextmanager
+def _rewriting(driver: Producer, options: SinkOptions, name: str, batch: int) -> Iterator[None]:
+    """With on.lost.transaction=rewrite a batch that has lost a transaction is undecided again: the next start writes
+    all of it, also what was committed."""
+    try:
+        yield
+    except LostTransactionError as error:
+        if not options.rewrites_lost:
+            raise
+        _write(driver, options, name, Decision(batch, ()).undo(), None)
+        raise LostTransactionError(
+            error.code,
+            f"{error}. By on.lost.transaction=rewrite the next start writes the whole batch again: start the query. "
+            "Rows of its other transactions, which are committed, are there twice then",
+        ) from None
 
 
 def abort_prepared(driver: Producer, messages: Sequence[Prepared]) -> None:
