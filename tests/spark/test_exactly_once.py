@@ -85,8 +85,7 @@ def drivers_are_killed(spark: Any, broker: Reachable, home: Path, kills: int) ->
     application.start(sink=job.sink)
     until("all rows have come", lambda: len(read(broker, job.output)) >= job.written)
     application.stop()
-    found = Counter(record.value for record in read(broker, job.output))
-    assert found == Counter(f"{number}".encode() for number in range(job.written))
+    job.check_rows()
 
 
 def test_a_killed_driver_writes_each_row_once(spark: Any, broker: Broker, tmp_path: Path) -> None:
@@ -144,6 +143,22 @@ def test_what_is_lost_after_the_decision_is_said(spark: Any, broker: Broker, tmp
             again()
 
 
+def test_what_is_lost_after_the_decision_is_written_again_on_demand(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    options = {"kafka__transaction__timeout__ms": "1000", "on__lost__transaction": "rewrite"}
+    job = OnceJob(spark, broker, tmp_path, "again", **options)
+    job.leave_group()
+    job.write(40)
+    (job.faults / "wait-decided").touch()
+    query = job.start()
+    until("the batch is decided", (job.faults / "at-decided").exists, query)
+    until("the coordinator has aborted it", lambda: _is_aborted(broker, job))
+    (job.faults / "at-decided").unlink()
+    with pytest.raises(StreamingQueryException, match="the next start writes the whole batch again"):
+        query.awaitTermination()
+    job.run()
+    job.check_rows()
+
+
 def test_an_older_checkpoint_is_refused(spark: Any, broker: Broker, tmp_path: Path) -> None:
     job = OnceJob(spark, broker, tmp_path, "older")
     for _ in range(2):
@@ -194,6 +209,11 @@ def test_tasks_are_told_as_ranges() -> None:
     tasks = *map(TaskAttempt, (0, 1, 2, 4, 7, 8)), TaskAttempt(3, 1)
     assert Decision(5, tasks).commit() == OffsetAndMetadata(5, "equipoise sink batch=5 tasks=0-2,4,7-8,3.1")
     assert TaskAttempt(3, 1).transactional_id("a") == "a-3-1"
+
+
+def test_a_decision_that_is_undone_reads_as_the_one_before() -> None:
+    assert Decision.parse(Decision(5, (TaskAttempt(1),)).undo()) == Decision(4, ())
+    assert Decision.parse(Decision(0, ()).undo()) == Decision(-1, ())
 
 
 def test_what_is_no_decision_is_refused() -> None:
