@@ -32,7 +32,8 @@ _AGAIN_S = 1.0
 _SOON_S = 0.2  # a first look that takes longer is shown in part
 _PERCENT_S = 0.5  # between two words on how much of the past was read
 _LEAST_S = 0.05  # between two views of a busy cluster
-_SHARE = 10  # views take at most one part in so many of the time
+_SHARE = 10  # views take at most one part in so many of the time,
+LONGEST_PAUSE_S = 0.5  # but what happens is on the page within a second
 _BETTER_S = 1.0  # between two questions for a better source
 
 
@@ -124,7 +125,8 @@ async def _tell(watcher: Watcher, rounds: Rounds, live: Live) -> None:
             continue
         began = time.perf_counter()
         live.update(rounds.view())
-        await asyncio.sleep(max(_LEAST_S, (time.perf_counter() - began) * _SHARE))
+        pause = (time.perf_counter() - began) * _SHARE
+        await asyncio.sleep(min(max(_LEAST_S, pause), LONGEST_PAUSE_S))
 
 
 async def _better_source(access: Access, wanted: set[str]) -> None:
