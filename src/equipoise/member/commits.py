@@ -95,6 +95,9 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
+_OVER = -2  # no generation: a partition was given up, and assigned again
+
+
 class Commit:
     """One commit from the application's wish to its outcome."""
 
@@ -181,6 +184,12 @@ class Commits:
                 dict.fromkeys(partitions & commit.offsets.keys(), self._member.generation_id) | commit.revoked
             )
 
+    def begin_anew(self, partitions: Owned) -> None:
+        """The member has got these, and reads them from the committed offset on. What it had given up of them before is
+        out of date now, in the same generation too."""
+        for commit in self._queue:
+            commit.revoked |= dict.fromkeys(partitions & commit.revoked.keys(), _OVER)
+
     def add(self, commit: Commit, now: int) -> None:
         """Takes a commit, or refuses it at once where the coordinator would
         (ConsumerCoordinator.sendOffsetCommitRequest)."""
@@ -228,7 +237,7 @@ class Commits:
         """After a rebalance, takes out what went to others; whether anything is left. What a listener is being told
         of, the member still owns; what it has given up, nobody else has before it joins again."""
         now = self._member.generation_id
-        if not self._member.is_standalone and commit.generation_id != now:
+        if not self._member.is_standalone:
             held = self._member.assignment - commit.revoked.keys() | {
                 one for one, generation in commit.revoked.items() if generation == now
             }

@@ -307,5 +307,4 @@ def _complete(member: Member, assignment: Assignment, now: int) -> None:
     if revoked:
         member.callbacks.append(Callback(CallbackKind.REVOKED, revoked))
         member.joining.want("partitions were revoked, and their next owners wait for them")
-    member.assignment |= added
-    member.callbacks.append(Callback(CallbackKind.ASSIGNED, added))
+    member.gain(added)

@@ -225,7 +225,8 @@ def _put_target(shard: Shard, changes: Changes, computed: Computed, step: Step) 
 
 def target_due(shard: Shard, group: ConsumerGroup, now: int) -> int:
     """Milliseconds until the next target may be computed (KIP-1263); 0: now. In an incremental group the debounce of
-    rebalances counts instead, from the first cause.
+    rebalances counts instead, from the first cause. A stamp of the future is of a clock that was ahead, and keeps nobody
+    waiting until this clock is there: an addition.
 
     Rules A12.2 and C1.4. Kafka: GroupMetadataManager.canComputeNextTargetAssignment.
     """
@@ -238,6 +239,8 @@ def target_due(shard: Shard, group: ConsumerGroup, now: int) -> int:
     if group.target_timestamp == 0:
         return _gathering_due(shard, group, now)
     due = max(0, group.target_timestamp + interval - shard.wall_time(now))
+    if due > interval and shard.config.group_consumer_assignment_timer:
+        return 0
     return min(due, _quiet_due(shard, group, interval, now)) if due else 0
 
 
