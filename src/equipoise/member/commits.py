@@ -95,7 +95,7 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
-_OVER = -2  # no generation: a partition was given up, and assigned again
+_OVER = -2  # no generation: what was given up is others' to commit, or is read from the committed offset on
 
 
 class Commit:
@@ -183,6 +183,12 @@ class Commits:
             commit.revoked = (
                 dict.fromkeys(partitions & commit.offsets.keys(), self._member.generation_id) | commit.revoked
             )
+
+    def rejoined(self) -> None:
+        """The member has joined again. Others may have what it had given up before, in the same generation too: an
+        incremental group answers several joins with one."""
+        for commit in self._queue:
+            commit.revoked = dict.fromkeys(commit.revoked, _OVER)
 
     def begin_anew(self, partitions: Owned) -> None:
         """The member has got these, and reads them from the committed offset on. What it had given up of them before is
@@ -385,7 +391,7 @@ class Commits:
 
     def abandon(self, error: KafkaError) -> None:
         """The member is out of its generation: nothing of it can be committed any more."""
-        self._request = None
+        self._request, self._retry_at = None, 0
         while self._queue:
             self._queue.popleft().finish(error)
 

@@ -171,6 +171,7 @@ def _enter(member: Member, response: JoinGroupResponse, now: int) -> None:
     member.member_id, member.generation_id = response.member_id, response.generation_id
     joining.protocol_name = response.protocol_name or ""
     member.transition(MemberState.COMPLETING_REBALANCE)
+    member.commits.rejoined()
     member.heartbeats.enable(now)
     member.coordination.recover()
     if response.leader != response.member_id:

@@ -225,8 +225,8 @@ def _put_target(shard: Shard, changes: Changes, computed: Computed, step: Step) 
 
 def target_due(shard: Shard, group: ConsumerGroup, now: int) -> int:
     """Milliseconds until the next target may be computed (KIP-1263); 0: now. In an incremental group the debounce of
-    rebalances counts instead, from the first cause. A stamp of the future is of a clock that was ahead, and keeps nobody
-    waiting until this clock is there: an addition.
+    rebalances counts instead, from the first cause. A stamp of the future is of a clock that was ahead. Nobody
+    waits until this clock is there: an addition.
 
     Rules A12.2 and C1.4. Kafka: GroupMetadataManager.canComputeNextTargetAssignment.
     """
