@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from equipoise import Broker, Producer
+from equipoise.spark.pipeline.progress import _json
 from proving.brokers import KafkaBroker
 from tests.client.transactions.stage import producer, version_of
 from tests.client.writing import Reachable
@@ -28,7 +29,7 @@ def transactions(broker: Reachable, topic: str) -> Iterator[Producer]:
     """Of partition 0: one that is committed and one that is aborted, three times; and plain records of partition 1."""
     create(broker.bootstrap_servers, topic, 2)
     with (
-        producer(broker, f"{topic}-writer") as writing,
+        producer(broker, f"{topic}-writer", transaction_timeout_ms=900_000) as writing,
         Producer({"bootstrap.servers": broker.bootstrap_servers}) as plain,
     ):
         for _ in range(3):
@@ -95,13 +96,13 @@ def in_a_stream(spark: Any, broker: Reachable, topic: str, home: Path, group: di
         transaction(writing, topic, "aborted", is_kept=False)  # the end of the log has no rows
         end = 9 * (EACH + 1)
         until("the query is at the end", lambda: is_at(query, topic, end, EACH), query)
+        if group:
+            reached = {(topic, 0): end, (topic, 1): EACH}
+            until("the group knows", lambda: committed(broker.bootstrap_servers, group["group__id"]) == reached, query)
         query.stop()
     last = [7 * (EACH + 1) + number for number in range(EACH)]
     places = [(topic, 0, at) for at in (*kept(3), *last)] + [(topic, 1, at) for at in range(EACH)]
     assert sorted(sink.places.elements()) == places
-    if group:
-        reached = committed(broker.bootstrap_servers, group["group__id"])
-        assert reached == {(topic, 0): end, (topic, 1): EACH}
 
 
 def is_at(query: Any, topic: str, *ends: int) -> bool:
@@ -111,17 +112,8 @@ def is_at(query: Any, topic: str, *ends: int) -> bool:
         return False
     (source,) = progress["sources"]
     wanted = {topic: {f"{number}": end for number, end in enumerate(ends)}}
-    reached, latest = (offsets_of(source[name]) for name in ("endOffset", "latestOffset"))
-    return reached == latest == wanted and lag_of(source) == 0
-
-
-def offsets_of(given: Any) -> Any:
-    return given["to"] if isinstance(given, dict) else None
-
-
-def lag_of(source: Any) -> int:
-    lag: int = source["latestOffset"]["lag"]
-    return lag
+    reached, latest = (_json(source[name]) for name in ("endOffset", "latestOffset"))
+    return bool(reached["to"] == latest["to"] == wanted and latest["lag"] == 0)
 
 
 @GROUPS
