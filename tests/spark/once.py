@@ -95,13 +95,14 @@ class OnceJob:
         """To the end of what is there."""
         self.start().awaitTermination()
 
-    def fail_at(self, step: str) -> None:
-        """A process of the query is killed at this step, and the query fails with it."""
-        armed = self.faults / f"kill-{step}"
-        armed.touch()
+    def fail_at(self, *steps: str) -> None:
+        """A process of the query is killed at each of these steps, and the query fails with it."""
+        armed = [self.faults / f"kill-{step}" for step in steps]
+        for fault in armed:
+            fault.touch()
         with suppress(StreamingQueryException):
             self.run()
-        assert not armed.exists(), f"nothing has reached {step}"
+        assert not [fault for fault in armed if fault.exists()], f"nothing has reached one of {steps}"
 
     def check_rows(self, others: Iterable[bytes | None] = ()) -> None:
         """Each row once, in the output or with others."""

@@ -21,7 +21,7 @@ from proving.brokers import EquipoiseBroker, KafkaBroker
 from tests.client.transactions.stage import consumer, read
 from tests.client.writing import Reachable
 from tests.spark.conftest import create
-from tests.spark.faulty_sink import DRIVER_STEPS, TASK_STEPS
+from tests.spark.faulty_sink import ABORT_STEPS, DRIVER_STEPS, TASK_STEPS
 from tests.spark.once import OnceJob
 from tests.spark.streams import until
 from tests.spark.test_sink import save
@@ -35,6 +35,7 @@ def every_step_may_be_the_last(spark: Any, broker: Reachable, home: Path) -> Non
     for step in STEPS:
         job.write(40)
         job.fail_at(step)
+    job.fail_at("half", "aborting")
     job.run()
     job.check()
 
@@ -93,18 +94,34 @@ def test_a_killed_driver_writes_each_row_once(spark: Any, broker: Broker, tmp_pa
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 def test_many_killed_drivers_write_each_row_once(spark: Any, broker: Broker, tmp_path: Path) -> None:
     drivers_are_killed(spark, broker, tmp_path, kills=30)
 
 
-@pytest.mark.soak
-def test_a_hundred_kills(spark: Any, broker: Broker, tmp_path: Path) -> None:
-    job, chance = OnceJob(spark, broker, tmp_path, "hundred"), random.Random(19)
-    for _ in range(100):
+def a_hundred_kills(spark: Any, broker: Reachable, home: Path) -> None:
+    """Of workers and of the driver's process that commits: at any step, and while the query aborts."""
+    job, chance = OnceJob(spark, broker, home, "hundred"), random.Random(19)
+    for _ in range(90):
         job.write(40)
         job.fail_at(chance.choice(STEPS))
+    for _ in range(5):
+        job.fail_at(chance.choice(TASK_STEPS), chance.choice(ABORT_STEPS))
     job.run()
     job.check()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_a_hundred_kills(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    a_hundred_kills(spark, broker, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.kafka
+@pytest.mark.timeout(3600)
+def test_a_hundred_kills_on_apache_kafka(spark: Any, kafka: KafkaBroker, tmp_path: Path) -> None:
+    a_hundred_kills(spark, kafka, tmp_path)
 
 
 def test_a_transaction_that_times_out_before_the_decision_is_repeated(

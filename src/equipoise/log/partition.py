@@ -152,7 +152,7 @@ class PartitionLog:
         duplicate = self.producers.duplicate_of(batches)
         if duplicate is not None:
             return self._appended(duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, True)
-        headers = place_batches(data, batches, self.log_end_offset, leader_epoch, self._append_time(now))
+        headers = self._place(data, batches, leader_epoch, now)
         prepared = self.producers.prepare(headers, now, verification)
         if self.config.compacts and not keyed:
             for position, header in batches:
@@ -183,7 +183,7 @@ class PartitionLog:
         self.producers.check_marker(producer_id, producer_epoch, marker, transaction_version)
         data = build_marker(producer_id, producer_epoch, marker, now)
         batches = [(0, read_header(data))]
-        headers = place_batches(data, batches, self.log_end_offset, leader_epoch, self._append_time(now))
+        headers = self._place(data, batches, leader_epoch, now)
         self._write([memoryview(data)], headers, now)
         aborted = self.producers.complete(headers[0], marker, now)
         if aborted is not None:
@@ -195,6 +195,10 @@ class PartitionLog:
 
     def _appended(self, base_offset: int, last_offset: int, time: int, duplicate: bool) -> LogAppendInfo:
         return LogAppendInfo(base_offset, last_offset, self._append_time(time), self.log_start_offset, duplicate)
+
+    def _place(self, data: bytearray | memoryview, batches: Batches, leader_epoch: int, now: int) -> list[BatchHeader]:
+        end, time = self.log_end_offset, self._append_time(now)
+        return place_batches(data, batches, end, leader_epoch=leader_epoch, log_append_time=time)
 
     def _append_time(self, now: int) -> int:
         return now if self.config.message_timestamp_type == "LogAppendTime" else -1

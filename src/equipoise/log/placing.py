@@ -12,7 +12,7 @@ Batches = Sequence[tuple[int, BatchHeader]]  # with their positions in the data
 
 
 def place_batches(
-    data: bytearray | memoryview, batches: Batches, offset: int, leader_epoch: int, log_append_time: int
+    data: bytearray | memoryview, batches: Batches, offset: int, *, leader_epoch: int, log_append_time: int
 ) -> list[BatchHeader]:
     """Stamps the batches from an offset on, and returns their new headers. `log_append_time` is -1 where the
     producer's timestamps stand."""

@@ -21,9 +21,9 @@ from equipoise.wire.schema import Encoded, Message, Struct
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
 
-SLICE_S = 0.005
-_BUSY_S = 0.004  # of a turn, behind which work that can wait does
-_TURN_S = 0.007  # of a turn, with the slice; one piece of work is done in any case
+SLICE_S = 0.004
+_BUSY_S = 0.003  # of a turn, behind which work that can wait does
+_TURN_S = 0.006  # of a turn, with the slice; one piece of work is done in any case
 _LEAST_S = 0.001  # of work that may go on in a later turn
 _READ_BYTES = 1 << 22  # of large frames in one turn of the loop: some milliseconds
 _READERS = 4  # connections that go on with their large frames in one turn: each may read a megabyte at once

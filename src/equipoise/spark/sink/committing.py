@@ -28,7 +28,7 @@ from equipoise.client.transactions.others import (
     ongoing,
 )
 from equipoise.member import OffsetAndMetadata
-from equipoise.member.partitions import listed
+from equipoise.member.partitions import TopicPartition, listed
 from equipoise.spark.sink.batch_offsets import BatchOffsets, batch_offsets
 from equipoise.spark.sink.decision import Decision
 from equipoise.spark.sink.options import SinkOptions
@@ -50,6 +50,7 @@ _REBALANCED = {
     ErrorCode.FENCED_INSTANCE_ID,
 }
 Epochs = dict[str, ProducerEpoch]
+WrittenDecision = dict[str, dict[TopicPartition, OffsetAndMetadata]]  # as offsets, by the name of the sink
 
 
 def commit(options: SinkOptions, messages: Sequence[Prepared], batch: int) -> None:
@@ -144,7 +145,7 @@ def decide(driver: Producer, options: SinkOptions, name: str, decision: Decision
         if offsets is not None and offsets.lost:
             raise _lost_partitions(decision.batch, offsets)
         try:
-            _write(driver, options, name, decision.commit(), offsets)
+            _write(driver, {name: {options.anchor: decision.commit()}}, offsets)
         except TransactionAbortableError as error:
             driver.abort_transaction()
             if error.code not in _REBALANCED or time.monotonic() > deadline:
@@ -154,11 +155,10 @@ def decide(driver: Producer, options: SinkOptions, name: str, decision: Decision
             return True
 
 
-def _write(
-    driver: Producer, options: SinkOptions, name: str, decision: OffsetAndMetadata, offsets: BatchOffsets | None
-) -> None:
+def _write(driver: Producer, decision: WrittenDecision, offsets: BatchOffsets | None = None) -> None:
     driver.begin_transaction()
-    driver.send_offsets({options.anchor: decision}, name)
+    for name, commits in decision.items():
+        driver.send_offsets(commits, name)
     if offsets is not None and offsets.offsets:
         driver.send_offsets(offsets.offsets, offsets.group)
     driver.commit_transaction()
@@ -211,7 +211,7 @@ def _rewriting(driver: Producer, options: SinkOptions, name: str, batch: int) ->
     except LostTransactionError as error:
         if not options.rewrites_lost:
             raise
-        _write(driver, options, name, Decision(batch, ()).undo(), None)
+        _write(driver, {name: {options.anchor: Decision(batch, ()).undo()}})
         raise LostTransactionError(
             error.code,
             f"{error}. By on.lost.transaction=rewrite the next start writes the whole batch again: start the query. "
