@@ -9,9 +9,6 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from equipoise import Broker, Consumer
-from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
-from equipoise.member.partitions import TopicPartition
-from equipoise.spark.source.batch_claim import BatchClaim, ClaimFile, read_claim
 from proving.brokers import KafkaBroker
 from tests.client.writing import Reachable
 from tests.spark.once import OnceJob
@@ -106,37 +103,3 @@ def test_the_source_must_leave_its_commits_to_the_sink(spark: Any, broker: Broke
     job.write(10)
     with pytest.raises(StreamingQueryException, match="set its option delivery to exactly-once too"):
         job.run()
-
-
-# -- the claim
-
-A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-PLACE = ConsumerGroupMetadata("g", 3, "m")
-CLAIM = BatchClaim(batch=7, ends={A: 10, B: 20}, group=PLACE)
-
-
-def test_a_claim_follows_the_member() -> None:
-    later = PLACE._replace(generation_id=4)
-    assert CLAIM.moved(later, frozenset({A, B})) == BatchClaim(batch=7, ends={A: 10, B: 20}, group=later)
-    without = CLAIM.moved(later, frozenset({B}))
-    assert (without.lost, without.moved(later, frozenset({A, B})).lost) == ({A}, {A})  # others may have read it
-
-
-@pytest.mark.parametrize("generation", [-1, 0])
-def test_a_member_that_is_out_has_lost_all(generation: int) -> None:
-    """With generation -1 the coordinator would check nothing."""
-    out = CLAIM.moved(ConsumerGroupMetadata("g", generation, ""), frozenset({A, B}))
-    assert (out.group, out.lost) == (PLACE, {A, B})
-
-
-def test_the_sink_finds_what_the_source_has_written() -> None:
-    file = ClaimFile()
-    assert read_claim("nobody") is None
-    file.write("q0", CLAIM)
-    assert read_claim("q0") == CLAIM
-    file.move(PLACE._replace(group_instance_id="i"), frozenset({A}))
-    found = read_claim("q0")
-    assert found is not None
-    assert (found.group.group_instance_id, found.lost) == ("i", {B})
-    file.remove()
-    assert read_claim("q0") is None
