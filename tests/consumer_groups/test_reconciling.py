@@ -10,6 +10,7 @@ from equipoise.coordinator.consumer.records.build import current_record
 from equipoise.coordinator.consumer.states import GROUP_STATES, MEMBER_STEPS, GroupState, MemberEvent, MemberState
 from equipoise.coordinator.events import MemberLeft
 from equipoise.coordinator.reasons import Departure, Who
+from equipoise.coordinator.step import WallTime
 from equipoise.wire.errors import ErrorCode
 from tests.consumer_groups.stage import SESSION, Member, Stage, settle, topic_id
 
@@ -288,6 +289,19 @@ def test_the_next_target_waits_for_the_interval() -> None:
     assert (a.beat().assignment, stage.epochs) == (None, (3, 2))
     stage.advance(1)
     assert (a.beat().assignment is not None, stage.epochs) == (True, (3, 3))
+
+
+@pytest.mark.parametrize(("timer", "epochs_after"), [(True, (3, 3)), (False, (3, 2))])
+def test_a_target_of_a_clock_that_was_ahead_keeps_nobody_waiting(timer: bool, epochs_after: tuple[int, int]) -> None:
+    """Rule A12.2, an addition: the coordinator before had another wall clock, or this one was set back. Without the
+    addition, as in Kafka, the next target waits until the clock is there again."""
+    stage = Stage({"group_consumer_assignment_interval_ms": 5_000, "group_consumer_assignment_timer": timer}, t=6)
+    stage.shard.wall_time = lambda now: WallTime(now + 60_000)
+    a, b = stage.member("a"), stage.member("b")
+    a.join("t")
+    stage.restart()  # with a wall clock that is not ahead
+    b.join("t")
+    assert stage.epochs == epochs_after
 
 
 def test_the_target_timer_computes_it_when_its_time_has_come() -> None:

@@ -256,7 +256,8 @@ def compute_anew(shard: Shard, group: ConsumerGroup, now: int) -> None:
 
 def target_due(shard: Shard, group: ConsumerGroup, now: int) -> int:
     """Milliseconds until the next target may be computed (KIP-1263); 0: now. In an incremental group the debounce of
-    rebalances counts instead, from the first cause.
+    rebalances counts instead, from the first cause. A stamp of the future is of a clock that was ahead. Nobody
+    waits until this clock is there: an addition.
 
     Rules A12.2 and C1.4. Kafka: GroupMetadataManager.canComputeNextTargetAssignment.
     """
@@ -269,6 +270,8 @@ def target_due(shard: Shard, group: ConsumerGroup, now: int) -> int:
     if group.target_timestamp == 0:
         return _gathering_due(shard, group, now)
     due = max(0, group.target_timestamp + interval - shard.wall_time(now))
+    if due > interval and shard.config.group_consumer_assignment_timer:
+        return 0
     return min(due, _quiet_due(shard, group, interval, now)) if due else 0
 
 
