@@ -34,6 +34,7 @@ from equipoise.client.producer.accumulator import PartitionQueue, RecordAccumula
 from equipoise.client.producer.config import ACKS, ProducerConfig
 from equipoise.client.producer.delivery import ProducerBatch
 from equipoise.client.producer.identity import WITHOUT_IDS, IdempotentIdentity, Identity, ProducerIdAndEpoch
+from equipoise.client.transactions.verdicts import SOON_S
 from equipoise.member import BrokerNode
 from equipoise.member.partitions import TopicPartition
 from equipoise.security.denials import AuthorizationError
@@ -362,8 +363,14 @@ class Sender:
         queue.failed.append(batch)
         queue.failed.sort(key=lambda one: one.number)
         if not queue.under_way:
-            queue.failures += 1
-            queue.retry_at = time.monotonic() + self._backoff.pause(queue.failures)
+            queue.retry_at = time.monotonic() + self._pause(queue, error)
+
+    def _pause(self, queue: PartitionQueue, error: EquipoiseError) -> float:
+        """The coordinator completes the transaction before this one within milliseconds."""
+        if isinstance(error, KafkaError) and error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+            return SOON_S
+        queue.failures += 1
+        return self._backoff.pause(queue.failures)
 
     def _fail_out_of_order(self, batch: ProducerBatch, error: EquipoiseError) -> None:
         """Behind a gap it is not stored, and is numbered anew. Behind one that failed it is not stored either: it is
