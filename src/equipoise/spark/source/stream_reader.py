@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from equipoise.lazy import without_collection
 from equipoise.spark.options import SourceOptions
 from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask, plan
-from equipoise.spark.source.source_offset import INITIAL, Json, SourceOffset, check_checkpoint
+from equipoise.spark.source.source_offset import INITIAL, Json, PartitionRanges, SourceOffset, check_checkpoint
 from equipoise.wire.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,17 +51,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open(self) -> tuple[OffsetReader, BatchPlanner]:
         if self._reader is None or self._planner is None:
-            from equipoise.spark.source.offset_reader import OffsetReader
+            with without_collection():
+                from equipoise.spark.source.batch_planner import open_planner
+                from equipoise.spark.source.offset_reader import OffsetReader
 
             _unwind_on_sigterm()
             self._reader = OffsetReader(self._options.consumer)
-            self._planner = self._reader.run(self._begin(self._reader), "the start of the source")
+            self._planner = self._reader.run(open_planner(self._reader, self._options), "the start of the source")
         return self._reader, self._planner
-
-    async def _begin(self, reader: OffsetReader) -> BatchPlanner:
-        from equipoise.spark.source.batch_planner import BatchPlanner
-
-        return BatchPlanner(reader, self._options)
 
     # -- what Spark asks
 
@@ -100,12 +98,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_checkpoint(
             until, self._options
         )  # Spark begins with a batch that was under way, before it asks for another
-        found = [OffsetRange(*one, *bounds, until.epochs.get(one, -1)) for one, bounds in until.ranges(before).items()]
+        ranges = until.ranges(before)
         if until != self._planned:
-            self._check_topics(until)
-            told = ", ".join(map(str, found)) or "nothing"
-            log.warning("batch %d was under way when the query ended, and is read again: %s", until.batch, told)
-        return plan(found, self._options, self._columns)
+            ranges = self._again(until, ranges)
+        if self._options.is_exactly_once:
+            reader, planner = self._open()
+            reader.run(planner.claim(until, ranges), "the claim for the sink")
+        return plan(_offset_ranges(until, ranges), self._options, self._columns)
+
+    def _again(self, end: SourceOffset, ranges: PartitionRanges) -> PartitionRanges:
+        """What is read again of a batch that was under way when the query ended."""
+        self._check_topics(end)
+        if self._options.is_exactly_once:
+            reader, planner = self._open()
+            ranges = reader.run(planner.hold_again(ranges), "what is still to be read of the last batch")
+        told = ", ".join(map(str, _offset_ranges(end, ranges))) or "nothing"
+        log.warning("batch %d was under way when the query ended, and is read again: %s", end.batch, told)
+        return ranges
 
     def _check_topics(self, end: SourceOffset) -> None:
         """Offsets of a batch that is read again mean nothing in a topic that was recreated since."""
@@ -126,7 +135,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("%s; going on with what stands at these offsets now", loss_of_topics(anew))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from equipoise.spark.executor.reading import read
+        with without_collection():
+            from equipoise.spark.executor.reading import read
 
         assert isinstance(partition, ReadTask)
         return read(partition)
@@ -148,6 +158,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 _STOP_SECONDS = 15.0
+
+
+def _offset_ranges(end: SourceOffset, ranges: PartitionRanges) -> list[OffsetRange]:
+    return [OffsetRange(*one, *bounds, end.epochs.get(one, -1)) for one, bounds in ranges.items()]
 
 
 def _unwind_on_sigterm() -> None:
