@@ -70,6 +70,16 @@ class Engine:
         self.commits += 1
         return ranges
 
+    def run_again(self) -> list[Range]:
+        """As `run`, of a batch that was under way when the query ended: what is still its own, exactly once."""
+        end = SourceOffset.parse(json.loads(self.log[self.commits]))
+        held = self.reader.run(self.planner.hold_again(end.ranges(self.start)), "what is held")
+        self.reader.run(self.planner.claim(end, held), "the claim")
+        ranges = [(*one, *bounds) for one, bounds in sorted(held.items())]
+        self.read += ranges
+        self.commits += 1
+        return ranges
+
     def batch(self) -> list[Range]:
         return self.run() if self.plan() else []
 

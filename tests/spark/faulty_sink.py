@@ -24,6 +24,7 @@ from equipoise.spark.source.data_source import EquipoiseSource
 
 TASK_STEPS = ("claimed", "half", "prepared")
 DRIVER_STEPS = ("checked", "decided", "first", "finished", "done")
+ABORT_STEPS = ("aborting", "aborted")  # after another fault
 _PATIENCE_S = 120.0
 _FAULTS = "EQUIPOISE_TEST_FAULTS"  # a process serves one job after the other
 
@@ -60,6 +61,12 @@ class FaultyWriter(sink.StreamWriter):
         _after(committing, "finish", lambda: reach("finished"))
         super().commit(messages, batchId)
         reach("done")
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        os.environ[_FAULTS] = self._faults
+        reach("aborting")
+        super().abort(messages, batchId)
+        reach("aborted")
 
 
 def _after(owner: Any, name: str, then: Callable[[], None]) -> None:

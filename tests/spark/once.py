@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,10 @@ class OnceJob:
         self.faults, self._checkpoint = home / "faults", str(home / "checkpoint")
         self.faults.mkdir()
         self.written = 0
-        self._options = {name.replace("__", "."): value for name, value in options.items()}
+        self._options = {"group.id": self.group} | {name.replace("__", "."): value for name, value in options.items()}
         spark.dataSource.register(faulty_sink.FaultySource)
+        self.source = {"subscribe": self.input, "startingOffsets": "earliest"}
+        self.source |= {"group.id": self.group, "delivery": "exactly-once"}
         for topic in (self.input, self.output):
             create(broker.bootstrap_servers, topic, PARTITIONS)
 
@@ -56,13 +59,12 @@ class OnceJob:
     def start(self, faults: str | None = None) -> Query:
         """`faults`: the sink with faults."""
         servers = self.broker.bootstrap_servers
-        source = {"kafka.bootstrap.servers": servers, "subscribe": self.input, "startingOffsets": "earliest"}
-        frame = self.spark.readStream.format("equipoise").options(**source, **{"group.id": self.group}).load()
+        source = {"kafka.bootstrap.servers": servers, **self.source}
+        frame = self.spark.readStream.format("equipoise").options(**source).load()
         sink = {
             "kafka.bootstrap.servers": servers,
             "topic": self.output,
             "delivery": "exactly-once",
-            "group.id": self.group,
             "checkpointLocation": self._checkpoint,
             "kafka.transactional.id": self.name,
             "queryName": str(self.faults),
@@ -72,8 +74,7 @@ class OnceJob:
 
     def application(self, home: Path) -> Application:
         """The same query, without faults, in a process of its own; not started yet."""
-        options = {"subscribe": self.input, "startingOffsets": "earliest", "group__id": self.group}
-        return Application(home, self.broker.bootstrap_servers, **options)
+        return Application(home, self.broker.bootstrap_servers, **self.source)
 
     @property
     def sink(self) -> dict[str, str]:
@@ -82,25 +83,35 @@ class OnceJob:
             "kafka.bootstrap.servers": self.broker.bootstrap_servers,
             "topic": self.output,
             "delivery": "exactly-once",
+            "group.id": self.group,
             "kafka.transactional.id": self.name,
         }
+
+    def leave_group(self) -> None:
+        """Its offsets are in the checkpoint alone."""
+        del self.source["delivery"], self.source["group.id"], self._options["group.id"]
 
     def run(self) -> None:
         """To the end of what is there."""
         self.start().awaitTermination()
 
-    def fail_at(self, step: str) -> None:
-        """A process of the query is killed at this step, and the query fails with it."""
-        armed = self.faults / f"kill-{step}"
-        armed.touch()
+    def fail_at(self, *steps: str) -> None:
+        """A process of the query is killed at each of these steps, and the query fails with it."""
+        armed = [self.faults / f"kill-{step}" for step in steps]
+        for fault in armed:
+            fault.touch()
         with suppress(StreamingQueryException):
             self.run()
-        assert not armed.exists(), f"nothing has reached {step}"
+        assert not [fault for fault in armed if fault.exists()], f"nothing has reached one of {steps}"
+
+    def check_rows(self, others: Iterable[bytes | None] = ()) -> None:
+        """Each row once, in the output or with others."""
+        found = Counter(record.value for record in read(self.broker, self.output)) + Counter(others)
+        assert found == Counter(f"{number}".encode() for number in range(self.written))
 
     def check(self) -> None:
         """Each row once, the group's offsets behind all input, and nothing that is left open."""
-        found = Counter(record.value for record in read(self.broker, self.output))
-        assert found == Counter(f"{number}".encode() for number in range(self.written))
+        self.check_rows()
         with Admin(self.broker.bootstrap_servers) as admin:
             ends = {TopicPartition(self.input, number): at.latest for number, at in admin.offsets(self.input).items()}
             latest = {TopicPartition(self.output, one): at.latest for one, at in admin.offsets(self.output).items()}

@@ -21,7 +21,7 @@ from proving.brokers import EquipoiseBroker, KafkaBroker
 from tests.client.transactions.stage import consumer, read
 from tests.client.writing import Reachable
 from tests.spark.conftest import create
-from tests.spark.faulty_sink import DRIVER_STEPS, TASK_STEPS
+from tests.spark.faulty_sink import ABORT_STEPS, DRIVER_STEPS, TASK_STEPS
 from tests.spark.once import OnceJob
 from tests.spark.streams import until
 from tests.spark.test_sink import save
@@ -35,6 +35,7 @@ def every_step_may_be_the_last(spark: Any, broker: Reachable, home: Path) -> Non
     for step in STEPS:
         job.write(40)
         job.fail_at(step)
+    job.fail_at("half", "aborting")
     job.run()
     job.check()
 
@@ -85,8 +86,7 @@ def drivers_are_killed(spark: Any, broker: Reachable, home: Path, kills: int) ->
     application.start(sink=job.sink)
     until("all rows have come", lambda: len(read(broker, job.output)) >= job.written)
     application.stop()
-    found = Counter(record.value for record in read(broker, job.output))
-    assert found == Counter(f"{number}".encode() for number in range(job.written))
+    job.check_rows()
 
 
 def test_a_killed_driver_writes_each_row_once(spark: Any, broker: Broker, tmp_path: Path) -> None:
@@ -94,18 +94,34 @@ def test_a_killed_driver_writes_each_row_once(spark: Any, broker: Broker, tmp_pa
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 def test_many_killed_drivers_write_each_row_once(spark: Any, broker: Broker, tmp_path: Path) -> None:
     drivers_are_killed(spark, broker, tmp_path, kills=30)
 
 
-@pytest.mark.soak
-def test_a_hundred_kills(spark: Any, broker: Broker, tmp_path: Path) -> None:
-    job, chance = OnceJob(spark, broker, tmp_path, "hundred"), random.Random(19)
-    for _ in range(100):
+def a_hundred_kills(spark: Any, broker: Reachable, home: Path) -> None:
+    """Of workers and of the driver's process that commits: at any step, and while the query aborts."""
+    job, chance = OnceJob(spark, broker, home, "hundred"), random.Random(19)
+    for _ in range(90):
         job.write(40)
         job.fail_at(chance.choice(STEPS))
+    for _ in range(5):
+        job.fail_at(chance.choice(TASK_STEPS), chance.choice(ABORT_STEPS))
     job.run()
     job.check()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_a_hundred_kills(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    a_hundred_kills(spark, broker, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.kafka
+@pytest.mark.timeout(3600)
+def test_a_hundred_kills_on_apache_kafka(spark: Any, kafka: KafkaBroker, tmp_path: Path) -> None:
+    a_hundred_kills(spark, kafka, tmp_path)
 
 
 def test_a_transaction_that_times_out_before_the_decision_is_repeated(
@@ -142,6 +158,22 @@ def test_what_is_lost_after_the_decision_is_said(spark: Any, broker: Broker, tmp
     for again in (query.awaitTermination, job.run):  # the second run does not go on either
         with pytest.raises(StreamingQueryException, match=r"batch 0 was decided"):
             again()
+
+
+def test_what_is_lost_after_the_decision_is_written_again_on_demand(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    options = {"kafka__transaction__timeout__ms": "1000", "on__lost__transaction": "rewrite"}
+    job = OnceJob(spark, broker, tmp_path, "again", **options)
+    job.leave_group()
+    job.write(40)
+    (job.faults / "wait-decided").touch()
+    query = job.start()
+    until("the batch is decided", (job.faults / "at-decided").exists, query)
+    until("the coordinator has aborted it", lambda: _is_aborted(broker, job))
+    (job.faults / "at-decided").unlink()
+    with pytest.raises(StreamingQueryException, match="the next start writes the whole batch again"):
+        query.awaitTermination()
+    job.run()
+    job.check_rows()
 
 
 def test_an_older_checkpoint_is_refused(spark: Any, broker: Broker, tmp_path: Path) -> None:
@@ -194,6 +226,11 @@ def test_tasks_are_told_as_ranges() -> None:
     tasks = *map(TaskAttempt, (0, 1, 2, 4, 7, 8)), TaskAttempt(3, 1)
     assert Decision(5, tasks).commit() == OffsetAndMetadata(5, "equipoise sink batch=5 tasks=0-2,4,7-8,3.1")
     assert TaskAttempt(3, 1).transactional_id("a") == "a-3-1"
+
+
+def test_a_decision_that_is_undone_reads_as_the_one_before() -> None:
+    assert Decision.parse(Decision(5, (TaskAttempt(1),)).undo()) == Decision(4, ())
+    assert Decision.parse(Decision(0, ()).undo()) == Decision(-1, ())
 
 
 def test_what_is_no_decision_is_refused() -> None:

@@ -18,9 +18,10 @@ from confluent_kafka import Producer
 from equipoise.broker import Broker
 from equipoise.broker.server import Server
 from equipoise.spark.pipeline.errors import PipelineError
+from tests.client.transactions.stage import read
 from tests.client.writing import produce_keys
 from tests.spark.conftest import Play, create
-from tests.spark.streams import departures, until
+from tests.spark.streams import committed, departures, until
 
 COUNT = 600
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -73,6 +74,25 @@ def test_members_share_until_all_is_read_and_go_on_later(play: Play, broker: Bro
         found = offsets(out)
         assert len(found) == len(set(found)) == count
     until_all_have_left(broker, 4)
+
+
+def values(orders: Any) -> Any:
+    return orders.selectExpr("concat(partition, '-', offset) value")
+
+
+def test_members_write_exactly_once(play: Play, broker: Broker, tmp_path: Path) -> None:
+    """The setting of the sink is all that it takes."""
+    create(broker.bootstrap_servers, "out", 2)
+    given = {"sink__format": "topic", "sink__topic": "out", "sink__delivery": "exactly-once", "group": "g"}
+    given |= {"checkpoint": str(tmp_path / "progress"), "function": "tests.spark.test_pipeline:values"}
+    for count in (COUNT, 2 * COUNT):
+        produce_keys(broker, "orders", COUNT)
+        play(members=2, **given)
+        found = [record.value for record in read(broker, "out")]
+        assert len(found) == len(set(found)) == count
+    assert len(read(broker, "out", "read_uncommitted")) == 2 * COUNT
+    ends = dict(enumerate(broker.topics["orders"].end_offsets))
+    assert committed(broker.bootstrap_servers) == {("orders", one): end for one, end in ends.items()}
 
 
 def test_rows_on_the_console(play: Play, broker: Broker, capfd: pytest.CaptureFixture[str]) -> None:

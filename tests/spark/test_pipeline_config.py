@@ -180,6 +180,8 @@ def test_a_sink_that_writes_exactly_once_commits_for_the_group(tmp_path: Path) -
         'group = "g"\n[source]\nkafka.bootstrap.servers = "x:1"\nsubscribe = "orders"\n'
         '[sink]\nformat = "topic"\ntopic = "out"\ndelivery = "exactly-once"\n'
     )
-    assert Pipeline.read(str(file)).sink_options["group.id"] == "g"
+    exact = Pipeline.read(str(file))
+    assert (exact.sink_options["group.id"], exact.source_options["delivery"]) == ("g", "exactly-once")
     other = Pipeline.read(str(file), {"sink.delivery": "at-least-once"})
     assert "group.id" not in other.sink_options
+    assert "delivery" not in other.source_options

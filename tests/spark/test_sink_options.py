@@ -28,6 +28,7 @@ from equipoise.wire.records.batch import Codec
 from tests.test_documents import ROOT
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+EXACT = SERVERS | {"topic": "a", "delivery": "exactly-once"}
 
 
 def test_names_are_those_of_the_java_producer() -> None:
@@ -75,6 +76,12 @@ REFUSED = [
     (SERVERS | {"delivery": "exactly-once", "topic": "a", "kafka.acks": "1"}, "transactional.id needs acks=all"),
     (SERVERS | {"delivery": "exactly-once", "topic": "a", "group.id": "g"}, "needs the option checkpointLocation"),
     (SERVERS | {"topic": "a", "group.id": "g"}, "need delivery=exactly-once"),
+    (EXACT | {"on.lost.transaction": "retry"}, "on.lost.transaction=retry: it is fail or rewrite"),
+    (SERVERS | {"topic": "a", "on.lost.transaction": "rewrite"}, "without it nothing is lost"),
+    (
+        EXACT | {"on.lost.transaction": "rewrite", "group.id": "g", "checkpointLocation": "c"},
+        "does not go with group.id of the sink",
+    ),
 ]
 
 

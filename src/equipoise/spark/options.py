@@ -25,7 +25,8 @@ KAFKA = "kafka."
 _WORDS = {"earliest": EARLIEST, "latest": LATEST, "group": GROUP}
 _STRATEGIES = "subscribe", "subscribePattern", "assign"
 _BATCH_ONLY = "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"
-_STREAMING_ONLY = "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "group.mode"
+_STREAMING_ONLY = "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "group.mode", "delivery"
+AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
 # What the official connector needs for its Java consumers; accepted, so that a job changes one word only.
 WITHOUT_EFFECT = (
     "groupIdPrefix",
@@ -125,6 +126,7 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     include_headers: bool = False
     group_mode: str | None = None  # "commit" or "member"; None without group.id, and in batch queries
+    is_exactly_once: bool = False  # the sink commits the offsets of each batch with its rows
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> Self:
@@ -144,6 +146,7 @@ class SourceOptions:
             fail_on_data_loss=convert("failOnDataLoss", given.get("failOnDataLoss", "true"), bool),
             include_headers=convert("includeHeaders", given.get("includeHeaders", "false"), bool),
             group_mode=_group_mode(given, streaming),
+            is_exactly_once=_delivery(given) == EXACTLY_ONCE and streaming,
         )
         return parsed._checked()
 
@@ -366,6 +369,21 @@ def _group_mode(given: Given, streaming: bool) -> str | None:
     if "group.mode" in given and "group.id" not in given:
         raise UsageError("group.mode needs the option group.id: which group?")
     return mode if streaming and "group.id" in given else None
+
+
+def _delivery(given: Given) -> str:
+    delivery = checked_delivery(given)
+    if delivery == EXACTLY_ONCE and "group.id" not in given:
+        raise UsageError("delivery=exactly-once of a source needs the option group.id: without a group leave it out")
+    return delivery
+
+
+def checked_delivery(given: Given) -> str:
+    """The option delivery, of source and sink. UsageError: another value."""
+    delivery = given.get("delivery", AT_LEAST_ONCE)
+    if delivery not in (AT_LEAST_ONCE, EXACTLY_ONCE):
+        raise UsageError(f"delivery={delivery}: it is {AT_LEAST_ONCE} or {EXACTLY_ONCE}")
+    return delivery
 
 
 def _count(given: Given, name: str, most: int = LONG_MAX) -> int | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from equipoise.console.demo.accounts import QueryOutput
-from equipoise.console.demo.orders import TOPIC
+from equipoise.console.demo.orders import SHIPPED, TOPIC
 from equipoise.process_guard import GuardedProcess
 from equipoise.wire.errors import EquipoiseError
 
@@ -23,9 +23,7 @@ SESSION_MS = 6_000
 _STOP_S = 40.0
 _COMMIT_S = 0.5
 PIPELINE = f"""group = "{GROUP}"
-sql = '''
-select cast(get_json_object(cast(value as string), '$.order') as bigint) as `order`, partition, offset from source
-'''
+sql = "select 'NAME' as key, value from source"
 trigger = "1 second"
 
 [source]
@@ -35,22 +33,22 @@ kafka.session.timeout.ms = {SESSION_MS}
 kafka.heartbeat.interval.ms = 1000
 
 [sink]
-format = "parquet"
+format = "topic"
+topic = "{SHIPPED}"
+delivery = "exactly-once"
 
 [spark]
 driver.memory = "512m"
 driver.extraJavaOptions = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # less to compile: it starts sooner
 sql.codegen.wholeStage = false
-sql.streaming.fileSink.log.compactInterval = 100000  # so the files of each batch can be told
 """
 
 
 def query_command(name: str, directory: Path, bootstrap_servers: str) -> list[str]:
-    """`equipoise run`, with its output in `directory/name` and its checkpoint beside it."""
-    pipeline = directory / "orders.toml"
-    pipeline.write_text(PIPELINE, encoding="utf-8")
-    values = {"source.kafka.client.id": name, "sink.path": directory / name, "checkpoint": directory / f"{name}.at"}
-    values["spark.local.dir"] = directory
+    """`equipoise run`, with its checkpoint in `directory`: a query that comes back goes on there."""
+    pipeline = directory / f"{name}.toml"
+    pipeline.write_text(PIPELINE.replace("NAME", name), encoding="utf-8")
+    values = {"source.kafka.client.id": name, "checkpoint": directory / f"{name}.at", "spark.local.dir": directory}
     settings = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
     command = [sys.executable, "-m", "equipoise", "run", str(pipeline), "--master", "local[2]"]
     return [*command, "--bootstrap-servers", bootstrap_servers, *settings]

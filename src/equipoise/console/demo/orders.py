@@ -11,6 +11,8 @@ from equipoise.wire.errors import EquipoiseError
 
 TOPIC = "orders"
 PARTITIONS = 12
+SHIPPED = "shipped"  # what the queries write
+SHIPPED_PARTITIONS = 3
 RATE = 1_000  # a second
 _STEP_S = 0.05
 _PATIENCE_S = 30.0

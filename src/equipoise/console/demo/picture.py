@@ -42,10 +42,10 @@ def draw(
     members: Sequence[str],
     partitions: int,
     events: Sequence[tuple[float, str]],
-    dead: tuple[str, float] | None = None,
+    dead: tuple[str, float, float] | None = None,
 ) -> None:
-    """`dead` is the killed member and the time of the kill. What the group still counts as its own is drawn without
-    an owner."""
+    """`dead` is the killed member, and from when to when it was dead. What the group still counts as its own is drawn
+    without an owner."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -72,9 +72,9 @@ def draw(
     plt.close(figure)
 
 
-def _bar(axes: Any, span: Span, colours: dict[str, str], dead: tuple[str, float] | None) -> None:
+def _bar(axes: Any, span: Span, colours: dict[str, str], dead: tuple[str, float, float] | None) -> None:
     begin, end, style = span.begin, span.end, {"height": 0.82, "linewidth": 0}
-    if dead is not None and span.owner == dead[0] and end > dead[1]:
+    if dead is not None and span.owner == dead[0] and begin < dead[2] and end > dead[1]:
         alive = max(begin, dead[1])
         axes.barh(span.partition, end - alive, left=alive, color=_NOBODY, hatch="////", edgecolor="#999999", **style)
         end = alive

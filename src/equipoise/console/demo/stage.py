@@ -17,9 +17,9 @@ from rich.text import Text
 
 from equipoise.broker import Broker
 from equipoise.console.commands.console import LISTEN
-from equipoise.console.demo.accounts import Account
+from equipoise.console.demo.accounts import Account, has_open_transactions
 from equipoise.console.demo.members import GROUP, DemoMember
-from equipoise.console.demo.orders import PARTITIONS, RATE, TOPIC, Orders
+from equipoise.console.demo.orders import PARTITIONS, RATE, SHIPPED, SHIPPED_PARTITIONS, TOPIC, Orders
 from equipoise.console.demo.watch import Watch
 from equipoise.wire.errors import EquipoiseError
 
@@ -38,7 +38,9 @@ class Stage:
         self._stack = stack
         self.data = Path(tempfile.mkdtemp(prefix="equipoise-demo-"))  # it stays: the console shows it afterwards
         settings = {"group.initial.rebalance.delay.ms": 0}
-        self.broker = stack.enter_context(Broker(settings, topics={TOPIC: PARTITIONS}, data=self.data))
+        self.broker = stack.enter_context(
+            Broker(settings, topics={TOPIC: PARTITIONS, SHIPPED: SHIPPED_PARTITIONS}, data=self.data)
+        )
         self.watch = Watch(self.broker)
         self.orders = Orders(self.broker.bootstrap_servers)
         self._spinner = Spinner("dots", Text("starting ..."))
@@ -65,7 +67,8 @@ class Stage:
     def leave(self) -> None:
         """Ends the orders, waits until all are read, and lets the members leave."""
         self.orders.end()
-        self.wait("the last orders are read", lambda: self.watch.last.lag == 0)
+        servers = self.broker.bootstrap_servers
+        self.wait("the last orders are read", lambda: self.watch.last.lag == 0 and not has_open_transactions(servers))
         with self._doing("the members leave"):
             self.watch.note("all leave")
             for member in self.members.values():

@@ -1,4 +1,4 @@
-"""The demo with Spark: queries and a stock consumer share one group, through a join and a kill.
+"""The demo with Spark: queries and a stock consumer share one group, through a join, a kill and a return.
 
 At the end every order is accounted for, every rebalance has its reason, and a picture shows the owners.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.markup import escape
 
 from equipoise.console import words
-from equipoise.console.demo.accounts import Account, account, read_output
+from equipoise.console.demo.accounts import Account, account, read_shipped
 from equipoise.console.demo.members import GROUP, DemoQuery, PlainConsumer
 from equipoise.console.demo.orders import PARTITIONS
 from equipoise.console.demo.picture import draw
@@ -59,7 +59,7 @@ class _Demo:
     def __init__(self, stage: Stage, directory: Path) -> None:
         self.stage = stage
         self.directory = directory
-        self.killed_at = 0.0
+        self.killed_at = self.back_at = 0.0
 
     def play(self) -> None:
         stage = self.stage
@@ -76,6 +76,10 @@ class _Demo:
         taken_over = f"{KILLED} was killed; its connection is lost, and the others get its partitions"
         stage.until_shared(taken_over, 3, "taken over")
         stage.flow("the three that are left read on", _FLOW_S)
+        self.back_at = stage.watch.now()
+        self.begin_query(KILLED)
+        stage.until_shared(f"{KILLED} is back with its checkpoint, and finishes what it had begun", 4, "back")
+        stage.flow("all four read", _FLOW_S)
         stage.leave()
 
     def begin_query(self, name: str) -> None:
@@ -90,7 +94,7 @@ class _Demo:
         query.kill()
 
     def accounts(self) -> Account:
-        outputs = [read_output(name, self.directory / name / "member=0", was_killed=name == KILLED) for name in QUERIES]
+        outputs = read_shipped(self.stage.broker.bootstrap_servers, QUERIES)
         return account(self.stage.orders.written, [*outputs, self.plain.output()])
 
     def tell_rebalances(self) -> None:
@@ -110,6 +114,6 @@ class _Demo:
             members=(PLAIN, *QUERIES),
             partitions=PARTITIONS,
             events=watch.events,
-            dead=(KILLED, self.killed_at),
+            dead=(KILLED, self.killed_at, self.back_at),
         )
         self.stage.say(f"Who had which partition when: {escape(str(picture.absolute()))}")

@@ -22,6 +22,7 @@ __all__ = ["OURS", "TOPIC", "Pipeline"]
 DOCUMENT = "docs/pipelines.md"
 BROKERS = "kafka.bootstrap.servers"
 GROUP_ID = "group.id"
+DELIVERY, EXACTLY_ONCE = "delivery", "exactly-once"
 _TABLES = "source", "sink", "spark"
 _VALUES = "group", "sql", "function", "checkpoint", "trigger"
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -87,16 +88,23 @@ class Pipeline:
     def source_options(self) -> dict[str, str]:
         """The options that Spark passes to the source, with the pipeline's group unless they name another."""
         options = {name: value for name, value in self.source.items() if name != "format"}
-        return options if self.group is None else {GROUP_ID: self.group} | options
+        if self.group is not None:
+            options = {GROUP_ID: self.group} | options
+        is_left_to_sink = self.is_exactly_once and self.source_format == OURS and GROUP_ID in options
+        return {DELIVERY: EXACTLY_ONCE} | options if is_left_to_sink else options
 
     @property
     def sink_options(self) -> dict[str, str]:
         """The options that Spark passes to the sink. If it writes exactly once, the group's offsets count with the
         rows."""
         options = {name: value for name, value in self.sink.items() if name not in ("format", "outputMode")}
-        is_exact = self.sink_format in (OURS, TOPIC) and options.get("delivery") == "exactly-once"
-        group = self.source_options.get(GROUP_ID) if is_exact and self.source_format == OURS else None
+        group = self.source_options.get(GROUP_ID) if self.is_exactly_once and self.source_format == OURS else None
         return options if group is None else {GROUP_ID: group} | options
+
+    @property
+    def is_exactly_once(self) -> bool:
+        """Whether the sink writes in transactions."""
+        return self.sink_format in (OURS, TOPIC) and self.sink.get(DELIVERY) == EXACTLY_ONCE
 
     @property
     def is_shared(self) -> bool:

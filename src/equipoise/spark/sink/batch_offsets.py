@@ -8,29 +8,56 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlparse
 
+from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
 from equipoise.member import OffsetAndMetadata
-from equipoise.member.partitions import TopicPartition
+from equipoise.member.partitions import NOTHING, Owned, TopicPartition
 from equipoise.spark.sink.options import SinkOptions
+from equipoise.spark.source.batch_claim import read_claim
 from equipoise.spark.source.offset_commits import commit_metadata
 from equipoise.spark.source.source_offset import SourceOffset
 from equipoise.wire.errors import UsageError
 
 
-def batch_offsets(options: SinkOptions, batch: int) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Where the group's part of the batch ends; nothing if the option group.id is not given."""
+class BatchOffsets(NamedTuple):
+    """What the sink commits for the group of the source, and in whose name; `lost`: partitions that other members read
+    by now."""
+
+    offsets: dict[TopicPartition, OffsetAndMetadata]
+    group: ConsumerGroupMetadata
+    lost: Owned = NOTHING
+
+    @property
+    def are_lost(self) -> bool:
+        """Whether others read all that the batch has read."""
+        return bool(self.lost) and self.lost >= self.offsets.keys()
+
+
+def batch_offsets(options: SinkOptions, batch: int) -> BatchOffsets | None:
+    """Where the group's part of the batch ends; None if the option group.id is not given."""
     if options.group_id is None:
-        return {}
+        return None
     for offset in _offsets(_read(options, batch)):
         if offset.group == options.group_id:
-            metadata = commit_metadata(offset)
-            return {one: OffsetAndMetadata(at, metadata, offset.epoch(one, at)) for one, at in offset.to.items()}
+            return _claimed(options.group_id, offset)
     raise UsageError(
         f"group.id={options.group_id}: no source of this query is in this group, by batch {batch} of its checkpoint; "
         "name the group of the source, or leave the option out of the sink"
     )
+
+
+def _claimed(group_id: str, offset: SourceOffset) -> BatchOffsets:
+    claim = read_claim(offset.query)
+    if claim is None or claim.batch != offset.batch:
+        raise UsageError(
+            f"group.id={group_id}: the source has not left the commits of this group to the sink: set its option "
+            "delivery to exactly-once too"
+        )
+    metadata = commit_metadata(offset)
+    ends = {one: OffsetAndMetadata(at, metadata, offset.epoch(one, at)) for one, at in claim.ends.items()}
+    return BatchOffsets(ends, claim.group, claim.lost)
 
 
 def _read(options: SinkOptions, batch: int) -> str:

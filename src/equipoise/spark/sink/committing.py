@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from equipoise.client.producer.producer import Producer
 from equipoise.client.transactions.coordinators import Coordinators
-from equipoise.client.transactions.errors import LostTransactionError
+from equipoise.client.transactions.errors import LostTransactionError, TransactionAbortableError
 from equipoise.client.transactions.others import (
     COMMITTED,
     ONGOING,
@@ -26,7 +27,9 @@ from equipoise.client.transactions.others import (
     fence,
     ongoing,
 )
-from equipoise.spark.sink.batch_offsets import batch_offsets
+from equipoise.member import OffsetAndMetadata
+from equipoise.member.partitions import TopicPartition, listed
+from equipoise.spark.sink.batch_offsets import BatchOffsets, batch_offsets
 from equipoise.spark.sink.decision import Decision
 from equipoise.spark.sink.options import SinkOptions
 from equipoise.spark.sink.prepared import Prepared, older_checkpoint, read_decision
@@ -36,7 +39,18 @@ log = logging.getLogger(__name__)
 
 _DRIVER = "driver"
 _DRIVER_TIMEOUT_MS = 60_000  # of the decision: milliseconds of work
+_REBALANCE_PAUSE_S = 0.1
+# The member has another place in its group than the source has told: it is in a rebalance, or out.
+_REBALANCED = {
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.FENCED_INSTANCE_ID,
+}
 Epochs = dict[str, ProducerEpoch]
+WrittenDecision = dict[str, dict[TopicPartition, OffsetAndMetadata]]  # as offsets, by the name of the sink
 
 
 def commit(options: SinkOptions, messages: Sequence[Prepared], batch: int) -> None:
@@ -50,11 +64,14 @@ def commit(options: SinkOptions, messages: Sequence[Prepared], batch: int) -> No
         epochs = {one.transactional_id: one.epoch for one in messages if one.epoch is not None}
         if decision is None or decision.batch < batch:
             check_prepared(driver, epochs, messages)
-            decide(driver, options, name, _decision(batch, messages))
-        else:
-            log.warning("batch %d was decided before the query ended: its transactions are committed now", batch)
-            epochs = find_left(driver, name, decision)
-        finish(driver, epochs, batch)
+            if not decide(driver, options, name, _decision(batch, messages)):
+                abort_prepared(driver, messages)
+                return
+        with _rewriting(driver, options, name, batch):
+            if decision is not None and decision.batch == batch:
+                log.warning("batch %d was decided before the query ended: its transactions are committed now", batch)
+                epochs = find_left(driver, name, decision)
+            finish(driver, epochs, batch)
         fence_leftovers(driver, name)
 
 
@@ -116,13 +133,34 @@ def check_prepared(driver: Producer, epochs: Epochs, messages: Sequence[Prepared
         )
 
 
-def decide(driver: Producer, options: SinkOptions, name: str, decision: Decision) -> None:
-    """From here on the batch counts; with it the offsets of the group that the option group.id names."""
-    offsets = batch_offsets(options, decision.batch)
+def decide(driver: Producer, options: SinkOptions, name: str, decision: Decision) -> bool:
+    """From here on the batch counts; with it the offsets of the group that the option group.id names. False: it does
+    not, because other members read its partitions by now, all of them."""
+    deadline = time.monotonic() + options.producer.max_block_ms / 1000
+    while True:
+        offsets = batch_offsets(options, decision.batch)
+        if offsets is not None and offsets.are_lost:
+            log.warning("other members read what batch %d has read: nothing of it counts", decision.batch)
+            return False
+        if offsets is not None and offsets.lost:
+            raise _lost_partitions(decision.batch, offsets)
+        try:
+            _write(driver, {name: {options.anchor: decision.commit()}}, offsets)
+        except TransactionAbortableError as error:
+            driver.abort_transaction()
+            if error.code not in _REBALANCED or time.monotonic() > deadline:
+                raise
+            time.sleep(_REBALANCE_PAUSE_S)  # the source hears of its new generation, or of its loss
+        else:
+            return True
+
+
+def _write(driver: Producer, decision: WrittenDecision, offsets: BatchOffsets | None = None) -> None:
     driver.begin_transaction()
-    driver.send_offsets({options.anchor: decision.commit()}, name)
-    if offsets and options.group_id is not None:
-        driver.send_offsets(offsets, options.group_id)
+    for name, commits in decision.items():
+        driver.send_offsets(commits, name)
+    if offsets is not None and offsets.offsets:
+        driver.send_offsets(offsets.offsets, offsets.group)
     driver.commit_transaction()
 
 
@@ -164,6 +202,23 @@ def fence_leftovers(driver: Producer, name: str) -> None:
         log.warning("open transactions of %s could not be looked for, and end by their time-out: %s", name, error)
 
 
+@contextmanager
+def _rewriting(driver: Producer, options: SinkOptions, name: str, batch: int) -> Iterator[None]:
+    """With on.lost.transaction=rewrite a batch that has lost a transaction is undecided again: the next start writes
+    all of it, also what was committed."""
+    try:
+        yield
+    except LostTransactionError as error:
+        if not options.rewrites_lost:
+            raise
+        _write(driver, {name: {options.anchor: Decision(batch, ()).undo()}})
+        raise LostTransactionError(
+            error.code,
+            f"{error}. By on.lost.transaction=rewrite the next start writes the whole batch again: start the query. "
+            "Rows of its other transactions, which are committed, are there twice then",
+        ) from None
+
+
 def abort_prepared(driver: Producer, messages: Sequence[Prepared]) -> None:
     """As far as they can be reached; others end by their time-out."""
 
@@ -181,6 +236,15 @@ def abort_prepared(driver: Producer, messages: Sequence[Prepared]) -> None:
 
 def _decision(batch: int, messages: Sequence[Prepared]) -> Decision:
     return Decision(batch, tuple(sorted(one.attempt for one in messages if one.epoch is not None)))
+
+
+def _lost_partitions(batch: int, offsets: BatchOffsets) -> KafkaError:
+    """Rows of partitions that it has and has not are in the same transactions."""
+    return KafkaError(
+        ErrorCode.ILLEGAL_GENERATION,
+        f"other members of group {offsets.group.group_id} read {listed(offsets.lost)} by now, which batch {batch} has "
+        "read too. Nothing of the batch counts. Start the query again: it reads what is still its own",
+    )
 
 
 def _told(states: dict[str, DescribedState]) -> str:

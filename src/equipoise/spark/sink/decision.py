@@ -20,7 +20,7 @@ from typing import NamedTuple
 from equipoise.member import OffsetAndMetadata
 from equipoise.wire.errors import UsageError
 
-_METADATA = re.compile(r"equipoise sink batch=(\d+) tasks=([\d.,-]*)")
+_METADATA = re.compile(r"equipoise sink batch=(\d+) (?:tasks=([\d.,-]*)|undone)")
 _MOST_CHARACTERS = 4096  # offset.metadata.max.bytes, unless a broker has another
 
 
@@ -52,6 +52,10 @@ class Decision(NamedTuple):
             )
         return OffsetAndMetadata(self.batch, metadata)
 
+    def undo(self) -> OffsetAndMetadata:
+        """As it is committed when the batch does not count after all: it reads as the decision on the one before."""
+        return OffsetAndMetadata(self.batch, f"equipoise sink batch={self.batch} undone")
+
     @classmethod
     def parse(cls, committed: OffsetAndMetadata) -> Decision:
         """UsageError: somebody else has committed for the group."""
@@ -61,6 +65,8 @@ class Decision(NamedTuple):
                 f"the offset {committed.offset} with metadata {committed.metadata!r} is no decision of this sink: "
                 "another program commits for its group; give kafka.transactional.id a value of its own"
             )
+        if found[2] is None:
+            return cls(committed.offset - 1, ())
         return cls(committed.offset, tuple(_tasks(found[2])))
 
 

@@ -13,7 +13,7 @@ from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.config import rows as producer_rows
 from equipoise.member.partitions import TopicPartition
 from equipoise.settings import Rows
-from equipoise.spark.options import by_known_names, kafka_settings
+from equipoise.spark.options import AT_LEAST_ONCE, EXACTLY_ONCE, by_known_names, checked_delivery, kafka_settings
 from equipoise.wire.errors import UsageError
 
 # Java's settings that mean nothing to a task that sends what it has and waits until it is stored.
@@ -31,8 +31,8 @@ PRODUCER_WITHOUT_EFFECT = (
 )
 # The source's, and Spark's own: options of the query come along.
 OPTIONS_WITHOUT_EFFECT = "includeHeaders", "path", "queryName"
-AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
-SINK_OPTIONS = "topic", "delivery", "decision.topic", "group.id", "checkpointLocation"
+FAIL, REWRITE = "fail", "rewrite"
+SINK_OPTIONS = "topic", "delivery", "decision.topic", "group.id", "checkpointLocation", "on.lost.transaction"
 TIMEOUT_MS = 900_000  # the most that brokers allow by default: a batch and a restart of the query must fit into it
 _REFUSED = {
     "key.serializer": "the column key is written as it is: make it binary or string",
@@ -76,6 +76,12 @@ class SinkOptions:
     decision_topic: str | None = None  # whose partition 0 the decisions are committed for
     group_id: str | None = None  # of the source, whose offsets are committed with the rows
     checkpoint: str | None = None
+    on_lost_transaction: str = FAIL
+
+    @property
+    def rewrites_lost(self) -> bool:
+        """Whether a batch is written again if a transaction of it was lost after the decision."""
+        return self.on_lost_transaction == REWRITE
 
     @property
     def is_exactly_once(self) -> bool:
@@ -95,9 +101,7 @@ class SinkOptions:
         given = by_known_names(options, (*SINK_OPTIONS, *OPTIONS_WITHOUT_EFFECT))
         if given.get("topic") == "":
             raise UsageError("the option topic is empty: name the topic, or leave it out and give a column topic")
-        delivery = given.get("delivery", AT_LEAST_ONCE)
-        if delivery not in (AT_LEAST_ONCE, EXACTLY_ONCE):
-            raise UsageError(f"delivery={delivery}: it is {AT_LEAST_ONCE} or {EXACTLY_ONCE}")
+        delivery = checked_delivery(given)
         settings = kafka_settings(options)
         try:
             producer = _parse_producer(settings, delivery)
@@ -110,6 +114,7 @@ class SinkOptions:
             decision_topic=given.get("decision.topic"),
             group_id=given.get("group.id"),
             checkpoint=given.get("checkpointLocation"),
+            on_lost_transaction=given.get("on.lost.transaction", FAIL),
         )._checked()
 
     def _checked(self) -> Self:
@@ -123,4 +128,16 @@ class SinkOptions:
             )
         elif self.group_id is not None and self.checkpoint is None:
             raise UsageError("group.id of the sink needs the option checkpointLocation: it has the offsets of a batch")
+        return self._checked_loss()
+
+    def _checked_loss(self) -> Self:
+        if self.on_lost_transaction not in (FAIL, REWRITE):
+            raise UsageError(f"on.lost.transaction={self.on_lost_transaction}: it is {FAIL} or {REWRITE}")
+        if self.rewrites_lost and not self.is_exactly_once:
+            raise UsageError("on.lost.transaction=rewrite needs delivery=exactly-once: without it nothing is lost")
+        if self.rewrites_lost and self.group_id is not None:
+            raise UsageError(
+                "on.lost.transaction=rewrite does not go with group.id of the sink: the group has the offsets of the "
+                "batch, and other members may have read on; leave one of them out"
+            )
         return self

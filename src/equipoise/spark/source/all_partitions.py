@@ -7,9 +7,11 @@ import logging
 import time
 
 from equipoise.client.consumer.config import EARLIEST
+from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
 from equipoise.member import TopicPartition
 from equipoise.member.partitions import listed
 from equipoise.spark.options import GROUP, SourceOptions
+from equipoise.spark.source.batch_claim import BatchClaim, ClaimFile
 from equipoise.spark.source.group_member import QueryMember
 from equipoise.spark.source.offset_commits import OffsetCommits, commit_metadata
 from equipoise.spark.source.offset_reader import OffsetReader
@@ -37,6 +39,7 @@ class AllPartitions:
         self._gone: set[TopicPartition] = set()  # those that were told of
         self._commits = None if self._group is None else OffsetCommits(self._group)
         self._last = -1  # the batch that was finished last
+        self._claim = ClaimFile()
 
     async def commit_batch(self, start: SourceOffset) -> None:
         """The batch that ended at `start` is in Spark's commit log."""
@@ -82,6 +85,17 @@ class AllPartitions:
             committed = {one: at.offset for one, at in (await self._group.fetch(partitions)).items()}
         return await self._reader.resolving(limit, partitions, committed)
 
+    async def hold_again(self, ranges: PartitionRanges) -> PartitionRanges:
+        """Of a batch that was under way when the query ended, what is read again: all."""
+        return ranges
+
+    def claim(self, batch: SourceOffset, ranges: PartitionRanges) -> None:
+        """Tells the sink which offsets it commits with the rows."""
+        if self._group is not None:
+            ends = {one: end for one, (_, end) in ranges.items()}
+            claim = BatchClaim(batch=batch.batch, ends=ends, group=ConsumerGroupMetadata(self._group.name))
+            self._claim.write(batch.query, claim)
+
     def must_record(self, start: SourceOffset, positions: PartitionOffsetMap) -> bool:
         """Whether the checkpoint lacks these positions: a batch, even an empty one, puts them there."""
         return any(start.to.get(one) != at for one, at in positions.items())
@@ -114,6 +128,7 @@ class AllPartitions:
 
     async def close(self, start: SourceOffset) -> None:
         """Gives the last commits a little time, and drops what is not answered then."""
+        self._claim.remove()
         if self._group is not None and self._commits is not None:
             await self._commits.settle(_LAST_COMMIT_SECONDS)
             await self._group.leave()

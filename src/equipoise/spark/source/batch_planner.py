@@ -19,13 +19,13 @@ from equipoise.client.net.pool import Purpose
 from equipoise.member.partitions import TopicPartition, listed
 from equipoise.spark.options import SourceOptions
 from equipoise.spark.source.all_partitions import AllPartitions
-from equipoise.spark.source.group_partitions import GroupPartitions
+from equipoise.spark.source.group_partitions import GroupPartitions, not_joined
 from equipoise.spark.source.offset_reader import OffsetReader
 from equipoise.spark.source.read_limit import BatchDelay, available, rate_limit
-from equipoise.spark.source.source_offset import INITIAL, PartitionOffsetMap, SourceOffset
+from equipoise.spark.source.source_offset import INITIAL, PartitionOffsetMap, PartitionRanges, SourceOffset
 from equipoise.spark.source.truncation import PositionValidation, loss_of_records, loss_of_topics
 from equipoise.wire.apis.k01_fetch import FetchResponse
-from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
+from equipoise.wire.errors import EquipoiseError, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +72,20 @@ class BatchPlanner:
             self.partitions.poll_ends({} if end is None else end.ranges(start))
         return end
 
+    async def hold_again(self, ranges: PartitionRanges) -> PartitionRanges:
+        """Of a batch that was under way when the query ended: what is still this query's to read."""
+        self.partitions.poll_begins()
+        held: PartitionRanges = {}
+        try:
+            held = await self.partitions.hold_again(ranges)
+        finally:
+            self.partitions.poll_ends(held)
+        return held
+
+    async def claim(self, batch: SourceOffset, ranges: PartitionRanges) -> None:
+        """Tells the sink what the batch reads."""
+        self.partitions.claim(batch, ranges)
+
     async def _plan(self, start: SourceOffset, limit: int | None) -> SourceOffset | None:
         deadline = time.monotonic() + _LONG_POLL_SECONDS
         while True:
@@ -106,12 +120,7 @@ class BatchPlanner:
         if self._available_now is None:
             return left <= -min(_JOIN_SECONDS, patience)
         if left <= -patience:
-            raise KafkaError(
-                ErrorCode.REBALANCE_IN_PROGRESS,
-                f"group {self._options.consumer.group_id} has not said within {patience:g} s what this query is to "
-                "read: it waits for a member that is slow to join again; try later, or raise "
-                "kafka.default.api.timeout.ms",
-            )
+            raise not_joined(self._options.consumer.group_id, patience)
         return False
 
     def _is_enough(self, size: int) -> bool:

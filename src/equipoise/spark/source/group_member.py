@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from equipoise.client.group.committed_offsets import CommittedOffsetFetcher, Found
 from equipoise.client.group.membership import Membership, now_ms
+from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
 from equipoise.member import AnyMember, Callback, CallbackKind, Step, TopicPartition
 from equipoise.member.partitions import NOTHING, Owned, listed
 from equipoise.spark.options import ConsumerStrategy
@@ -38,6 +39,7 @@ class QueryMember:
         self.uncommitted: PartitionRanges = {}  # of batches that are finished: the group would not have them
         self.rebalances = 0
         self.news = asyncio.Event()
+        self.on_change: Callable[[], None] = lambda: None  # its place in the group, perhaps
         self._last_call: int | None = None  # when it ended; None: it goes on, or there was none
         self._is_leaving = False
         self.membership = Membership(config, reader.cluster, self._changed)
@@ -54,6 +56,18 @@ class QueryMember:
         """Subscribes; the first poll sends JoinGroup."""
         pattern = None if strategy.pattern is None else re.compile(f"^(?:{strategy.pattern})$")
         self.membership.act(lambda member, now: member.subscribe(strategy.topics, pattern, now))
+
+    @property
+    def metadata(self) -> ConsumerGroupMetadata:
+        """Its place in the group, by which offsets are committed in its name."""
+        member = self.member
+        return ConsumerGroupMetadata(self.name, member.generation_id, member.member_id, member.config.group_instance_id)
+
+    @property
+    def kept(self) -> Owned:
+        """What it owns, without what the group has taken away and the query has yet to hear of."""
+        gone = [callback.partitions for callback in self.member.callbacks if callback.kind is CallbackKind.LOST]
+        return self.owned.difference(*gone)
 
     @property
     def is_settled(self) -> bool:
@@ -97,6 +111,7 @@ class QueryMember:
     # -- the member
 
     def _changed(self) -> None:
+        self.on_change()
         self._loop.call_soon(self._attend)
 
     def _attend(self) -> None:
@@ -108,6 +123,7 @@ class QueryMember:
             callback = self.member.begin_callback()
             assert callback is not None
             self._follow(callback)
+            self.on_change()
             self.membership.act(self._callback_done)
         self.news.set()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from equipoise.client.consumer.config import EARLIEST
@@ -9,10 +10,12 @@ from equipoise.client.group.committed_offsets import Found
 from equipoise.member import TopicPartition
 from equipoise.member.partitions import Owned
 from equipoise.spark.options import SourceOptions
+from equipoise.spark.source.batch_claim import BatchClaim, ClaimFile
 from equipoise.spark.source.group_member import QueryMember
 from equipoise.spark.source.offset_commits import OffsetCommits, commit_metadata, own_batch
 from equipoise.spark.source.offset_reader import OffsetReader
 from equipoise.spark.source.source_offset import PartitionOffsetMap, PartitionRanges, SourceOffset
+from equipoise.wire.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +37,8 @@ class GroupPartitions:
         self._commits = OffsetCommits(self._group)
         self._seen: dict[str, int] | None = None  # not known yet
         self._deleted: set[TopicPartition] = set()  # given up because their topic is, and not yet told
+        self._claim = ClaimFile()
+        self._group.on_change = lambda: self._claim.move(self._group.metadata, self._group.kept)
 
     @property
     def is_settled(self) -> bool:
@@ -121,7 +126,7 @@ class GroupPartitions:
         generation = self._group.member.generation_id
         found = self._meaningful(await self._group.fetch(fresh), start)
         _tell_of_copies(found, start)
-        begun = _begun(found, fresh, start)
+        begun = _begun(found, fresh, start, group_decides=self._options.is_exactly_once)
         begun |= await self._initial(sorted(fresh - begun.keys()))
         if self._group.member.generation_id != generation:
             return  # they may have been with others meanwhile
@@ -153,6 +158,42 @@ class GroupPartitions:
         old = [one for one in partitions if one.partition < seen.get(one.topic, 0)]
         begun = await self._reader.resolving(self._options.starting, old, {})
         return begun | await self._reader.ends([one for one in partitions if one not in begun], EARLIEST)
+
+    # -- exactly once
+
+    async def hold_again(self, ranges: PartitionRanges) -> PartitionRanges:
+        """Of a batch that was under way when the query ended, what is read again: what the query owns now, from where
+        the group stands. Others have read the rest, or are about to."""
+        while True:
+            await self._until_settled()
+            place, mine = self._group.metadata, self._group.owned & ranges.keys()
+            found = await self._group.fetch(mine)
+            if self._group.metadata == place and mine <= self._group.kept:
+                break
+        begun = {one: found[one].offset if one in found else ranges[one][0] for one in mine}
+        held = {one: (at, ranges[one][1]) for one, at in begun.items() if ranges[one][0] <= at < ranges[one][1]}
+        self._group.fresh -= held.keys()
+        self._positions |= {one: at for one, (at, _) in held.items()}
+        return held
+
+    async def _until_settled(self) -> None:
+        patience = self._options.consumer.default_api_timeout_ms / 2000
+        try:
+            async with asyncio.timeout(patience):
+                while not self._group.is_settled:
+                    failure = self._group.take_failure()
+                    if failure is not None:
+                        raise failure
+                    self._group.news.clear()
+                    await self._group.news.wait()
+        except TimeoutError:
+            raise not_joined(self._group.name, patience) from None
+
+    def claim(self, batch: SourceOffset, ranges: PartitionRanges) -> None:
+        """Tells the sink which offsets it commits with the rows, and in whose name."""
+        ends = {one: end for one, (_, end) in ranges.items()}
+        claim = BatchClaim(batch=batch.batch, ends=ends, group=self._group.metadata)
+        self._claim.write(batch.query, claim.moved(self._group.metadata, self._group.kept))
 
     def must_record(self, start: SourceOffset, positions: PartitionOffsetMap) -> bool:
         """Where a partition begins is in the group; what there was when the query first began is in the checkpoint."""
@@ -208,6 +249,7 @@ class GroupPartitions:
 
     async def close(self, start: SourceOffset) -> None:
         """Out of the group, with all that is finished committed: what waits for the end of a rebalance, too."""
+        self._claim.remove()
         self._forget()
         self._commit(start, at_once=True)
         await self._commits.settle(_LAST_COMMIT_SECONDS)
@@ -215,13 +257,24 @@ class GroupPartitions:
         await self._commits.abandon()
 
 
-def _begun(found: Found, fresh: Owned, start: SourceOffset) -> PartitionOffsetMap:
-    """Where the group stands; but if it has that from this query, after an earlier batch, the checkpoint rules."""
+def not_joined(group_id: str | None, seconds: float) -> KafkaError:
+    """Its rebalance takes too long."""
+    return KafkaError(
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        f"group {group_id} has not said within {seconds:g} s what this query is to read: it waits for a member that is "
+        "slow to join again; try later, or raise kafka.default.api.timeout.ms",
+    )
+
+
+def _begun(found: Found, fresh: Owned, start: SourceOffset, *, group_decides: bool) -> PartitionOffsetMap:
+    """Where the group stands; but if it has that from this query, after an earlier batch, the checkpoint rules. With
+    `group_decides` it does not: the group has what counts, no more and no less."""
     begun = {}
     for one in fresh:
         at = found.get(one)
         batch = start.batch if at is None else own_batch(at.metadata, start.query)
-        if one in start.to and (at is None or batch not in (None, start.batch)):
+        is_behind = batch not in (None, start.batch) and not group_decides
+        if one in start.to and (at is None or is_behind):
             begun[one] = start.to[one]
         elif at is not None:
             begun[one] = at.offset

@@ -60,6 +60,8 @@ def plan(ranges: Sequence[OffsetRange], options: SourceOptions, columns: tuple[s
         shares = _deal(pieces, _tasks(pieces, options.min_partitions or 1))
     else:
         shares = [(piece,) for piece in pieces]
+    if not shares and options.is_exactly_once:
+        shares = [()]  # a task must tell the sink that there is nothing: it may have an earlier run to finish
     # A task carries what its reading needs, not where the query began.
     slim = replace(options, strategy=ConsumerStrategy(), starting=OffsetRangeLimit(), ending=OffsetRangeLimit())
     return [ReadTask(share, slim, columns) for share in shares]

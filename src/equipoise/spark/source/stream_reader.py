@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from equipoise.garbage import without_collection
 from equipoise.spark.options import SourceOptions
 from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask, plan
-from equipoise.spark.source.source_offset import INITIAL, Json, SourceOffset, check_checkpoint
+from equipoise.spark.source.source_offset import INITIAL, Json, PartitionRanges, SourceOffset, check_checkpoint
 from equipoise.wire.errors import UsageError
 
 if TYPE_CHECKING:
@@ -98,12 +98,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_checkpoint(
             until, self._options
         )  # Spark begins with a batch that was under way, before it asks for another
-        found = [OffsetRange(*one, *bounds, until.epochs.get(one, -1)) for one, bounds in until.ranges(before).items()]
+        ranges = until.ranges(before)
         if until != self._planned:
-            self._check_topics(until)
-            told = ", ".join(map(str, found)) or "nothing"
-            log.warning("batch %d was under way when the query ended, and is read again: %s", until.batch, told)
-        return plan(found, self._options, self._columns)
+            ranges = self._again(until, ranges)
+        if self._options.is_exactly_once:
+            reader, planner = self._open()
+            reader.run(planner.claim(until, ranges), "the claim for the sink")
+        return plan(_offset_ranges(until, ranges), self._options, self._columns)
+
+    def _again(self, end: SourceOffset, ranges: PartitionRanges) -> PartitionRanges:
+        """What is read again of a batch that was under way when the query ended."""
+        self._check_topics(end)
+        if self._options.is_exactly_once:
+            reader, planner = self._open()
+            ranges = reader.run(planner.hold_again(ranges), "what is still to be read of the last batch")
+        told = ", ".join(map(str, _offset_ranges(end, ranges))) or "nothing"
+        log.warning("batch %d was under way when the query ended, and is read again: %s", end.batch, told)
+        return ranges
 
     def _check_topics(self, end: SourceOffset) -> None:
         """Offsets of a batch that is read again mean nothing in a topic that was recreated since."""
@@ -147,6 +158,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 _STOP_SECONDS = 15.0
+
+
+def _offset_ranges(end: SourceOffset, ranges: PartitionRanges) -> list[OffsetRange]:
+    return [OffsetRange(*one, *bounds, end.epochs.get(one, -1)) for one, bounds in ranges.items()]
 
 
 def _unwind_on_sigterm() -> None:
