@@ -425,6 +425,21 @@ def test_an_open_transaction_of_which_nobody_knows_is_aborted_at_the_start(
     assert [row[2] for row in markers(broker)][-1:] == [True]
 
 
+def test_until_the_sweep_no_record_is_taken_for_stored(producer: TransactionalProducer, broker: Broker) -> None:
+    """Rule T.75: also if its transaction is open in the log, and the record is known there."""
+    assert producer.produce(T0) == [OK]
+
+    def load(server: Server, is_swept: bool) -> None:
+        server.transaction_coordinator._is_swept = is_swept
+
+    broker.call(lambda server: load(server, False))
+    producer.sequences.clear()
+    assert producer.produce(T0) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    broker.call(lambda server: load(server, True))
+    assert producer.produce(T0) == [OK]  # as stored
+    assert producer.end() == OK
+
+
 def test_a_decision_is_carried_out_after_a_restart(start: Start, connect: Connect, tmp_path: Path) -> None:
     """Rule T.75: the broker ends between the decision and the markers."""
     broker = start(data=tmp_path)
