@@ -411,6 +411,33 @@ def test_an_open_transaction_of_which_nobody_knows_is_aborted_at_the_start(
     eventually(lambda: is_stable(broker, 0), "the unknown transaction is aborted")
     assert not is_stable(broker, 1)
     assert markers(broker, 1) == []
+    for _ in range(2):  # what is aborted is never taken for stored, though its sequence number is known
+        producer.client = connect(broker)
+        eventually(lambda: producer.produce(T0) == [ErrorCode.INVALID_PRODUCER_EPOCH], "the coordinator is loaded")
+        broker.stop()
+        broker = start(data=tmp_path)
+    producer.client = connect(broker)
+    eventually(lambda: producer.end(commit=False) == OK, "the coordinator is loaded")
+    producer.sequences.clear()
+    eventually(lambda: producer.produce(T0) == [OK], "the next transaction begins")
+    assert producer.end() == OK
+    eventually(lambda: is_stable(broker, 0), "it is over")
+    assert [row[2] for row in markers(broker)][-1:] == [True]
+
+
+def test_until_the_sweep_no_record_is_taken_for_stored(producer: TransactionalProducer, broker: Broker) -> None:
+    """Rule T.75: also if its transaction is open in the log, and the record is known there."""
+    assert producer.produce(T0) == [OK]
+
+    def load(server: Server, is_swept: bool) -> None:
+        server.transaction_coordinator._is_swept = is_swept
+
+    broker.call(lambda server: load(server, False))
+    producer.sequences.clear()
+    assert producer.produce(T0) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    broker.call(lambda server: load(server, True))
+    assert producer.produce(T0) == [OK]  # as stored
+    assert producer.end() == OK
 
 
 def test_a_decision_is_carried_out_after_a_restart(start: Start, connect: Connect, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
@@ -23,6 +23,7 @@ class Transactor(ABC):
     """A producer with a transactional id, initialized."""
 
     name: str
+    is_patient: ClassVar[bool] = True  # whether it asks again if the broker is gone when it ends a transaction
 
     @abstractmethod
     def __init__(self, address: str, transactional_id: str, timeout_ms: int = 60_000) -> None: ...
@@ -120,6 +121,9 @@ class ConfluentTransactor(Transactor):
 
 class KafkaPythonTransactor(Transactor):
     name = "kafka-python"
+    is_patient = (
+        False  # EndTxn is dropped if its node is not ready, and waited for (Sender._maybe_send_pending_request)
+    )
 
     def __init__(self, address: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
         self._producer = KafkaProducer(

@@ -132,11 +132,12 @@ def killed_at_every_step(client: type[Transactor], broker: WarmBroker, readers: 
     with RawClient(broker.address) as raw:
         create_topic(raw, "t", PARTITIONS)
     one, chance = client(broker.address, "id"), random.Random()
-    for number, step in enumerate(STEPS):
+    steps = [step for step in STEPS if client.is_patient or not step.startswith("in ")]
+    for number, step in enumerate(steps):
         _transact(one, broker, step, b"%d" % number, pause=chance.uniform(0, LONGEST_END_S))
     one.close()
     client(broker.address, "id").close()  # answered when the last transaction is over
-    wanted = [b"%d" % number for number, step in enumerate(STEPS) if not step.endswith("abort")]
+    wanted = [b"%d" % number for number, step in enumerate(steps) if not step.endswith("abort")]
     for partition in range(PARTITIONS):
         for reader in readers:
             assert reader.read(broker.address, "t", partition, COMMITTED) == wanted, reader.name

@@ -259,6 +259,8 @@ class _Appending:
         self.check(partition, header, len(records))
         status = ProducePartitionStatus(partition, data.index)
         append = partial(self.append_batch, records, header, status)
+        if header.is_transactional:
+            self.server.transaction_coordinator.check_swept()
         if needs_admission(partition, header):
             self.begin_transaction(header, status, append)
         else:

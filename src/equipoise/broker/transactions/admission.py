@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from equipoise.broker.transactions.sweep import epoch_behind
 from equipoise.coordinator.transactions.config import EPOCH_BUMP
 from equipoise.coordinator.transactions.requests import AddPartitions, Answer, TopicPartition
 from equipoise.log.producer_state import TxnMarker, Verification
@@ -132,10 +133,11 @@ class Admission:
             self._settled()
 
     def _take_back(self) -> None:
-        """No coordinator knows of the records. Rule T.63."""
+        """No coordinator knows of the records, and they may not be taken for stored if they come again. Rule T.63."""
+        _, producer_id, epoch = self._producer
         for partition in self._partitions:
-            if partition.log.producers.is_open(*self._producer[1:]):
-                self._server.append_marker(partition, TxnMarker(*self._producer[1:], False))
+            if partition.log.producers.is_open(producer_id, epoch):
+                self._server.append_marker(partition, TxnMarker(producer_id, epoch_behind(epoch), False))
 
     # -- as one of those that a response waits for
 

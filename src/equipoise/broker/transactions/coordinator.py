@@ -26,7 +26,7 @@ from equipoise.coordinator.transactions.events import (
 )
 from equipoise.coordinator.transactions.requests import AddPartitions, Answer, Request, TopicPartition
 from equipoise.coordinator.transactions.shard import TransactionShard
-from equipoise.wire.errors import ErrorCode
+from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.text import printable
 
 if TYPE_CHECKING:
@@ -60,12 +60,14 @@ class TransactionCoordinator:
         self.fenced = 0  # requests of past producers
         self._shards: list[TransactionShardRunner] = []
         self._loading: set[asyncio.Task[None]] = set()
+        self._is_swept = True
 
     def open(self) -> None:
         """Loads the ids there are. Until all are loaded clients are asked to wait."""
         topic = self._server.topics.get(TRANSACTION_TOPIC)
         if topic is not None and not self._shards:
             self._shards = [TransactionShardRunner(self._server, self, one) for one in topic.partitions]
+            self._is_swept = False
             self._begin(self._load([one for one in self._shards if one.node_id != NOBODY], is_start=True))
         self._server.cluster.coordinators[TRANSACTION_TOPIC] = self._moved
 
@@ -83,6 +85,13 @@ class TransactionCoordinator:
             shard.activate()
         if is_start:
             sweep(self._server, self)
+            self._is_swept = True
+
+    def check_swept(self) -> None:
+        """Raises NOT_ENOUGH_REPLICAS, which a producer repeats: the sweep may abort what a log has open. Until then
+        a batch that comes again would be taken for stored. Rule T.75."""
+        if not self._is_swept:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "transactions are being loaded; send this again")
 
     def _moved(self, index: int) -> None:
         """Another broker coordinates the ids of this shard: it has what is in the log, and nothing else. Kafka:

@@ -3,6 +3,10 @@
 Records and the record that admits them are appended in one turn of the loop, and answered when both are durable. After
 a crash the disk may have the former alone. Their producer never got an answer; nobody would ever end the transaction.
 Rules T.63 and T.75.
+
+The producer sends them again. Its sequence numbers are known, and they would be taken for stored, though they are
+aborted. The marker therefore has the next epoch: the producer hears INVALID_PRODUCER_EPOCH, aborts, and begins anew.
+Offsets have no sequence numbers: they may simply come again.
 """
 
 from __future__ import annotations
@@ -10,7 +14,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from equipoise.broker.groups.shards import OFFSETS_TOPIC
 from equipoise.coordinator.shard_state import Status
+from equipoise.coordinator.transactions.metadata import MAX_EPOCH
 from equipoise.log.producer_state import TxnMarker
 from equipoise.wire.errors import KafkaError
 
@@ -22,6 +28,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Open = tuple[int, str, int]  # a producer id, and a partition
+
+
+def epoch_behind(epoch: int) -> int:
+    """The epoch of a marker behind which no record of `epoch` is taken, nor for a duplicate. Rule T.75."""
+    return min(epoch + 1, MAX_EPOCH)
 
 
 def sweep(server: Server, coordinator: TransactionCoordinator) -> None:
@@ -49,7 +60,8 @@ def _sweep(server: Server, partition: Partition, known: set[Open]) -> None:
             continue
         log.warning("%s: an open transaction of producer %d is unknown: aborted", partition.log.name, producer_id)
         try:
-            epoch = max(entry.coordinator_epoch, 0)
-            server.append_marker(partition, TxnMarker(producer_id, entry.epoch, False, epoch))
+            coordinator_epoch = max(entry.coordinator_epoch, 0)
+            epoch = entry.epoch if partition.topic.name == OFFSETS_TOPIC else epoch_behind(entry.epoch)
+            server.append_marker(partition, TxnMarker(producer_id, epoch, False, coordinator_epoch))
         except KafkaError as error:
             log.error("%s: no marker for producer %d: %s", partition.log.name, producer_id, error)
