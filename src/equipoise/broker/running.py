@@ -79,10 +79,10 @@ def open_directory(data: str | Path | None, config: BrokerConfig) -> DataDirecto
 
 def _collect_seldom() -> None:
     """Collects all garbage rarely: cycles are rare here, and thousands of waiting requests look like a leak to the
-    collector. What is young is looked at in small portions, some milliseconds each, because the loop stands meanwhile.
+    collector. What is young is looked at in small portions, a few milliseconds each, because the loop stands meanwhile.
     """
     gc.freeze()
-    gc.set_threshold(20_000, 2, 2500)
+    gc.set_threshold(3_000, 2, 16_000)
 
 
 def serve(

@@ -90,6 +90,7 @@ _GUESSES = {
     GuessKind.MEMBERS_CHANGED: "members came and others are gone, {who} among the new ones",
     GuessKind.SUBSCRIPTION_CHANGED: "{who} subscribes to other topics",
     GuessKind.MEMBER_REJOINED: "the members are the same, so one of them rejoined",
+    GuessKind.NEVER_SETTLED: "somebody joined, and all were gone before the leader had sent an assignment",
     GuessKind.TOPICS_CHANGED: "the members are the same and have other partitions, so topics were created, deleted or"
     " changed",
     GuessKind.UNKNOWN: "unknown: the record before is gone, or tells nothing",

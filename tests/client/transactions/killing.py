@@ -10,16 +10,25 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Protocol
 
 from equipoise import Consumer, Producer, TopicPartition
-from proving.brokers import BrokerProcess
-from tests.client.transactions.stage import new_topic, read
+from tests.client.transactions.stage import consumer, new_topic
 from tests.client.writing import Reachable
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "transactions.py"
 _PATIENCE_S = 180.0
 _PARTITIONS = 4
+_ORDERS = 40  # before a kill, and while it happens
 QUICK = ["session.timeout.ms=1500", "heartbeat.interval.ms=300"]
+
+
+class Mortal(Reachable, Protocol):
+    """A broker as a process."""
+
+    def kill(self) -> object: ...
+
+    def start(self) -> object: ...
 
 
 class Copies:
@@ -58,7 +67,7 @@ def copies_are_killed(broker: Reachable, kills: int, seed: int = 19) -> None:
     _account(broker, kills, lambda copies, chance: copies.kill_one(chance), random.Random(seed))
 
 
-def the_broker_is_killed(broker: BrokerProcess, kills: int, seed: int = 19) -> None:
+def the_broker_is_killed(broker: Mortal, kills: int, seed: int = 19) -> None:
     """The same while the broker is killed and comes back: what it has promised stands, and what is open is decided."""
 
     def kill(copies: Copies, chance: random.Random) -> None:
@@ -74,31 +83,53 @@ def _account(
     orders, bills, written = new_topic(broker, _PARTITIONS), new_topic(broker, 2), 0
     with ExitStack() as stack:
         writer = stack.enter_context(Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}))
+        reader = Bills(stack.enter_context(consumer(broker, bills)))
         copies = Copies(broker, orders, bills)
         stack.callback(copies.end)
         for _ in range(kills):
-            billed = len(read(broker, bills))
-            for _ in range(40):
+            for _ in range(_ORDERS):
                 writer.send(orders, f"{written}", partition=written % _PARTITIONS)
                 written += 1
             writer.flush()
-            _until_more_bills(broker, bills, billed, copies)
-            for _ in range(40):
+            reader.until_more(copies)
+            for _ in range(_ORDERS):
                 writer.send(orders, f"{written}", partition=written % _PARTITIONS)
                 written += 1
             time.sleep(chance.uniform(0, 0.1))  # at another moment of its work each time
             kill(copies, chance)
         writer.flush()
         _until_all_is_read(broker, orders, written, copies)
-    found = Counter(record.value for record in read(broker, bills))
-    assert found == Counter(f"bill for {number}".encode() for number in range(written))
+        reader.until_the_end()
+    wanted = Counter(f"bill for {number}".encode() for number in range(written))
+    assert reader.found == wanted
+    with consumer(broker, bills) as later:  # who comes later reads the same
+        again = Bills(later)
+        again.until_the_end()
+    assert again.found == wanted
 
 
-def _until_more_bills(broker: Reachable, bills: str, before: int, copies: Copies) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while len(read(broker, bills)) <= before:
-        assert time.monotonic() < deadline, "the copies write no bills"
-        copies.restart_ended()
+class Bills:
+    """A reader of committed bills, over all kills."""
+
+    def __init__(self, reader: Consumer) -> None:
+        self._reader = reader
+        self.found: Counter[bytes] = Counter()
+
+    def _poll(self) -> None:
+        self.found.update(one.value or b"" for one in self._reader.poll(0.1))
+
+    def until_more(self, copies: Copies) -> None:
+        """Than there were: those that come already are passed over."""
+        deadline, before = time.monotonic() + _PATIENCE_S, self.found.total()
+        while self.found.total() <= before:
+            assert time.monotonic() < deadline, "the copies write no bills"
+            self._poll()
+            copies.restart_ended()
+
+    def until_the_end(self) -> None:
+        ends = self._reader.end_offsets()
+        while any(self._reader.position(one) < end for one, end in ends.items()):
+            self._poll()
 
 
 def _until_all_is_read(broker: Reachable, orders: str, written: int, copies: Copies) -> None:

@@ -37,6 +37,7 @@ _KIND_OF = {
     "member_left": LEFT,
     "member_removed": LEFT,
     "member_gone": LEFT,
+    "never_settled": EXPIRED,
     POLL_OVERRUN: LATE,
     "session_expired": EXPIRED,
     "connection_lost": EXPIRED,

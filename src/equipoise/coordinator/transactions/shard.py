@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from equipoise.coordinator.shard import Status
+from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.step import Caller, WallTime, Write, write_error
 from equipoise.coordinator.timers import Timers
 from equipoise.coordinator.transactions import end, expiry, init, partitions

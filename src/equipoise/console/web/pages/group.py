@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from urllib.parse import quote
 
 import htpy as h
 
 from equipoise.console import words
+from equipoise.console.web.kept import Kept
 from equipoise.console.web.lanes import dark_ms, lanes
 from equipoise.console.web.live import Told
 from equipoise.console.web.owners import Owners
@@ -15,7 +17,7 @@ from equipoise.console.web.pages import deadlines
 from equipoise.console.web.pages.action import links as action_links
 from equipoise.console.web.pages.groups import health_badge, protocol, state_badge
 from equipoise.console.web.pages.layout import Node, head, name, number, table
-from equipoise.console.web.pages.more import events, settings, tabs
+from equipoise.console.web.pages.more import EVENTS, events, setting_of, settings, tabs
 from equipoise.console.web.pages.rebalance import panel, title_of
 from equipoise.console.web.timeline import KINDS, address, clock, group_address, kind_of, running
 from equipoise.views.model import GroupView, MemberView, Ms, PartitionLag, RebalanceView
@@ -59,23 +61,37 @@ def content(
     ]
 
 
-def fragments(view: GroupView, owners: Owners, told: Told) -> dict[str, str]:
-    """The parts that change with the group, by the id of their place."""
+def fragments(view: GroupView, owners: Owners, told: Told, kept: Kept | None = None) -> dict[str, str]:
+    """The parts that change with the group, by the id of their place. Long tables are rendered only if they change."""
     owners.learn(view)
     return {
         "title": _html(_title(view)),
         "deleted": _html(_deleted(told.deleted_at)),
         "figures": _html(_figures(view)),
         "problems": _html(_problems(view)),
-        "why": _html(_why(view)),
         "deadlines": _html(deadlines.card(view, owners)),
-        "advice": _html(_advice(told.advice)),
         "members": _html(_members(view, owners)),
-        "rebalances": _html(rebalances(view.rebalances, NEWEST)),
-        "offsets": _html(offsets(view.partitions, owners)),
-        "events": _html(events(view, told.events)),
-        "settings": _html(settings(view)),
+        **_seldom(view, owners, told, Kept() if kept is None else kept),
     }
+
+
+def _seldom(view: GroupView, owners: Owners, told: Told, kept: Kept) -> dict[str, str]:
+    """Parts that stay the same from one look to the next, by what they are made of."""
+    seen = [setting_of(one) for one in view.members]
+    newest, last = view.rebalances[-NEWEST:], told.events[-EVENTS:]
+    found: dict[str, tuple[object, Callable[[], Node]]] = {
+        "why": ((view.rebalances[-1:], view.seen_since), lambda: _why(view)),
+        "advice": (told.advice, lambda: _advice(told.advice)),
+        "rebalances": ((newest, len(view.rebalances)), lambda: rebalances(view.rebalances, NEWEST)),
+        "offsets": (view.partitions, lambda: offsets(view.partitions, owners)),
+        "events": ((last, len(told.events), view.source), lambda: events(view, told.events)),
+        "settings": ((seen, view.type, view.protocol), lambda: settings(view)),
+    }
+    return {name: kept.part(name, subject, partial(_rendered, make)) for name, (subject, make) in found.items()}
+
+
+def _rendered(make: Callable[[], Node]) -> str:
+    return _html(make())
 
 
 def _raw(html: str) -> Node:
