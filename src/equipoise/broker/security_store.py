@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from equipoise.wire.records.build import build_pairs
 from equipoise.wire.records.read import read_pairs
 from equipoise.wire.schema import Message
 from equipoise.wire.security_records import SecurityRecord, decode_record, encode_record
+from equipoise.wire.uuids import random_uuid
 
 if TYPE_CHECKING:
     from equipoise.broker.first_users import FirstUser
@@ -172,4 +172,4 @@ class SecurityStore:
 
 def new_acl_records(state: SecurityState, acls: Iterable[Acl]) -> list[SecurityRecord]:
     """Of those that are not there yet."""
-    return [acl_record(uuid.uuid4().bytes, acl) for acl in dict.fromkeys(acls) if acl not in state.authorizer]
+    return [acl_record(random_uuid(), acl) for acl in dict.fromkeys(acls) if acl not in state.authorizer]

@@ -132,6 +132,7 @@ def cluster_options(function: Callable[..., None]) -> Callable[..., None]:
         default=DEFAULT_BROKER,
         show_default=True,
         envvar="EQUIPOISE_BOOTSTRAP_SERVERS",
+        show_envvar=True,
         help="A broker of the cluster, or some, with commas.",
     )
     return servers(command_config(command))

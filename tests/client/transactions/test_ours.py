@@ -9,10 +9,15 @@ import pytest
 
 from equipoise import Broker
 from tests.client.transactions.killing import copies_are_killed, the_broker_is_killed
+from tests.client.transactions.reading import READING
 from tests.client.transactions.scenarios import SCENARIOS, Scenario
 from tests.crash.warm import WarmBroker
 
-QUICK = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1_000}
+QUICK = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1_000,
+    "log.cleaner.backoff.ms": 100,
+}
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +26,7 @@ def quick_broker() -> Iterator[Broker]:
         yield broker
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *READING], ids=lambda one: one.__name__)
 def test_the_scenario(scenario: Scenario, quick_broker: Broker) -> None:
     scenario(quick_broker)
 

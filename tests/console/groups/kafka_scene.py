@@ -18,7 +18,7 @@ class Scene:
     """A topic of three partitions with records, and a group on it."""
 
     def __init__(self, kafka: KafkaBroker, stack: ExitStack) -> None:
-        self.address = kafka.bootstrap_servers
+        self.kafka, self.address = kafka, kafka.bootstrap_servers
         self.topic, self.group = f"orders-{uuid4().hex[:6]}", f"billing-{uuid4().hex[:6]}"
         self._stack = stack
         self.admin = stack.enter_context(Admin(kafka.bootstrap_servers))

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
-from equipoise.client import Admin, Consumer, Producer, TopicPartition
+from equipoise.client import Consumer, TopicPartition
 from equipoise.watching import watcher as watcher_module
 from proving.brokers import KafkaBroker
 from proving.tools import Tools

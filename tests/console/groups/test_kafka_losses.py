@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ SETTINGS = {
     "group.consumer.heartbeat.interval.ms": 500,
     "offsets.topic.num.partitions": 4,
 }
-SESSION = {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 500}
+SESSION: dict[str, Any] = {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 500}
 LOSSES = [
     ("a-member-is-killed", signal.SIGKILL),
     # Its connections end without a word, and the process stands still: Kafka waits for the session's end.
@@ -75,7 +76,7 @@ def test_losses_of_a_classic_group_look_alike(kafka_golden: Golden, kafka_groups
 
 def test_a_leader_that_never_syncs_leaves_an_empty_group(kafka_golden: Golden, scene: Scene) -> None:
     """Its generation never came to be. The records have the end alone: a group without members."""
-    settings = {"session_timeout_ms": 30_000, "max_poll_interval_ms": 5_000, "group_id": scene.group}
+    settings: dict[str, Any] = {"session_timeout_ms": 30_000, "max_poll_interval_ms": 5_000, "group_id": scene.group}
     with process(scene.address, "one", topic=scene.topic, freezes=True, **settings):
         kafka_golden("a-sync-is-pending-too-long", 0)
 
@@ -97,7 +98,7 @@ def test_losses_of_a_consumer_group_look_alike(
     kafka_golden: Golden, kafka_groups: Command, scene: Scene, name: str, sent: signal.Signals
 ) -> None:
     one = scene.join("one", "consumer")
-    settings = {"group_protocol": "consumer", "group_id": scene.group}
+    settings: dict[str, Any] = {"group_protocol": "consumer", "group_id": scene.group}
     with process(scene.address, "two", topic=scene.topic, **settings) as pid:
         at = settled(scene, kafka_groups, one)
         os.kill(pid, sent)

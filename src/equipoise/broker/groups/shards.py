@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -49,6 +48,7 @@ from equipoise.wire.offsets_records import GroupMetadataValue, encode_key, encod
 from equipoise.wire.records.batch import HEADER_SIZE, read_header
 from equipoise.wire.records.build import build_pairs
 from equipoise.wire.schema import Message
+from equipoise.wire.uuids import dashed, random_uuid
 
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
@@ -71,7 +71,7 @@ class GroupShard:
 
     def __init__(self, server: Server, journal: GroupJournal, partition: Partition) -> None:
         coordinator = server.group_coordinator
-        self.core = Shard(coordinator.config, lambda: str(uuid.uuid4()), server.wall_time_of)
+        self.core = Shard(coordinator.config, lambda: dashed(random_uuid()), server.wall_time_of)
         self.core.image = coordinator.image
         self.core.own_settings = coordinator.configs.settings
         self.core.is_prepared = coordinator.preparation.is_done

@@ -30,11 +30,10 @@ _FIRST_VERSION_WITH_IDS = 12
 _INDEX_AT = 2  # in a row of a partition, behind its error code
 
 
-def handle(server: Server, request: MetadataRequest, call: Call) -> MetadataResponse | None:
+def handle(server: Server, request: MetadataRequest, call: Call) -> None:
     """Describes topics, and creates those that are missing (KafkaApis.handleTopicMetadataRequest)."""
     asking = _Asking(server, request, call)
     server.turns.run(call, asking.steps(), asking.response)
-    return None
 
 
 class _New(NamedTuple):

@@ -7,11 +7,9 @@ requests.
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
@@ -38,6 +36,7 @@ from equipoise.wire.apis.k68_consumer_group_heartbeat import (
 )
 from equipoise.wire.errors import EquipoiseError, ErrorCode, UsageError
 from equipoise.wire.schema import Message
+from equipoise.wire.uuids import random_uuid, short
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ def _new_member(config: ConsumerConfig) -> AnyMember:
 
 def _new_member_id() -> str:
     """A random UUID in base64 without a leading dash, as Java's clients make it (KIP-1082, Uuid.randomUuid)."""
-    while (made := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+    while (made := short(random_uuid())).startswith("-"):
         pass
     return made
 

@@ -16,6 +16,7 @@ from equipoise.console.web.owners import Owners
 from equipoise.console.web.stream import Broadcast
 from equipoise.console.web.timeline import Timeline, difference, snapshot, timeline
 from equipoise.coordinator.events import Event
+from equipoise.views.advice import Advice
 from equipoise.views.model import ClusterView, GroupView, Ms, TopicView
 from equipoise.watching.topic_details import TopicDetails
 
@@ -26,7 +27,7 @@ MOST_GROUPS = 5_000  # with a history of lag
 class Told(NamedTuple):
     """What is known of a group beside its view."""
 
-    advice: Sequence[str] = ()
+    advice: Sequence[Advice] = ()
     events: Sequence[Event] = ()
     deleted_at: Ms | None = None
 

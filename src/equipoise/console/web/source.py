@@ -108,7 +108,7 @@ def _lateness(watcher: Watcher) -> float | None:
 def _told(watcher: Watcher, group_id: str) -> Told:
     """What `equipoise history` would advise from the same rows, and the events among them."""
     journal, records = watcher.store.entries(group_id)
-    return Told([one.text for one in advise(summary_of(group_id, journal, records))], events_of(journal))
+    return Told(advise(summary_of(group_id, journal, records)), events_of(journal))
 
 
 def _topics(watcher: Watcher) -> tuple[TopicView, ...]:

@@ -59,7 +59,7 @@ class Computed(NamedTuple):
     targets: Mapping[str, Partitions]
     left: deque[str]  # members whose records are not yet made
     records: dict[str, CoordinatorRecord]  # by member id, if the target is another than before
-    index: TargetIndex  # of the members whose records are made
+    made: TargetIndex  # of the members whose records are made
 
 
 class Gathering(NamedTuple):

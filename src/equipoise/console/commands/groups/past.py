@@ -91,11 +91,8 @@ def explain(name: str, which: str, since: str, cluster: ClusterOptions, out: Out
     if out.json:
         _print_json(found.cluster, group, (view,), advice)
         return
-    for line in words.explain(view, out.zone):
+    for line in words.explanation(view, advice, out.zone, out.zone_name):
         print(line)
-    for one in advice:
-        print(f"  {'advice':<8} {one.setting}: {one.text}")
-    print(f"  {'zone':<8} {out.zone_name}")
 
 
 def _chosen(group: GroupView, which: str) -> RebalanceView:

@@ -205,7 +205,7 @@ def target_computed(shard: Shard, request: TargetRequest, targets: Targets | Non
 
 def _make_records(group: ConsumerGroup, computed: Computed, most: int) -> None:
     """Of so many members, if their targets are others than before. Who has gone since has none."""
-    targets, owners = computed.index
+    targets, owners = computed.made
     for _ in range(min(most, len(computed.left))):
         member_id = computed.left.popleft()
         target, before = computed.targets[member_id], group.targets.get(member_id)
@@ -225,7 +225,7 @@ def _put_target(shard: Shard, changes: Changes, computed: Computed, step: Step) 
     if not group.targets:
         group.formed_at = step.now
     _follow(group, computed)
-    changes.put_targets(computed.records, computed.index)
+    changes.put_targets(computed.records, computed.made)
     changes.put(target_epoch_record(group.group_id, computed.epoch, shard.wall_time(step.now)))
     shard.timers.cancel(group.timer(TimerKind.TARGET))
     if group.incremental is not None:
@@ -235,7 +235,7 @@ def _put_target(shard: Shard, changes: Changes, computed: Computed, step: Step) 
 def _follow(group: ConsumerGroup, computed: Computed) -> None:
     """What has changed in the group since the records were made: members are gone, or came back without the target
     they had. A few of thousands."""
-    records, (targets, owners) = computed.records, computed.index
+    records, (targets, owners) = computed.records, computed.made
     for member_id, target in list(targets.items()):
         has_record = member_id in records and member_id in group.members
         if not has_record and group.targets.get(member_id) is not target:
