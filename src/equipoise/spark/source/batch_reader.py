@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from equipoise.lazy import without_collection
+from equipoise.garbage import without_collection
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.options import GROUP, SourceOptions
 from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask, plan

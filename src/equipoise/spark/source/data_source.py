@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from equipoise.lazy import without_collection
+from equipoise.garbage import without_collection
 
 
 class EquipoiseSource(DataSource):

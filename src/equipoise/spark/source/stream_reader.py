@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from equipoise.lazy import without_collection
+from equipoise.garbage import without_collection
 from equipoise.spark.options import SourceOptions
 from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask, plan
 from equipoise.spark.source.source_offset import INITIAL, Json, PartitionRanges, SourceOffset, check_checkpoint
